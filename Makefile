@@ -1,0 +1,90 @@
+# Needs python3 (3.11 or newer, with venv and pip), make and git. Everything else goes into .venv.
+#
+#   make demo              what the library does, in a few seconds
+#   make test              lint, format, types, tests
+#   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
+
+PYTHON    ?= python3
+VENV      ?= .venv
+WORKERS   ?= 2
+PIP_ARGS  ?=
+TEST_ARGS ?=
+
+PEERS_VENV    ?= .venv-peers
+TORCH_VERSION := 2.13.0
+
+# Stamps: an environment is installed again only when pyproject.toml or a version changed.
+MADE       := $(VENV)/.made
+RUN_READY  := $(VENV)/.installed-run
+DEV_READY  := $(VENV)/.installed-dev
+PEERS_MADE := $(PEERS_VENV)/.made
+PEER_READY := $(PEERS_VENV)/.installed-torch-$(TORCH_VERSION)
+
+BIN := $(VENV)/bin
+PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format bench-recording clean
+# Targets share one environment, so they are made one after another even with -j.
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(RUN_READY)
+	@$(BIN)/python examples/demo.py
+
+test: lint types
+	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_ARGS)
+
+lint: $(DEV_READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEV_READY)
+	$(BIN)/mypy
+
+format: $(DEV_READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The peer never enters the library's environment: the benchmark starts it as another process.
+bench-recording: $(RUN_READY) $(PEER_READY)
+	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py
+
+clean:
+	rm -rf $(VENV) $(PEERS_VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+define require_python
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "gradtape needs Python 3.11 or newer, and '$(PYTHON)' was not found." >&2; \
+	  echo "Install it, or name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "gradtape needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
+	  echo "Name a newer one: make PYTHON=python3.12 ..." >&2; exit 1; }
+endef
+
+$(MADE):
+	$(require_python)
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(RUN_READY): pyproject.toml $(MADE)
+	$(PIP) --editable .
+	@touch $@
+
+# What the developer's install holds includes what running needs.
+$(DEV_READY): pyproject.toml $(MADE)
+	$(PIP) --editable '.[dev]'
+	@touch $(RUN_READY) $@
+
+$(PEERS_MADE):
+	$(require_python)
+	$(PYTHON) -m venv $(PEERS_VENV)
+	@touch $@
+
+$(PEER_READY): $(PEERS_MADE)
+	$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS) \
+	  torch==$(TORCH_VERSION) numpy
+	@touch $@

@@ -1,0 +1,134 @@
+"""Element types: their names, how they promote, and what a Python scalar becomes."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError
+
+__all__ = [
+    "bool",
+    "complex64",
+    "complex128",
+    "default_dtype",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "set_default_dtype",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+DType = np.dtype[Any]
+
+bool = np.dtype(np.bool_)
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = np.dtype(np.int32)
+int64 = np.dtype(np.int64)
+uint8 = np.dtype(np.uint8)
+uint16 = np.dtype(np.uint16)
+uint32 = np.dtype(np.uint32)
+uint64 = np.dtype(np.uint64)
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+complex64 = np.dtype(np.complex64)
+complex128 = np.dtype(np.complex128)
+
+SUPPORTED = frozenset(
+    (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+    + (float32, float64, complex64, complex128)
+)
+# What each real float becomes when it gains an imaginary part, and back.
+COMPLEX_OF = {float32: complex64, float64: complex128, complex64: complex64, complex128: complex128}
+REAL_OF = {complex64: float32, complex128: float64, float32: float32, float64: float64}
+
+_default = {"float": float64}
+
+
+def default_dtype() -> DType:
+    """The dtype that Python floats and bare creation functions get.
+
+    >>> gt.default_dtype()
+    dtype('float64')
+    """
+    return _default["float"]
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Choose the default floating dtype, `float32` or `float64`.
+
+    >>> gt.set_default_dtype("float32")
+    >>> gt.asarray(1.0).dtype
+    dtype('float32')
+    >>> gt.set_default_dtype("float64")
+    """
+    chosen = np.dtype(dtype)
+    if chosen not in (float32, float64):
+        raise DtypeError(
+            f"set_default_dtype: {chosen} is not float32 or float64. Choose one of them."
+        )
+    _default["float"] = chosen
+
+
+def as_dtype(dtype: Any) -> DType:
+    """Normalise anything NumPy accepts as a dtype, and refuse what gradtape does not compute with."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise DtypeError(f"{dtype!r} is not a dtype. Use one such as gt.float64.") from error
+    if found not in SUPPORTED:
+        names = ", ".join(sorted(str(d) for d in SUPPORTED))
+        raise DtypeError(f"dtype {found} is not supported. Convert to one of: {names}.")
+    return found.newbyteorder("=")
+
+
+def is_float(dtype: DType) -> builtins.bool:
+    """Real floating dtypes."""
+    return dtype.kind == "f"
+
+
+def is_inexact(dtype: DType) -> builtins.bool:
+    """Dtypes that carry derivatives: real and complex floats."""
+    return dtype.kind in "fc"
+
+
+def promote(*dtypes: DType) -> DType:
+    """The common dtype of tensors, by NumPy's rules."""
+    first = dtypes[0]
+    if all(d == first for d in dtypes):
+        return first
+    found = np.result_type(*dtypes)
+    return found if found in SUPPORTED else default_dtype()
+
+
+def to_inexact(dtype: DType) -> DType:
+    """What an integer or boolean becomes where a float is needed."""
+    return dtype if dtype.kind in "fc" else default_dtype()
+
+
+def of_scalar(kind: type, partner: DType | None) -> DType:
+    """The dtype of a Python scalar beside a tensor of dtype `partner` (weak promotion)."""
+    if partner is None:
+        if kind is builtins.bool:
+            return bool
+        if issubclass(kind, int):
+            return int64
+        if issubclass(kind, float):
+            return default_dtype()
+        return COMPLEX_OF[default_dtype()]
+    if kind is builtins.bool or partner.kind == "c":
+        return partner
+    if kind is int:
+        return int64 if partner.kind == "b" else partner
+    if kind is float:
+        return to_inexact(partner)
+    return COMPLEX_OF[to_inexact(partner)]

@@ -1,0 +1,78 @@
+"""Every exception gradtape raises on purpose, each built to carry value, rule and remedy."""
+
+from __future__ import annotations
+
+__all__ = [
+    "DtypeError",
+    "GraphError",
+    "InPlaceError",
+    "NotRecordingError",
+    "ShapeError",
+    "TapeConsumedError",
+    "UndefinedRuleError",
+]
+
+
+class ShapeError(ValueError):
+    """Shapes that an op cannot combine.
+
+    >>> gt.add([1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0])
+    Traceback (most recent call last):
+    gradtape.errors.ShapeError: add: shapes (3,) and (4,) do not broadcast (axis 0: 3 and 4). Reshape one of them.
+    """
+
+
+class DtypeError(TypeError):
+    """A dtype that an op does not accept.
+
+    >>> issubclass(gt.errors.DtypeError, TypeError)
+    True
+    """
+
+
+class UndefinedRuleError(LookupError):
+    """A rule, usually a derivative, that an op declares undefined.
+
+    >>> issubclass(gt.errors.UndefinedRuleError, LookupError)
+    True
+    """
+
+
+class TapeConsumedError(RuntimeError):
+    """A second derivative request on a non-persistent tape.
+
+    >>> x = gt.asarray(2.0)
+    >>> with gt.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> g = tape.gradient(y, x)
+    >>> try:
+    ...     tape.gradient(y, x)
+    ... except gt.errors.TapeConsumedError:
+    ...     print("consumed")
+    consumed
+    """
+
+
+class NotRecordingError(RuntimeError):
+    """A request that needs a recording tape where there is none.
+
+    >>> issubclass(gt.errors.NotRecordingError, RuntimeError)
+    True
+    """
+
+
+class InPlaceError(TypeError):
+    """An in-place write to a handle that only looks like storage, such as `x[0][1] = 5`.
+
+    >>> issubclass(gt.errors.InPlaceError, TypeError)
+    True
+    """
+
+
+class GraphError(AssertionError):
+    """A malformed graph found by the verifier: a defect of gradtape, not of its user.
+
+    >>> issubclass(gt.errors.GraphError, AssertionError)
+    True
+    """

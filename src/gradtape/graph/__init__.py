@@ -1,0 +1,1 @@
+"""What a program is: specs, ops, nodes, recordings and programs."""

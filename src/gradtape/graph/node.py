@@ -1,0 +1,235 @@
+"""Node: one application of an Op, interned, so that a repeated program is the same graph.
+
+Recording looks nodes up in a table keyed by op, params and inputs. The second time a program
+runs it walks the graph that its first run built: no node is made, the root *is* the structural
+key, and everything derived from a graph (gradients, plans) is found by identity.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec
+
+# Above this many interned nodes a thread starts a new table; old nodes live while they are used.
+TABLE_LIMIT = 200_000
+
+
+class Node:
+    """One application of an Op: op, inputs, params, spec. Immutable but for `stamp`."""
+
+    __slots__ = ("__weakref__", "inputs", "op", "params", "spec", "stamp")
+
+    # Operands that carry a recording are handles; a Node never does.
+    recording = None
+
+    def __init__(
+        self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...], spec: Any
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.spec: Any = spec
+        # The recording that last applied this node: a second application there needs a twin.
+        self.stamp = 0
+
+    @property
+    def shape(self) -> Shape:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.spec.ndim
+
+    @property
+    def size(self) -> int:
+        return self.spec.size
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        return self.op.keywords(self.params)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.spec}>"
+
+    # Rules are written with operators on nodes; each is one Op of the registry.
+    def __add__(self, other: Any) -> Node:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return _binary("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return _binary("divide", other, self)
+
+    def __neg__(self) -> Node:
+        return apply(REGISTRY["negative"], (self,))
+
+    def __lt__(self, other: Any) -> Node:
+        return _binary("less", self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return _binary("greater", self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return _binary("less_equal", self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return _binary("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Node:
+        return _binary("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Node:
+        return _binary("logical_or", self, other)
+
+    def __invert__(self) -> Node:
+        return apply(REGISTRY["logical_not"], (self,))
+
+
+class Table:
+    """A thread's interned nodes, with what was derived from them."""
+
+    __slots__ = ("derived", "nodes", "plans")
+
+    def __init__(self) -> None:
+        self.nodes: dict[tuple[Any, ...], Node] = {}
+        self.derived: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = {}
+
+
+class _Tables(threading.local):
+    def __init__(self) -> None:
+        self.table = Table()
+
+
+_local = _Tables()
+
+
+def table() -> Table:
+    """This thread's table, begun anew when it has grown past its limit."""
+    current = _local.table
+    if len(current.nodes) > TABLE_LIMIT:
+        current = _local.table = Table()
+    return current
+
+
+def structural_key(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (op, params, *inputs) if params else (op, *inputs)
+
+
+def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
+    """A new node: operands cast as the op wants them, spec inferred, errors raised."""
+    if op.promote is not None:
+        inputs = op.promote(inputs)
+    found = op.spec(*[node.spec for node in inputs], **op.keywords(params))
+    return Node(op, inputs, params, found)
+
+
+def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Node:
+    """The node that applies `op` to `inputs`: the interned one, or a new one."""
+    nodes = table().nodes
+    key = structural_key(op, inputs, params)
+    found = nodes.get(key)
+    if found is None:
+        found = nodes[key] = build(op, inputs, params)
+    return found
+
+
+def leaf(ordinal: int, of: Spec) -> Node:
+    """The node that stands for the recording's leaf number `ordinal`."""
+    nodes = table().nodes
+    key = (of, ordinal)
+    found = nodes.get(key)
+    if found is None:
+        found = nodes[key] = Node(LEAF, (), (ordinal,), of)
+    return found
+
+
+def placeholder(of: Spec) -> Node:
+    """A fresh leaf that belongs to no recording; to be substituted before anything runs."""
+    return Node(PLACEHOLDER, (), (object(),), of)
+
+
+def constant(value: Any, of: Spec) -> Node:
+    """A structural constant: part of the program, not a leaf."""
+    if value == 0 and math.copysign(1.0, np.real(value)) < 0:
+        # Keys compare by value and -0.0 == 0.0: negative zero gets a structure of its own.
+        return apply(REGISTRY["negative"], (constant(0, of),))
+    return apply(REGISTRY["full"], (), (of.shape, value, of.dtype))
+
+
+def pick(node: Node, index: int) -> Node:
+    """One output of a node with several."""
+    return apply(PICK, (node,), (index,))
+
+
+def outputs(node: Node) -> tuple[Node, ...]:
+    """All outputs of a node with several."""
+    return tuple(pick(node, index) for index in range(len(node.spec)))
+
+
+def _binary(name: str, left: Any, right: Any) -> Node:
+    if type(left) is not Node:
+        left = constant(left, right.spec.scalar(type(left)))
+    elif type(right) is not Node:
+        right = constant(right, left.spec.scalar(type(right)))
+    return apply(REGISTRY[name], (left, right))
+
+
+def _no_kernel(*_: Any, **__: Any) -> Any:
+    raise AssertionError("leaves and placeholders have no kernel")
+
+
+LEAF = declare(
+    Op("leaf", "structure", spec=_no_kernel, numpy=_no_kernel, params=("ordinal",), opaque=True,
+       jvp=Undefined("a leaf is a source"), vjp=Undefined("a leaf is a source"))
+)  # fmt: skip
+PLACEHOLDER = declare(
+    Op("placeholder", "structure", spec=_no_kernel, numpy=_no_kernel, params=("identity",),
+       opaque=True, jvp=Undefined("a placeholder is a source"),
+       vjp=Undefined("a placeholder is a source"))
+)  # fmt: skip
+
+
+def _pick_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], *, position: int) -> Any:
+    # Cotangents of a node with several outputs travel as a tuple; see transforms.reverse.
+    cotangents: list[Any] = [None] * len(inputs[0].spec)
+    cotangents[position] = g
+    return tuple(cotangents)
+
+
+def _pick_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], *, position: int) -> Any:
+    return tangents[0][position]
+
+
+PICK = declare(
+    Op("pick", "structure", spec=lambda specs, position: specs[position],
+       numpy=lambda values, position: values[position], params=("position",),
+       jvp=_pick_jvp, vjp=_pick_vjp,
+       mask=lambda index, mask, y, inputs, position: None)
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""Op: everything the library knows of one operation, in one frozen record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from gradtape.errors import UndefinedRuleError
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """A rule that is missing on purpose; asking for it raises the sentence."""
+
+    why: str
+
+    def refuse(self, op: str, rule: str) -> NoReturn:
+        raise UndefinedRuleError(f"{op}: {rule} is undefined: {self.why}")
+
+
+def no_samples() -> list[Any]:
+    return []
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """One operation and all its rules.
+
+    | rule | called as |
+    |---|---|
+    | spec | `spec(*input_specs, **params)` → Spec, or a tuple of Specs for several outputs |
+    | numpy | `numpy(*arrays, **params)` → array, or a tuple |
+    | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
+    | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
+    | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
+    | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
+    | batch, sparsity, llvm | filled by the transforms and the compiler that use them |
+    | samples | `samples()` → list of Sample, inputs for the generated tests |
+
+    Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at
+    a time: each is derived from the other. Missing both must be said with `Undefined(why)`.
+    """
+
+    name: str
+    family: str
+    spec: Rule
+    numpy: Rule
+    jvp: Rule | Undefined | None = None
+    vjp: Rule | Undefined | None = None
+    mask: Rule | None = None
+    promote: Rule | None = None
+    batch: Rule | Undefined | None = None
+    sparsity: Rule | Undefined | None = None
+    llvm: Any = None
+    samples: Rule = no_samples
+    params: tuple[str, ...] = ()
+    # Operand positions whose dtypes a Python scalar adapts to; None means all of them.
+    weak: tuple[int, ...] | None = None
+    # Worth keeping for the backward pass rather than recomputing.
+    expensive: bool = False
+    # Can fail on values, not only on shapes: evaluated on the line that records it.
+    may_fail: bool = False
+    # In NumPy the result would share memory with the operand: in-place writes to it are refused.
+    view: bool = False
+    # A value that comes from outside the graph or differs between applications: never shared.
+    opaque: bool = False
+    doc: str = field(default="", repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+    def __reduce__(self) -> Any:
+        return find, (self.name,)
+
+    def keywords(self, params: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.params, params, strict=True))
+
+
+REGISTRY: dict[str, Op] = {}
+
+
+def declare(op: Op) -> Op:
+    """Enter an Op in the registry; a second one of the same name is a mistake."""
+    if op.name in REGISTRY:
+        raise ValueError(f"declare: an op named {op.name!r} exists already. Choose another name.")
+    if op.jvp is None and op.vjp is None:
+        raise ValueError(
+            f"declare: {op.name} has neither jvp nor vjp. Give one, or Undefined(why)."
+        )
+    REGISTRY[op.name] = op
+    return op
+
+
+def find(name: str) -> Op:
+    return REGISTRY[name]

@@ -1,0 +1,344 @@
+"""Recording: the environment of pending work, that is, leaves with values and handles on nodes.
+
+Nodes are static. What differs from one run of a program to the next lives here: the values of the
+leaves, the order of application, the handles that are still held, and the values computed so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype, of_scalar
+from gradtape.errors import DtypeError
+from gradtape.graph.node import Node, Table, apply, build, leaf, outputs, structural_key, table
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Spec, spec
+
+# Past this many pending applications outside any tape, a recording is cut and computed.
+PENDING_LIMIT = 10_000
+SCALARS = (bool, int, float, complex)
+
+_stamps = itertools.count(1)
+
+
+class Value:
+    """A computed buffer. `entry` remembers under which leaf the latest recording knows it."""
+
+    __slots__ = ("array", "entry", "spec")
+
+    def __init__(self, array: Any, of: Spec) -> None:
+        self.array = array
+        self.spec = of
+        # One tuple, so that threads that share a value never see half of an update.
+        self.entry: tuple[int, Node | None] = (0, None)
+
+
+class Handle:
+    """What a user holds: a node in a recording while pending or tracked, a value once computed."""
+
+    __slots__ = ("__weakref__", "computed", "node", "recording")
+
+    # The class of what ops on this handle return, and of what views of it are.
+    result_class: type[Handle]
+    view_class: type[Handle]
+
+    def __init__(self, node: Any, recording: Any, computed: Value | None) -> None:
+        self.node: Any = node
+        self.recording: Recording | None = recording
+        self.computed = computed
+
+    def enter(self, recording: Recording) -> Node:
+        """The node that stands for this handle in `recording`."""
+        if self.recording is recording:
+            return self.node
+        if self.computed is None:
+            state.evaluate(self)
+            if self.recording is recording:  # it was pending here all along
+                return self.node
+        return recording.enter_value(self.computed)  # type: ignore[arg-type]
+
+
+Handle.result_class = Handle.view_class = Handle
+
+
+class Recording:
+    """One thread's pending work since the last flush, or since the first live tape."""
+
+    __slots__ = (
+        "__weakref__",
+        "active",
+        "available",
+        "closed",
+        "handles",
+        "imported",
+        "interned",
+        "leaves",
+        "lock",
+        "nodes",
+        "repeats",
+        "rules",
+        "stamp",
+        "table",
+        "tapes",
+        "thread",
+        "unassigned",
+        "updates",
+        "values",
+        "watched",
+    )
+
+    def __init__(self) -> None:
+        self.stamp = next(_stamps)
+        self.thread = threading.get_ident()
+        self.lock = threading.RLock()
+        self.table: Table = table()
+        self.interned = self.table.nodes
+        self.leaves: list[Any] = []
+        self.nodes: list[Node] = []
+        self.handles: list[Handle] = []
+        self.imported: dict[int, Node] = {}
+        self.repeats: dict[tuple[Any, ...], Node] = {}
+        # Values kept while a tape may ask for them, and the interned history that led to them.
+        self.values: dict[Node, Any] = {}
+        self.available: Any = None
+        # How many tapes are entered here; live tapes, by id, and whether each is persistent
+        # Python closures of custom derivatives, by node.
+        self.active = 0
+        self.tapes: dict[int, bool] = {}
+        self.watched: dict[Node, None] = {}
+        self.rules: dict[Node, Any] = {}
+        # Variables with a pending update, and those read but not yet assigned.
+        self.updates = 0
+        self.unassigned: set[Any] = set()
+        self.closed = False
+
+    def close(self) -> None:
+        """Let go of everything; handles that were computed keep their values."""
+        self.closed = True
+        self.leaves = []
+        self.nodes = []
+        self.handles = []
+        self.imported = {}
+        self.repeats = {}
+        self.values = {}
+        self.watched = {}
+        self.rules = {}
+        self.unassigned = set()
+
+    def is_pinned(self) -> bool:
+        """Whether only persistent tapes hold this: one that is not will ask once more, soon."""
+        return all(self.tapes.values())
+
+    def enter_value(self, value: Value) -> Node:
+        """The leaf of a computed value; the same value is always the same leaf."""
+        stamp, node = value.entry
+        if stamp == self.stamp:
+            return node  # type: ignore[return-value]
+        node = self.imported.get(id(value))
+        if node is None:
+            node = self.imported[id(value)] = self.add_leaf(value, value.spec)
+        value.entry = (self.stamp, node)
+        return node
+
+    def add_leaf(self, value: Any, of: Spec) -> Node:
+        leaves = self.leaves
+        ordinal = len(leaves)
+        leaves.append(value)
+        found = self.interned.get((of, ordinal))
+        return leaf(ordinal, of) if found is None else found
+
+    def application(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
+        """The node of one more application here: applications are never merged while recording.
+
+        `y = x * x` and `z = x * x` are two values to a user who asks for the derivative of one by
+        the other, so the second becomes a twin. The plan shares their computation again.
+        """
+        nodes = self.interned
+        key = structural_key(op, inputs, params)
+        found = nodes.get(key)
+        if found is not None and found.stamp == self.stamp:
+            key = (*key, self.repeats.get(key, found))
+            found = nodes.get(key)
+            if found is None:
+                first = nodes[structural_key(op, inputs, params)]
+                found = nodes[key] = Node(first.op, first.inputs, first.params, first.spec)
+            self.repeats[structural_key(op, inputs, params)] = found
+        elif found is None:
+            found = build(op, inputs, params)
+            self.table = table()
+            self.interned = self.table.nodes
+            self.interned[key] = found
+        found.stamp = self.stamp
+        self.nodes.append(found)
+        return found
+
+    def hold(self, node: Node, kind: type[Handle]) -> Any:
+        """A handle on `node`, known to this recording."""
+        handle = kind(node, self, None)
+        self.handles.append(handle)
+        return handle
+
+
+class State(threading.local):
+    """What each thread has of its own, and the hooks that upper layers install."""
+
+    # Installed by gradtape.recording.flush and gradtape.tensor; graph/ itself runs nothing.
+    evaluate: Callable[..., Any]
+    cut: Callable[..., Any]
+    handle_class: type[Handle] = Handle
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.recording = Recording()
+        # Entered tapes, innermost last, and how many times any was entered.
+        self.tapes: list[Any] = []
+        self.epoch = 0
+
+
+state = State()
+
+
+def host_value(data: Any, dtype: Any = None) -> Value:
+    """Copy host memory into a frozen value: later changes to `data` change nothing here."""
+    try:
+        array = np.array(
+            data, dtype=None if dtype is None else as_dtype(dtype), copy=True, order="C"
+        )
+    except (ValueError, TypeError) as error:
+        raise type(error)(
+            f"asarray: cannot make a tensor of {type(data).__name__}: {error}"
+        ) from None
+    if dtype is None and array.dtype.kind not in "biufc":
+        raise DtypeError(
+            f"asarray: {type(data).__name__} of dtype {array.dtype} holds no numbers. "
+            "Pass numbers, an array of numbers or a tensor."
+        )
+    array = array.astype(as_dtype(array.dtype), copy=False)
+    array.flags.writeable = False
+    return Value(array, spec(array.shape, array.dtype))
+
+
+def enter(recording: Recording, operand: Any, partner: Any = None) -> Node:
+    """The node that stands for any operand; a Python scalar adapts to dtype `partner`."""
+    kind = type(operand)
+    if kind in SCALARS:
+        return recording.add_leaf(operand, scalar_spec(operand, kind, partner))
+    method = getattr(operand, "enter", None)
+    if method is not None:
+        return method(recording)
+    convert = getattr(operand, "__gradtape__", None)
+    if convert is not None:
+        return enter(recording, convert(), partner)
+    if isinstance(operand, (list, tuple)) and any_handle(operand):
+        return enter(recording, stack_nest(operand), partner)
+    return recording.enter_value(host_value(operand))
+
+
+def scalar_spec(value: Any, kind: type, partner: Any) -> Spec:
+    dtype = of_scalar(kind, partner)
+    if kind is int and dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= value <= bounds.max:
+            raise OverflowError(
+                f"{value} does not fit {dtype} ({bounds.min} to {bounds.max}). "
+                "Cast the tensor to a wider dtype first."
+            )
+    return spec((), dtype)
+
+
+def any_handle(nest: Any) -> bool:
+    """Whether a nest of lists holds a tensor or variable."""
+    if isinstance(nest, (list, tuple)):
+        return any(any_handle(item) for item in nest)
+    return hasattr(nest, "enter")
+
+
+def stack_nest(nest: Any) -> Any:
+    """A list of tensors is the stack of them, as NumPy would have it."""
+    from gradtape.graph.op import REGISTRY
+
+    parts = [stack_nest(item) if isinstance(item, (list, tuple)) else item for item in nest]
+    return record(REGISTRY["stack"], tuple(parts), (0,))
+
+
+def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:
+    """The dtype that Python scalars among the operands adapt to, or None."""
+    positions = range(len(operands)) if op.weak is None else op.weak
+    found = None
+    for position in positions:
+        dtype = getattr(operands[position], "dtype", None)
+        if dtype is not None:
+            found = dtype if found is None else np.promote_types(found, dtype)
+    return found
+
+
+def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    partner = None
+    if any(type(operand) in SCALARS for operand in operands):
+        operands = as_arrays(operands)
+        partner = partner_dtype(op, operands)
+    weak = op.weak
+    return tuple(
+        enter(recording, operand, partner if weak is None or position in weak else None)
+        for position, operand in enumerate(operands)
+    )
+
+
+def as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give lists and other nests a dtype, so that scalars beside them can adapt."""
+    return tuple(
+        operand
+        if type(operand) in SCALARS or hasattr(operand, "dtype")
+        else (stack_nest(operand) if any_handle(operand) else np.asarray(operand))
+        for operand in operands
+    )
+
+
+def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Any:
+    """Apply an op to operands of any kind. On nodes it builds the graph, on all else it records."""
+    for operand in operands:
+        if type(operand) is Node:
+            return apply(op, _as_nodes(op, operands), params)
+    recording = state.recording
+    if len(recording.nodes) >= PENDING_LIMIT and op is recording.nodes[0].op and not state.tapes:
+        # Cut where the first op of the recording comes again: a place that repeats with the loop.
+        state.cut()
+        recording = state.recording
+    inputs = enter_operands(recording, op, operands)
+    # Entering an operand may have flushed and closed the recording it was meant for.
+    while state.recording is not recording:
+        recording = state.recording
+        inputs = enter_operands(recording, op, operands)
+    node = recording.application(op, inputs, params)
+    kind = state.handle_class
+    for operand in operands:
+        if isinstance(operand, Handle):
+            kind = operand.result_class
+            break
+    if op.view:
+        kind = kind.view_class
+    if type(node.spec) is tuple:
+        result: Any = tuple(recording.hold(output, kind) for output in outputs(node))
+        observed = result[0]
+    else:
+        result = observed = recording.hold(node, kind)
+    if op.may_fail:
+        state.evaluate(observed)
+    return result
+
+
+def _as_nodes(op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    from gradtape.graph.node import constant
+
+    partner = partner_dtype(op, operands)
+    return tuple(
+        operand
+        if type(operand) is Node
+        else constant(operand, scalar_spec(operand, type(operand), partner))
+        for operand in operands
+    )

@@ -1,0 +1,52 @@
+"""Walks over a graph: order, reachability, substitution. All iterative: graphs can be deep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from gradtape.graph.node import Node, apply
+
+
+def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
+    """Every node that the roots need, inputs first; nodes in `stop` are listed, not entered."""
+    done: set[Node] = set()
+    order: list[Node] = []
+    stack = list(reversed(list(roots)))
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        if node not in stop:
+            waiting = [parent for parent in node.inputs if parent not in done]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+        stack.pop()
+        done.add(node)
+        order.append(node)
+    return order
+
+
+def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
+    """The nodes of a topological order that depend on any source; sources count."""
+    found: set[Node] = set()
+    for node in order:
+        if node in sources or any(parent in found for parent in node.inputs):
+            found.add(node)
+    return found
+
+
+def substitute(
+    roots: Iterable[Node], replacement: Mapping[Node, Node], make: Callable[..., Node] = apply
+) -> list[Node]:
+    """The roots with nodes replaced and everything above them rebuilt."""
+    new: dict[Node, Node] = dict(replacement)
+    roots = list(roots)
+    for node in topological(roots, stop=replacement.keys()):
+        if node in new:
+            continue
+        inputs = tuple(new[parent] for parent in node.inputs)
+        unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        new[node] = node if unchanged else make(node.op, inputs, node.params)
+    return [new[root] for root in roots]

@@ -1,0 +1,1 @@
+"""What each op means: one declaration per op, grouped by family."""

@@ -1,0 +1,203 @@
+"""Element-wise functions of one operand, each with its derivative."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, constant
+from gradtape.ops.families import elementwise, zero
+
+_REAL = ("float64", "float32")
+_COMPLEX = ("float64", "float32", "complex128")
+_LN2 = math.log(2.0)
+_LN10 = math.log(10.0)
+
+
+def ones_where(condition: Node, like: Node) -> Node:
+    """1 where the condition holds, 0 elsewhere, in the dtype of `like`."""
+    from gradtape.ops.casting import cast
+
+    return cast(condition, like.dtype)
+
+
+sin = elementwise(
+    "sin", np.sin, "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"),
+    partials=[lambda y, x: cos(x)], dtypes=_COMPLEX,
+)  # fmt: skip
+cos = elementwise(
+    "cos", np.cos, "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"),
+    partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX,
+)  # fmt: skip
+tan = elementwise(
+    "tan", np.tan, "Tangent, in radians.", ("float(gt.tan(0.0))", "0.0"),
+    partials=[lambda y, x: 1.0 + y * y], domains=[(-1.0, 1.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+asin = elementwise(
+    "asin", np.arcsin, "Inverse sine.", ("float(gt.asin(0.0))", "0.0"),
+    partials=[lambda y, x: rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+)  # fmt: skip
+acos = elementwise(
+    "acos", np.arccos, "Inverse cosine.", ("float(gt.acos(1.0))", "0.0"),
+    partials=[lambda y, x: -rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+)  # fmt: skip
+atan = elementwise(
+    "atan", np.arctan, "Inverse tangent.", ("float(gt.atan(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 + x * x)], dtypes=_COMPLEX,
+)  # fmt: skip
+sinh = elementwise(
+    "sinh", np.sinh, "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"),
+    partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX,
+)  # fmt: skip
+cosh = elementwise(
+    "cosh", np.cosh, "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"),
+    partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX,
+)  # fmt: skip
+tanh = elementwise(
+    "tanh", np.tanh, "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
+    partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX,
+)  # fmt: skip
+asinh = elementwise(
+    "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
+    partials=[lambda y, x: rsqrt(x * x + 1.0)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
+)  # fmt: skip
+acosh = elementwise(
+    "acosh", np.arccosh, "Inverse hyperbolic cosine.", ("float(gt.acosh(1.0))", "0.0"),
+    # Two roots, not the root of a product: the branch cuts of the product lie elsewhere.
+    partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)], domains=[(1.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+atanh = elementwise(
+    "atanh", np.arctanh, "Inverse hyperbolic tangent.", ("float(gt.atanh(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+)  # fmt: skip
+
+exp = elementwise(
+    "exp", np.exp, "Exponential.", ("float(gt.exp(0.0))", "1.0"),
+    partials=[lambda y, x: y], dtypes=_COMPLEX,
+)  # fmt: skip
+exp2 = elementwise(
+    "exp2", np.exp2, "Two to the power of each element.", ("float(gt.exp2(3.0))", "8.0"),
+    partials=[lambda y, x: y * _LN2], dtypes=_COMPLEX,
+)  # fmt: skip
+expm1 = elementwise(
+    "expm1", np.expm1, "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
+    partials=[lambda y, x: exp(x)], dtypes=_COMPLEX,
+)  # fmt: skip
+log = elementwise(
+    "log", np.log, "Natural logarithm.", ("float(gt.log(1.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(x)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+log1p = elementwise(
+    "log1p", np.log1p, "log(1 + x), exact near zero.", ("float(gt.log1p(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 + x)], domains=[(-0.6, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+log2 = elementwise(
+    "log2", np.log2, "Logarithm to base 2.", ("float(gt.log2(8.0))", "3.0"),
+    partials=[lambda y, x: reciprocal(x * _LN2)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+log10 = elementwise(
+    "log10", np.log10, "Logarithm to base 10.", ("float(gt.log10(100.0))", "2.0"),
+    partials=[lambda y, x: reciprocal(x * _LN10)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+
+sqrt = elementwise(
+    "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.", ("float(gt.sqrt(4.0))", "2.0"),
+    partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+rsqrt = elementwise(
+    "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
+    partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+cbrt = elementwise(
+    "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
+    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)], accepts="float", dtypes=_REAL,
+)  # fmt: skip
+square = elementwise(
+    "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
+    partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric",
+    dtypes=(*_COMPLEX, "int32"),
+)  # fmt: skip
+reciprocal = elementwise(
+    "reciprocal", lambda x: 1 / x, "One over each element.", ("float(gt.reciprocal(4.0))", "0.25"),
+    partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX,
+)  # fmt: skip
+negative = elementwise(
+    "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
+    partials=[lambda y, x: -1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
+)  # fmt: skip
+positive = elementwise(
+    "positive", lambda x: x, "Each element as it is.", ("float(gt.positive(1.0))", "1.0"),
+    partials=[lambda y, x: 1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
+)  # fmt: skip
+
+_STEP: dict[str, Any] = {
+    "partials": [zero], "promote": "same", "accepts": "real", "dtypes": (*_REAL, "int32"),
+    "domains": [(0.1, 0.4)],
+}  # fmt: skip
+floor = elementwise(
+    "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
+    **_STEP,
+)  # fmt: skip
+ceil = elementwise(
+    "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
+    **_STEP,
+)  # fmt: skip
+trunc = elementwise(
+    "trunc", np.trunc, "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), **_STEP
+)
+round = elementwise(
+    "round", np.round, "Nearest integer, ties to even; derivative 0.",
+    ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "any"},
+)  # fmt: skip
+
+sigmoid = elementwise(
+    "sigmoid", lambda x: _sigmoid(x), "Logistic function 1 / (1 + exp(-x)).",
+    ("float(gt.sigmoid(0.0))", "0.5"), partials=[lambda y, x: y * (1.0 - y)],
+    accepts="float", dtypes=_REAL,
+)  # fmt: skip
+softplus = elementwise(
+    "softplus", lambda x: np.logaddexp(x, x.dtype.type(0)), "log(1 + exp(x)), without overflow.",
+    ("round(float(gt.softplus(0.0)), 6)", "0.693147"), partials=[lambda y, x: sigmoid(x)],
+    accepts="float", dtypes=_REAL,
+)  # fmt: skip
+relu = elementwise(
+    "relu", lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0); derivative 0 at 0.",
+    ("float(gt.relu(-1.0))", "0.0"), partials=[lambda y, x: ones_where(x > 0.0, x)],
+    promote="same", accepts="real", domains=[(0.2, 2.0)], dtypes=(*_REAL, "int32"),
+)  # fmt: skip
+
+
+def _sigmoid(x: Any) -> Any:
+    # exp of a non-positive number never overflows, and both branches share it.
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def _predicate(name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str = "any") -> Any:
+    return elementwise(name, kernel, doc, example, promote="same", accepts=accepts, result="bool",
+                       dtypes=("float64", "int32") if accepts == "real" else ("float64", "complex128", "int32"))  # fmt: skip
+
+
+isnan = _predicate("isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False"))
+isinf = _predicate("isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False"))
+isfinite = _predicate(
+    "isfinite", np.isfinite, "Whether each element is finite.", ("bool(gt.isfinite(1.0))", "True")
+)
+signbit = _predicate(
+    "signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
+    "Whether the sign bit is set.", ("bool(gt.signbit(-0.0))", "True"), accepts="real",
+)  # fmt: skip
+logical_not = elementwise(
+    "logical_not", np.logical_not, "Logical negation.", ("bool(gt.logical_not(True))", "False"),
+    promote="bool", result="bool", dtypes=("bool",),
+)  # fmt: skip
+bitwise_invert = elementwise(
+    "bitwise_invert", np.invert, "Bits inverted.", ("int(gt.bitwise_invert(5))", "-6"),
+    promote="same", accepts="integer", dtypes=("int32", "bool", "uint8"),
+)  # fmt: skip
+
+
+def one_like(node: Node) -> Node:
+    return constant(1, node.spec)

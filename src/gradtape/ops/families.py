@@ -1,0 +1,237 @@
+"""The element-wise family: what follows for an op from being computed element by element.
+
+A declaration gives the NumPy kernel and the partial derivatives; spec, promotion, both modes of
+differentiation, masks, samples and the recording function follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import REAL_OF
+from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.recording import record, state
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.casting import promotion
+from gradtape.ops.samples import Sample, generator, uniform
+from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
+
+Domain = tuple[float, float]
+
+
+def conjugate(node: Node) -> Node:
+    return apply(REGISTRY["conj"], (node,)) if node.dtype.kind == "c" else node
+
+
+def zeros_like(node: Node) -> Node:
+    return constant(0, node.spec)
+
+
+def scaled(factor: Any, node: Node) -> Node:
+    """`factor * node`, where a factor of 1 or -1 costs no product."""
+    if type(factor) is Node:
+        return node * factor
+    if factor == 0:
+        return zeros_like(node)
+    if factor == 1:
+        return node
+    return -node if factor == -1 else node * factor
+
+
+def jvp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Forward rule from the partial derivatives."""
+
+    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+        total = None
+        for partial, tangent in zip(partials, tangents, strict=True):
+            if tangent is not None:
+                term = scaled(partial(y, *inputs, **params), tangent)
+                total = term if total is None else total + term
+        assert total is not None
+        return broadcast_to(total, y.shape)
+
+    return jvp
+
+
+def vjp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Reverse rule from the same partial derivatives, conjugated."""
+
+    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+        factor = partials[index](y, *inputs, **params)
+        if type(factor) is Node:
+            factor = conjugate(factor)
+        return reduce_to(scaled(factor, g), inputs[index].shape)
+
+    return vjp
+
+
+def mask_of(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """Where an operand's cotangent can be nonzero: as is, or `any` over what was broadcast."""
+    return reduce_to(mask, inputs[index].shape, "any")
+
+
+def zero(y: Node, *inputs: Node, **params: Any) -> int:
+    """The partial derivative of a step function."""
+    return 0
+
+
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    partials: Sequence[Callable[..., Any]] = (),
+    jvp: Any = None,
+    vjp: Any = None,
+    arity: int = 1,
+    promote: str = "float",
+    accepts: str = "any",
+    result: str = "same",
+    domains: Sequence[Domain] = ((-2.0, 2.0),),
+    dtypes: Sequence[str] = ("float64",),
+    params: tuple[str, ...] = (),
+    sample_params: Sequence[dict[str, Any]] = ({},),
+    llvm: Any = None,
+) -> Callable[..., Any]:
+    """Declare an element-wise op and return the function that records it.
+
+    `dtypes` are those that `samples` cover besides the default; list complex128 where the function
+    is defined there. `result` is `same`, `bool` or `real` (the real dtype of a complex one).
+    """
+    domains = tuple(domains) * arity if len(domains) == 1 else tuple(domains)
+    if partials:
+        jvp, vjp = jvp or jvp_of(partials), vjp or vjp_of(partials)
+    elif result == "bool" or accepts == "integer":
+        jvp = vjp = Undefined(f"{name} gives no floating-point result")
+
+    def spec_rule(*specs: Spec, **_: Any) -> Spec:
+        shape = specs[0].shape if arity == 1 else broadcast_shapes(name, [s.shape for s in specs])
+        dtype = specs[0].dtype
+        if result == "bool":
+            dtype = np.dtype(bool)
+        elif result == "real":
+            dtype = REAL_OF.get(dtype, dtype)
+        return spec(shape, dtype)
+
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        shapes: list[Any] = [(3,), (), (2, 0)] if arity == 1 else [(2, 3), (3,), (2, 1), (), (0, 3)]
+        found = []
+        for dtype in dtypes:
+            for extra in sample_params:
+                for position, shape in enumerate(shapes):
+                    other = shapes[0] if position < len(shapes) - 1 else (1, 3)
+                    operand_shapes = [other] * arity
+                    operand_shapes[position % arity] = shape
+                    inputs = tuple(
+                        uniform(rng, domain, s, dtype)
+                        for domain, s in zip(domains, operand_shapes, strict=True)
+                    )
+                    found.append(Sample(inputs, dict(extra)))
+        return found
+
+    op = declare(
+        Op(
+            name,
+            "elementwise",
+            spec=spec_rule,
+            numpy=quiet(numpy),
+            jvp=jvp,
+            vjp=vjp,
+            mask=mask_of,
+            promote=promotion(name, promote, accepts),
+            params=params,
+            samples=samples,
+            llvm=llvm,
+            doc=doc,
+        )
+    )
+    make = {1: unary_function, 2: binary_function}[arity]
+    function = parametric_function(op, arity) if params else make(op)
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "gradtape"
+    function.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
+    return function
+
+
+def quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Plans run under one `np.errstate`; the kernel itself stays as it is."""
+    return kernel
+
+
+def unary_function(op: Op) -> Callable[..., Any]:
+    def function(x: Any, /) -> Any:
+        recording = state.recording
+        try:
+            if x.recording is recording:
+                node = recording.interned.get((op, x.node))
+                if node is not None and node.stamp != recording.stamp:
+                    node.stamp = recording.stamp
+                    recording.nodes.append(node)
+                    handle = x.result_class(node, recording, None)
+                    recording.handles.append(handle)
+                    return handle
+        except AttributeError:
+            pass
+        return record(op, (x,))
+
+    function.op = op  # type: ignore[attr-defined]
+    return function
+
+
+def binary_function(op: Op) -> Callable[..., Any]:
+    def function(x: Any, y: Any, /) -> Any:
+        # The path of known structure: two or three look-ups, no node is made. Whatever does not
+        # fit falls through to `record`, which handles every operand.
+        recording = state.recording
+        try:
+            if x.recording is recording:
+                a = x.node
+            else:
+                stamp, a = x.computed.entry
+                if stamp != recording.stamp:
+                    return record(op, (x, y))
+            kind = type(y)
+            if kind is float or (kind is int and a.spec.inexact):
+                leaves = recording.leaves
+                b = recording.interned.get((a.spec.scalar(kind), len(leaves)))
+                node = recording.interned.get((op, a, b))
+                if node is None or node.stamp == recording.stamp:
+                    return record(op, (x, y))
+                leaves.append(y)
+            else:
+                if y.recording is recording:
+                    b = y.node
+                else:
+                    stamp, b = y.computed.entry
+                    if stamp != recording.stamp:
+                        return record(op, (x, y))
+                node = recording.interned.get((op, a, b))
+                if node is None or node.stamp == recording.stamp:
+                    return record(op, (x, y))
+            node.stamp = recording.stamp
+            recording.nodes.append(node)
+            handle = x.result_class(node, recording, None)
+            recording.handles.append(handle)
+            return handle
+        except AttributeError:
+            return record(op, (x, y))
+
+    function.op = op  # type: ignore[attr-defined]
+    return function
+
+
+def parametric_function(op: Op, arity: int) -> Callable[..., Any]:
+    """For ops with params: they come first, by position, as in `polygamma(1, x)`."""
+
+    def function(*arguments: Any) -> Any:
+        count = len(op.params)
+        return record(op, tuple(arguments[count:]), tuple(arguments[:count]))
+
+    function.op = op  # type: ignore[attr-defined]
+    return function

@@ -1,0 +1,38 @@
+"""Sample inputs for the generated tests."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One valid call of an op: arrays, params, and whether derivatives can be checked there."""
+
+    inputs: tuple[Any, ...]
+    params: dict[str, Any] = field(default_factory=dict)
+    # Highest order of derivative that finite differences can confirm at this point.
+    order: int = 2
+
+
+def generator(name: str) -> np.random.Generator:
+    """Random numbers that depend on the op's name only, so that every run sees the same."""
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def uniform(rng: np.random.Generator, domain: tuple[float, float], shape: Any, dtype: Any) -> Any:
+    """Numbers in a domain; integers, booleans and complex numbers likewise."""
+    dtype = np.dtype(dtype)
+    low, high = domain
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        return rng.integers(max(low, 0) if dtype.kind == "u" else low, high + 1, shape).astype(dtype)
+    real = rng.uniform(low, high, shape)
+    if dtype.kind == "c":
+        return (real + 1j * rng.uniform(-0.5, 0.5, shape)).astype(dtype)
+    return real.astype(dtype)

@@ -1,0 +1,87 @@
+"""Shape arithmetic shared by the families: broadcasting, axes, and their errors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Shape
+
+
+def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:
+    """The common shape, or the error that names the first axis that disagrees."""
+    shapes = list(shapes)
+    result: Shape = ()
+    for shape in shapes:
+        result = _broadcast_pair(name, result, shape, shapes)
+    return result
+
+
+def _broadcast_pair(name: str, left: Shape, right: Shape, shapes: list[Shape]) -> Shape:
+    if left == right or not right:
+        return left
+    ndim = max(len(left), len(right))
+    a = (1,) * (ndim - len(left)) + left
+    b = (1,) * (ndim - len(right)) + right
+    for axis, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and m != 1 and n != 1:
+            listed = " and ".join(str(shape) for shape in shapes)
+            raise ShapeError(
+                f"{name}: shapes {listed} do not broadcast (axis {axis}: {m} and {n}). "
+                "Reshape one of them."
+            )
+    return tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
+
+
+def normalize_axis(name: str, axis: Any, ndim: int) -> int:
+    """A non-negative axis, or an error that says which are allowed."""
+    try:
+        found = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{name}: axis {axis!r} is not an integer. Pass an int.") from None
+    if not -ndim <= found < ndim:
+        allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, the tensor is 0-d"
+        raise ShapeError(f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).")
+    return found % ndim
+
+
+def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """A sorted tuple of axes; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, (tuple, list)):
+        return (normalize_axis(name, axis, ndim),)
+    found = tuple(sorted(normalize_axis(name, one, ndim) for one in axis))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{name}: axis {tuple(axis)} names an axis twice. Name each once.")
+    return found
+
+
+def normalize_shape(name: str, shape: Any) -> Shape:
+    """A shape from an int or a sequence of ints."""
+    if not isinstance(shape, (tuple, list)):
+        shape = (shape,)
+    try:
+        return tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"{name}: shape {shape!r} holds something that is not an integer.") from None
+
+
+def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:
+    """Undo broadcasting: reduce `node` over the axes along which `shape` was stretched."""
+    if node.shape == shape:
+        return node
+    lead = node.ndim - len(shape)
+    axes = tuple(range(lead)) + tuple(
+        lead + axis for axis, n in enumerate(shape) if n == 1 and node.shape[lead + axis] != 1
+    )
+    reduced = apply(REGISTRY[reduction], (node,), (axes, False)) if axes else node
+    return reduced if reduced.shape == shape else apply(REGISTRY["reshape"], (reduced,), (shape,))
+
+
+def broadcast_to(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else apply(REGISTRY["broadcast_to"], (node,), (shape,))

@@ -1,0 +1,18 @@
+"""Program to program: passes that make a program smaller without changing what it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradtape.graph.program import Program
+from gradtape.optimize.share import share
+
+# Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
+PASSES: tuple[Callable[[Program], Program], ...] = (share,)
+
+
+def optimize(program: Program) -> Program:
+    """Run all passes."""
+    for step in PASSES:
+        program = step(program)
+    return program

@@ -1,0 +1,131 @@
+"""Nests of containers: flatten, rebuild, register."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["flatten", "map_leaves", "register_pytree", "unflatten"]
+
+_registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Structure:
+    """The shape of a nest: what to rebuild around the leaves."""
+
+    kind: Any
+    context: Any
+    children: tuple[Structure, ...]
+
+    @property
+    def count(self) -> int:
+        return 1 if self.kind is None else sum(child.count for child in self.children)
+
+
+LEAF = Structure(None, None, ())
+
+
+def register_pytree(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> type:
+    """Make a class a container: `flatten(x)` gives (children, context), `unflatten(context, children)` x.
+
+    >>> class Pair:
+    ...     def __init__(self, a, b): self.a, self.b = a, b
+    >>> _ = gt.register_pytree(Pair, lambda p: ((p.a, p.b), None), lambda _, c: Pair(*c))
+    >>> gt.pytree.flatten(Pair(1, [2, 3]))[0]
+    [1, 2, 3]
+    """
+    _registered[kind] = (flatten, unflatten)
+    return kind
+
+
+def _children(tree: Any) -> tuple[Any, Any, tuple[Any, ...]] | None:
+    """Kind, context and children of a container; None for a leaf."""
+    kind = type(tree)
+    if kind in _registered:
+        children, context = _registered[kind][0](tree)
+        return kind, context, tuple(children)
+    if tree is None:
+        return type(None), None, ()
+    if kind is list:
+        return list, None, tuple(tree)
+    if isinstance(tree, tuple):
+        return kind, None, tuple(tree)
+    if isinstance(tree, dict):
+        return kind, tuple(tree), tuple(tree.values())
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = tuple(field.name for field in dataclasses.fields(tree))
+        return kind, names, tuple(getattr(tree, name) for name in names)
+    return None
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a nest, and its structure.
+
+    >>> gt.pytree.flatten({"a": 1, "b": (2, 3)})[0]
+    [1, 2, 3]
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    found = _children(tree)
+    if found is None:
+        leaves.append(tree)
+        return LEAF
+    kind, context, children = found
+    return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
+
+
+def unflatten(structure: Structure, leaves: Any) -> Any:
+    """A nest of this structure around these leaves.
+
+    >>> leaves, structure = gt.pytree.flatten([1, {"a": 2}])
+    >>> gt.pytree.unflatten(structure, [x * 10 for x in leaves])
+    [10, {'a': 20}]
+    """
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure: Structure, leaves: Any) -> Any:
+    kind = structure.kind
+    if kind is None:
+        return next(leaves)
+    if kind is type(None):
+        return None
+    children = [_unflatten(child, leaves) for child in structure.children]
+    if kind in _registered:
+        return _registered[kind][1](structure.context, children)
+    if kind is list:
+        return children
+    if issubclass(kind, tuple):
+        return kind(*children) if hasattr(kind, "_fields") else kind(children)
+    if issubclass(kind, dict):
+        return kind(zip(structure.context, children, strict=True))
+    return _rebuild_dataclass(kind, dict(zip(structure.context, children, strict=True)))
+
+
+def _rebuild_dataclass(kind: Any, values: dict[str, Any]) -> Any:
+    # Not the constructor: it may validate, convert or compute, and these are stand-ins.
+    rebuilt = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(rebuilt, name, value)
+    return rebuilt
+
+
+def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply a function to every leaf; further nests must have the same structure.
+
+    >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
+    [11, 22]
+    """
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for other in rest:
+        more, found = flatten(other)
+        if found != structure:
+            raise ValueError(f"map_leaves: structures differ: {structure} and {found}.")
+        columns.append(more)
+    return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])

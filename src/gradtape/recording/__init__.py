@@ -1,0 +1,1 @@
+"""From pending work to values: what an observation computes, stores and keeps."""

@@ -1,0 +1,93 @@
+"""Derivatives of what a recording holds, found by structure when they were derived before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.graph.node import LEAF, Node
+from gradtape.graph.recording import Recording, Value, state
+from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.recording.custom import pull_through, push_through
+from gradtape.recording.rows import RowSparse
+from gradtape.runtime.counters import COUNTS
+from gradtape.transforms.cotangent import Rows
+from gradtape.transforms.forward import forward
+from gradtape.transforms.reverse import reverse
+
+
+def derive_reverse(
+    recording: Recording,
+    targets: Sequence[Node],
+    cotangents: Sequence[Node],
+    sources: Sequence[Node],
+    outside: frozenset[Node],
+    watched: tuple[Node, ...] | None,
+) -> list[Any]:
+    """Cotangents of the sources. A source counts if it is watched or depends on one that is."""
+    if watched is not None and all(source in watched for source in sources):
+        watched = None
+    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
+    found = recording.table.derived.get(key)
+    if found is not None:
+        COUNTS.derivative_hits += 1
+        return found
+    COUNTS.derivatives_built += 1
+    rule = pull_through(recording)
+    asked = list(sources)
+    if watched is not None:
+        order = [node for node in topological((*targets, *sources)) if node not in outside]
+        connected = dependents(order, watched)
+        asked = [source for source in sources if source in connected]
+    results = reverse(targets, cotangents, asked, outside, rule)
+    by_source = dict(zip(asked, results, strict=True))
+    found = [by_source.get(source) for source in sources]
+    if not rule.used:
+        recording.table.derived[key] = found
+    return found
+
+
+def derive_forward(
+    recording: Recording,
+    targets: Sequence[Node],
+    sources: Sequence[Node],
+    tangents: Sequence[Node],
+    outside: frozenset[Node],
+) -> list[Any]:
+    """Tangents of the targets."""
+    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
+    found = recording.table.derived.get(key)
+    if found is not None:
+        COUNTS.derivative_hits += 1
+        return found
+    COUNTS.derivatives_built += 1
+    rule = push_through(recording)
+    found = forward(targets, sources, tangents, outside, rule)
+    if not rule.used:
+        recording.table.derived[key] = found
+    return found
+
+
+def hold_result(recording: Recording, result: Any) -> Any:
+    """A handle on a derivative. It is logged like any application: tapes ask what is theirs."""
+    kind: Any = state.handle_class
+    if isinstance(result, Rows):
+        indices = recording.hold(result.indices, kind)
+        values = recording.hold(result.values, kind)
+        return RowSparse(indices, values, result.spec)
+    recording.nodes.append(result)
+    return recording.hold(result, kind)
+
+
+def graft(into: Recording, source: Recording, node: Node) -> Node:
+    """Copy a pending graph from one recording to another: its leaves enter there as values."""
+    replacement: dict[Node, Node] = {}
+    for found in topological([node], stop=source.values.keys()):
+        if found in source.values:
+            replacement[found] = into.enter_value(Value(source.values[found], found.spec))
+        elif found.op is LEAF:
+            value = source.leaves[found.params[0]]
+            replacement[found] = (
+                into.enter_value(value) if type(value) is Value else into.add_leaf(value, found.spec)
+            )
+    return substitute([node], replacement)[0]

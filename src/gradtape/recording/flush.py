@@ -1,0 +1,180 @@
+"""Flush: compute what is observed, together with all else that a live handle holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.graph.node import LEAF, Node
+from gradtape.graph.program import Program, program
+from gradtape.graph.recording import Handle, Recording, State, Value, state
+from gradtape.recording.keep import kept
+from gradtape.runtime.cache import plan_for
+from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.plan import Plan
+
+
+class Schedule:
+    """A plan bound to a recording's leaves and kept values, by number."""
+
+    __slots__ = ("available", "bindings", "outputs", "plan", "steps")
+
+    def __init__(self, found: Program, plan: Plan) -> None:
+        self.plan = plan
+        self.outputs = found.outputs
+        self.steps = len(found.nodes)
+        # The state of the recording after this flush: an object of its own, found by identity.
+        self.available = object()
+        self.bindings: tuple[int | Node, ...] = tuple(
+            node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
+            for node in found.inputs
+        )
+
+    def run(self, recording: Recording) -> dict[Node, Any]:
+        leaves, values = recording.leaves, recording.values
+        inputs = []
+        for binding in self.bindings:
+            found = values[binding] if isinstance(binding, Node) else leaves[binding]
+            inputs.append(found.array if type(found) is Value else found)
+        return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
+
+
+def live(handles: list[Handle]) -> list[Handle]:
+    """The handles that somebody besides the recording still holds."""
+    count = sys.getrefcount
+    return [handle for handle in handles if count(handle) > _UNHELD]
+
+
+def _references_of_unheld() -> int:
+    # Measured, not assumed: interpreters differ in what a comprehension variable counts.
+    count = sys.getrefcount
+    return [count(handle) for handle in [Handle(None, None, None)]][0]
+
+
+_UNHELD = _references_of_unheld()
+
+
+def evaluate(handle: Handle) -> None:
+    """Give a handle its value, if it has none yet."""
+    if handle.computed is not None:
+        return
+    recording = handle.recording
+    if recording is None:
+        handle.materialize()  # type: ignore[attr-defined]
+        return
+    if recording.thread == state.thread:
+        flush(recording)
+    if handle.computed is None:
+        _alone(recording, handle)
+
+
+def _alone(recording: Recording, handle: Handle) -> None:
+    """Compute one handle and nothing else: its recording belongs to another thread."""
+    with recording.lock:
+        if handle.computed is None:
+            wanted = _program(recording, (handle.node,), ())
+            schedule = Schedule(wanted, plan_for(wanted))
+            array = schedule.run(recording)[handle.node]
+            handle.computed = Value(array, handle.node.spec)
+
+
+def flush(recording: Recording) -> None:
+    """Compute every live handle of the recording in one plan."""
+    with recording.lock:
+        held = live(recording.handles)
+        recording.handles = []
+        values = recording.values
+        roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
+        results: dict[Node, Any] = values
+        if roots:
+            schedule = _find(recording, roots)
+            try:
+                results = schedule.run(recording)
+            except BaseException:
+                recording.handles = held  # nothing is lost: what could not run is still pending
+                raise
+            if recording.tapes:
+                values.update(results)
+                recording.available = schedule.available
+        tracked = bool(recording.tapes)
+        for handle in held:
+            node = handle.node
+            if node is None:  # listed twice, because it was rebound
+                continue
+            array = results[node] if node in results else values[node]
+            handle.computed = Value(array, node.spec)
+            if not tracked:
+                handle.node = handle.recording = None
+        recording.updates = 0
+    if not tracked:
+        retire(recording)
+    elif state.recording is recording and not recording.active and recording.is_pinned():
+        # Only tapes that have ended hold it: later work need not grow what they remember.
+        state.recording = Recording()
+
+
+def retire(recording: Recording) -> None:
+    """Close a recording that nothing needs any more, and begin the thread's next one."""
+    recording.close()
+    if state.recording is recording:
+        state.recording = Recording()
+
+
+def release(recording: Recording) -> None:
+    """A tape let go of the recording: retire it, unless a tape or a pending handle needs it."""
+    if recording.closed or recording.tapes or recording.thread != state.thread:
+        return
+    recording.handles = live(recording.handles)
+    if not recording.handles:
+        retire(recording)
+
+
+def cut() -> None:
+    """Compute what is pending in this thread and begin anew."""
+    flush(state.recording)
+
+
+def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
+    """The schedule for these roots in this state of the recording, by identity if seen before."""
+    watched = tuple(recording.watched) if recording.tapes else ()
+    plans = recording.table.plans
+    key = (roots, recording.available, watched)
+    found = plans.get(key)
+    if found is not None:
+        COUNTS.plan_hits += 1
+        return found
+    wanted = _program(recording, roots, watched)
+    candidates = plans.setdefault((roots[-1], recording.available, watched), [])
+    found = _superset(wanted, candidates)
+    if found is None:
+        found = Schedule(wanted, plan_for(wanted))
+        candidates.append(found)
+    else:
+        COUNTS.plan_hits += 1
+    plans[key] = found
+    return found
+
+
+def _superset(wanted: Program, candidates: list[Schedule]) -> Schedule | None:
+    """A known plan with the wanted outputs and a few more, if it costs hardly more."""
+    outputs = set(wanted.outputs)
+    for candidate in candidates:
+        if candidate.steps <= 1.25 * len(wanted.nodes) + 8 and outputs <= set(candidate.outputs):
+            return candidate
+    return None
+
+
+def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node]) -> Program:
+    """What computes the roots, and on the way what a live tape should keep."""
+    known = recording.values.keys()
+    found = program(roots, known)
+    if watched:
+        extra = [node for node in kept(found, watched) if node not in roots]
+        if extra:
+            found = program((*roots, *extra), known)
+    return found
+
+
+State.evaluate = staticmethod(evaluate)
+State.cut = staticmethod(cut)

@@ -1,0 +1,1 @@
+"""Plan and run: programs scheduled once, cached by structure, run many times."""

@@ -1,0 +1,44 @@
+"""Plans by structure: bounded, shared by all threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from gradtape.graph.program import Program
+from gradtape.optimize import optimize
+from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.plan import Plan
+
+PLAN_LIMIT = 4096
+
+_plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
+_lock = threading.Lock()
+
+
+def plan_for(program: Program) -> Plan:
+    """The plan of this structure, built at its first sighting."""
+    key = program.key()
+    with _lock:
+        found = _plans.get(key)
+        if found is not None:
+            _plans.move_to_end(key)
+            COUNTS.plan_hits += 1
+            return found
+    built = Plan(optimize(program))
+    with _lock:
+        COUNTS.plans_built += 1
+        _plans[key] = built
+        if len(_plans) > PLAN_LIMIT:
+            _plans.popitem(last=False)
+    return built
+
+
+def clear_plans() -> None:
+    """Forget every plan.
+
+    >>> gt.clear_plans()
+    """
+    with _lock:
+        _plans.clear()

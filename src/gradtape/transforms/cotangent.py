@@ -1,0 +1,62 @@
+"""What travels backwards: dense nodes, row-sparse updates, and the mask of where they matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Spec
+from gradtape.ops.shapes import broadcast_to
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A cotangent that is zero but for some rows: `values[i]` adds to row `indices[i]`."""
+
+    indices: Node
+    values: Node
+    spec: Spec
+
+    def dense(self) -> Node:
+        nothing = constant(0, self.spec)
+        return apply(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
+
+    def joined(self, other: Rows) -> Rows:
+        concat = REGISTRY["concat"]
+        return Rows(
+            apply(concat, (self.indices, other.indices), (0,)),
+            apply(concat, (self.values, other.values), (0,)),
+            self.spec,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Cotangent:
+    """A cotangent with an optional mask: where the mask is false it is exactly zero.
+
+    The mask is what keeps the NaN of a branch not taken out of the gradient: 0 * inf appears
+    only where the mask is false, and there the product is replaced by 0.
+    """
+
+    content: Node | Rows
+    mask: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        return self.content.dense() if isinstance(self.content, Rows) else self.content
+
+    def plus(self, other: Cotangent) -> Cotangent:
+        mask = None
+        if self.mask is not None and other.mask is not None:
+            mask = self.mask | other.mask
+        if isinstance(self.content, Rows) and isinstance(other.content, Rows):
+            return Cotangent(self.content.joined(other.content), mask)
+        return Cotangent(self.node + other.node, mask)
+
+
+def masked(node: Node, mask: Node | None) -> Node:
+    """The node where the mask holds, exactly 0 elsewhere."""
+    if mask is None:
+        return node
+    return apply(REGISTRY["where"], (broadcast_to(mask, node.shape), node, constant(0, node.spec)))

@@ -1,0 +1,62 @@
+"""Forward mode: tangents from sources on to targets, as more nodes of the same ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from gradtape.graph.node import Node, constant, outputs
+from gradtape.graph.op import Undefined
+from gradtape.graph.walk import dependents, topological
+from gradtape.transforms.reverse import jvp_from_vjp
+
+PythonRule = Callable[[Node, Sequence[Any]], Sequence[Any]]
+
+
+def forward(
+    targets: Sequence[Node],
+    sources: Sequence[Node],
+    tangents: Sequence[Node],
+    blocked: Collection[Node] = (),
+    python_rule: PythonRule | None = None,
+) -> list[Node | None]:
+    """The tangent of each target, or None where it does not depend on any source."""
+    pushed: dict[Node, Any] = {}
+    for source, tangent in zip(sources, tangents, strict=True):
+        pushed[source] = pushed[source] + tangent if source in pushed else tangent
+    wanted = set(sources)
+    order = topological(targets)
+    active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
+    for node in order:
+        if node not in active:
+            continue
+        tangent = _through(node, [pushed.get(parent) for parent in node.inputs], python_rule)
+        if tangent is None:
+            continue
+        if node in pushed:  # a source that also depends on another source
+            tangent = pushed[node]
+        pushed[node] = tangent
+    return [pushed.get(target) for target in targets]
+
+
+def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None) -> Any:
+    if all(tangent is None for tangent in tangents):
+        return None
+    several = type(node.spec) is tuple
+    if not several and not node.spec.inexact:
+        return None
+    if python_rule is not None and node.op.name == "custom_derivative":
+        return python_rule(node, tangents)
+    jvp = node.op.jvp
+    if isinstance(jvp, Undefined):
+        jvp.refuse(node.op.name, "the derivative")
+    if jvp is None:
+        if isinstance(node.op.vjp, Undefined):
+            node.op.vjp.refuse(node.op.name, "the derivative")
+        return jvp_from_vjp(node, tangents)
+    y = outputs(node) if several else node
+    return jvp(tangents, y, node.inputs, **node.keywords)
+
+
+def zero_tangent(node: Node) -> Node:
+    return constant(0, node.spec)

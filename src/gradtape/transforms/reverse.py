@@ -1,0 +1,180 @@
+"""Reverse mode: cotangents from targets back to sources, as more nodes of the same ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
+from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.arithmetic import WHERE, branch_mask
+from gradtape.transforms.cotangent import Cotangent, Rows, masked
+
+# How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.
+PythonRule = Callable[[Node, tuple[Any, ...]], Sequence[Any]]
+
+
+def reverse(
+    targets: Sequence[Node],
+    cotangents: Sequence[Node],
+    sources: Sequence[Node],
+    blocked: Collection[Node] = (),
+    python_rule: PythonRule | None = None,
+) -> list[Node | Rows | None]:
+    """The cotangent of each source, or None where no path leads to it.
+
+    `blocked` nodes are treated as constants. `python_rule` differentiates the nodes whose
+    derivative is a Python closure; see gradtape.custom.
+    """
+    wanted = set(sources)
+    order = topological(targets)
+    active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
+    found: dict[Node, Cotangent] = {}
+    several: dict[Node, list[Any]] = {}
+    for target, cotangent in zip(targets, cotangents, strict=True):
+        if target in active:
+            _accumulate(found, target, Cotangent(cotangent))
+    for node in reversed(order):
+        if node not in active or not node.inputs:
+            continue
+        if type(node.spec) is tuple:
+            if node in several:
+                _through_several(node, several.pop(node), found, active, python_rule)
+        elif node in found:
+            cotangent = found[node]
+            if node.op is PICK:
+                slots = several.setdefault(node.inputs[0], [None] * len(node.inputs[0].spec))
+                slots[node.params[0]] = cotangent
+            else:
+                _through(node, cotangent, found, active)
+            if node not in wanted:
+                del found[node]
+    return [found[source].content if source in found else None for source in sources]
+
+
+def _accumulate(found: dict[Node, Cotangent], node: Node, cotangent: Cotangent) -> None:
+    earlier = found.get(node)
+    found[node] = cotangent if earlier is None else earlier.plus(cotangent)
+
+
+def _carries(node: Node) -> bool:
+    return type(node.spec) is tuple or node.spec.inexact
+
+
+def _through(
+    node: Node, cotangent: Cotangent, found: dict[Node, Cotangent], active: set[Node]
+) -> None:
+    """Carry a cotangent through one node to its active inputs."""
+    vjp = node.op.vjp
+    for index, parent in enumerate(node.inputs):
+        if parent not in active or not _carries(parent):
+            continue
+        if isinstance(vjp, Undefined):
+            vjp.refuse(node.op.name, "the derivative")
+        if vjp is None:
+            result = _vjp_from_jvp(node, index, cotangent.node)
+        else:
+            result = vjp(index, cotangent.node, node, node.inputs, **node.keywords)
+        if result is None:
+            continue
+        if isinstance(result, Rows):
+            _accumulate(found, parent, Cotangent(result))
+            continue
+        mask = _mask(node, index, cotangent.mask)
+        _accumulate(found, parent, Cotangent(masked(result, mask), mask))
+
+
+def _mask(node: Node, index: int, mask: Node | None) -> Node | None:
+    """The mask of an input's cotangent; `where` is the op that begins one."""
+    if node.op is WHERE:
+        here = branch_mask(index, node)
+        if mask is None:
+            return here
+        above = node.op.mask(index, mask, node, node.inputs)  # type: ignore[misc]
+        return here & above
+    if mask is None or node.op.mask is None:
+        return None
+    return node.op.mask(index, mask, node, node.inputs, **node.keywords)
+
+
+def _through_several(
+    node: Node,
+    cotangents: list[Any],
+    found: dict[Node, Cotangent],
+    active: set[Node],
+    python_rule: PythonRule | None,
+) -> None:
+    """The same for a node with several outputs: absent cotangents are zeros."""
+    dense = tuple(
+        constant(0, of) if slot is None else slot.node
+        for slot, of in zip(cotangents, node.spec, strict=True)
+    )
+    if python_rule is not None and node.op.name == "custom_derivative":
+        results = python_rule(node, dense)
+        for parent, result in zip(node.inputs, results, strict=True):
+            if result is not None and parent in active:
+                _accumulate(found, parent, Cotangent(result))
+        return
+    vjp = node.op.vjp
+    for index, parent in enumerate(node.inputs):
+        if parent not in active or not _carries(parent):
+            continue
+        if isinstance(vjp, Undefined):
+            vjp.refuse(node.op.name, "the derivative")
+        if vjp is None:
+            result = _vjp_from_jvp(node, index, dense)
+        else:
+            result = vjp(index, dense, outputs(node), node.inputs, **node.keywords)
+        if result is not None:
+            _accumulate(found, parent, Cotangent(result))
+
+
+def _vjp_from_jvp(node: Node, index: int, g: Any) -> Node | None:
+    """Transpose the forward rule: it is linear in the tangent, so reverse mode of it is exact."""
+    tangent = placeholder(node.inputs[index].spec)
+    tangents: list[Any] = [None] * len(node.inputs)
+    tangents[index] = tangent
+    several = type(node.spec) is tuple
+    y = outputs(node) if several else node
+    result = node.op.jvp(tangents, y, node.inputs, **node.keywords)  # type: ignore[operator,misc]
+    pairs = list(zip(result, g, strict=True)) if several else [(result, g)]
+    pairs = [(t, c) for t, c in pairs if t is not None]
+    (found,) = reverse([t for t, _ in pairs], [c for _, c in pairs], [tangent])
+    return found.dense() if isinstance(found, Rows) else found
+
+
+def jvp_from_vjp(node: Node, tangents: Sequence[Node | None]) -> Any:
+    """Transpose the reverse rule: the cotangent enters it linearly."""
+    several = type(node.spec) is tuple
+    specs = node.spec if several else (node.spec,)
+    cotangents = tuple(placeholder(of) for of in specs)
+    g: Any = cotangents if several else cotangents[0]
+    y = outputs(node) if several else node
+    totals: list[Any] = [None] * len(specs)
+    for index, tangent in enumerate(tangents):
+        if tangent is None:
+            continue
+        pulled = node.op.vjp(index, g, y, node.inputs, **node.keywords)  # type: ignore[operator,misc]
+        if pulled is None:
+            continue
+        if isinstance(pulled, Rows):
+            pulled = pulled.dense()
+        for position, pushed in enumerate(reverse([pulled], [tangent], cotangents)):
+            if pushed is not None:
+                node_pushed = pushed.dense() if isinstance(pushed, Rows) else pushed
+                earlier = totals[position]
+                totals[position] = node_pushed if earlier is None else earlier + node_pushed
+    # The placeholder enters only linearly, so no result may mention it; zero is what is left.
+    totals = [
+        total if total is None else substitute([total], _zeros(cotangents))[0] for total in totals
+    ]
+    return tuple(totals) if several else totals[0]
+
+
+def _zeros(nodes: Sequence[Node]) -> dict[Node, Node]:
+    return {node: constant(0, node.spec) for node in nodes}
+
+
+def ones_like(node: Node) -> Node:
+    return apply(REGISTRY["full"], (), (node.shape, 1, node.dtype))

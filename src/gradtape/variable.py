@@ -1,0 +1,242 @@
+"""Variable: a named, shaped, mutable cell that holds a value; optimisers update it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node
+from gradtape.graph.recording import Handle, Recording, Value, state
+from gradtape.operators import Operators
+from gradtape.ops import indexing
+from gradtape.ops.arithmetic import identity
+from gradtape.ops.casting import cast
+from gradtape.recording.flush import flush
+from gradtape.tensor import Tensor, asarray
+
+__all__ = ["Variable"]
+
+_numbers = itertools.count()
+
+
+class Variable(Operators):
+    """A mutable cell for a tensor of fixed shape and dtype.
+
+    Updates are recorded, not run: all pending ones run in one plan when a later step reads one of
+    the variables, or when something is observed.
+
+    >>> v = gt.Variable([1.0, 2.0], name="weights")
+    >>> _ = v.assign_add([1.0, 1.0])
+    >>> v
+    Variable(weights, [2., 3.], shape=(2,), dtype=float64)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_assigned",
+        "_epoch",
+        "_handle",
+        "_lock",
+        "_steady",
+        "dtype",
+        "name",
+        "number",
+        "shape",
+        "trainable",
+    )
+
+    # Variables are operands like handles, but always through `enter`.
+    recording = None
+
+    def __init__(
+        self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
+    ) -> None:
+        start = asarray(value, dtype=dtype)
+        self.number = next(_numbers)
+        self.name = name if name is not None else f"variable_{self.number}"
+        self.trainable = bool(trainable)
+        self.shape = start.shape
+        self.dtype = start.dtype
+        # Whether it was ever assigned; whether it is known to be read but not updated in a loop.
+        self._assigned = False
+        self._steady = False
+        self._epoch = state.epoch
+        self._lock = threading.RLock()
+        self._handle = _own(start)
+
+    # Reading.
+
+    @property
+    def value(self) -> Tensor:
+        """The value of now, as a tensor.
+
+        >>> gt.Variable(2.0).value
+        Tensor(2., shape=(), dtype=float64)
+        """
+        recording, node = state.recording, None
+        while node is None or recording is not state.recording:
+            recording = state.recording
+            node = self.enter(recording)
+        handle = self._handle
+        if handle.computed is not None and handle.recording is not recording:
+            return Tensor(None, None, handle.computed)
+        return recording.hold(node, Tensor)
+
+    def enter(self, recording: Recording) -> Node:
+        """The node that stands for the value of now; entered tapes are told of the read."""
+        handle = self._handle
+        pending = handle.computed is None and handle.recording is state.recording
+        if pending and self._begins_a_step(state.recording):
+            flush(state.recording)
+        node = handle.enter(recording)
+        if recording is state.recording:
+            if not pending and not self._steady and (self.trainable or self._assigned):
+                recording.unassigned.add(self)
+            for tape in state.tapes:
+                tape.note_read(self, node)
+        return node
+
+    def _begins_a_step(self, recording: Recording) -> bool:
+        """Whether reading this pending update is where the next step begins.
+
+        Within a step an optimiser reads what it has just assigned (a momentum). That must not
+        split the step's plan: as long as a variable that was read waits for its update, the step
+        goes on, unless a tape was entered in between.
+        """
+        if state.tapes:
+            return False
+        return self._epoch != state.epoch or not recording.unassigned
+
+    def numpy(self) -> Any:
+        """The value of now as a read-only NumPy array."""
+        return self.value.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.value.__array__(dtype, copy)
+
+    def __repr__(self) -> str:
+        values = np.array2string(_peek(self), separator=", ", prefix=f"Variable({self.name}, ")
+        return f"Variable({self.name}, {values}, shape={self.shape}, dtype={self.dtype})"
+
+    # Writing.
+
+    def assign(self, value: Any) -> Variable:
+        """Replace the value; shape and dtype stay.
+
+        >>> float(gt.Variable(1.0).assign(3.0).value)
+        3.0
+        """
+        new = value if isinstance(value, Tensor) else asarray(value)
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"assign: {self.name} has shape {self.shape} and the new value {new.shape}. "
+                "A variable keeps its shape; broadcast or reshape the value."
+            )
+        if new.dtype != self.dtype:
+            if not np.can_cast(new.dtype, self.dtype, "same_kind"):
+                raise DtypeError(
+                    f"assign: {self.name} has dtype {self.dtype} and the new value {new.dtype}. "
+                    "Cast the value first."
+                )
+            new = cast(new, self.dtype)
+        self._store(new)
+        return self
+
+    def _store(self, new: Tensor) -> None:
+        recording = state.recording
+        old = self._handle
+        if old.computed is None and old.recording is recording and not state.tapes:
+            # A whole cycle passed without a read that began a step: what was read and never
+            # assigned in it is a constant of the loop.
+            for variable in recording.unassigned:
+                variable._steady = True
+            flush(recording)
+        # Under a tape the assignment is an application of its own, so derivatives pass through it.
+        handle = identity(new) if state.tapes else _own(new)
+        self._handle = handle
+        self._epoch = state.epoch
+        self._assigned = True
+        self._steady = False
+        recording = state.recording
+        recording.unassigned.discard(self)
+        if handle.computed is None:
+            recording.updates += 1
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Add to the value.
+
+        >>> float(gt.Variable(1.0).assign_add(2.0).value)
+        3.0
+        """
+        return self._update(delta, 1)
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract from the value.
+
+        >>> float(gt.Variable(1.0).assign_sub(2.0).value)
+        -1.0
+        """
+        return self._update(delta, -1)
+
+    def _update(self, delta: Any, sign: int) -> Variable:
+        with self._lock:
+            rows = getattr(delta, "rows", None)
+            if rows is not None:
+                indices, values = rows
+                new = indexing.scatter_add_rows(self.value, indices, values if sign > 0 else -values)
+            else:
+                new = self.value + delta if sign > 0 else self.value - delta
+            return self.assign(new)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._lock:
+            self.assign(indexing.set_item(self.value, key, value))
+
+    def __iadd__(self, delta: Any) -> Variable:
+        return self.assign_add(delta)
+
+    def __isub__(self, delta: Any) -> Variable:
+        return self.assign_sub(delta)
+
+    def __imul__(self, factor: Any) -> Variable:
+        with self._lock:
+            return self.assign(self.value * factor)
+
+    def __itruediv__(self, factor: Any) -> Variable:
+        with self._lock:
+            return self.assign(self.value / factor)
+
+    # Copies are by value: a copied variable is another cell.
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        return Variable(np.array(_peek(self)), self.trainable, self.name, self.dtype)
+
+    def __copy__(self) -> Variable:
+        return self.__deepcopy__(None)
+
+    def __reduce__(self) -> Any:
+        return _restore, (np.array(_peek(self)), self.trainable, self.name, as_dtype(self.dtype))
+
+
+def _own(tensor: Any) -> Tensor:
+    """A handle that nobody else rebinds, whose value is nobody else's leaf."""
+    if tensor.computed is not None:
+        value: Value = tensor.computed
+        return Tensor(None, None, Value(value.array, value.spec))
+    return tensor.recording.hold(tensor.node, Tensor)
+
+
+def _peek(variable: Variable) -> Any:
+    """The value without telling any tape."""
+    handle: Handle = variable._handle
+    state.evaluate(handle)
+    return handle.computed.array  # type: ignore[union-attr]
+
+
+def _restore(value: Any, trainable: bool, name: str, dtype: Any) -> Variable:
+    return Variable(value, trainable, name, dtype)

@@ -1,0 +1,98 @@
+"""Files are named for what they hold, stay short, and name no machine and no host."""
+
+import re
+import subprocess
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LONG = 500
+TOO_LONG = 700
+
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
+
+# The licence names its own address.
+MAY_NAME_HOSTS = {"LICENSE"}
+HOST = re.compile(r"https?:" + r"//")
+HOME = re.compile(r"(?<![\w.])(?:/(?:home|root|Users)/|[A-Za-z]:\\Users\\)\w")
+
+
+def tracked_files() -> list[Path]:
+    """What is in the repository or about to be; without git, what the folders hold."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        output = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        folders = ("src", "tests", "benchmarks", "docs", "examples")
+        found = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+        found = [path for path in found if "__pycache__" not in path.parts]
+        found += ROOT.iterdir()
+    else:
+        found = [ROOT / name for name in output.decode().split("\0") if name]
+    return sorted(path for path in found if path.is_file())
+
+
+def text_files() -> list[tuple[str, str]]:
+    """Path from the root, and text; files that are not text are left out."""
+    found = []
+    for path in tracked_files():
+        content = path.read_bytes()
+        if b"\0" not in content:
+            name = path.relative_to(ROOT).as_posix()
+            found.append((name, content.decode("utf-8", errors="replace")))
+    return found
+
+
+def lines_matching(pattern: re.Pattern[str], skip: set[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in text_files()
+        if name not in skip
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_names_say_what_files_hold():
+    vague = [
+        path.relative_to(ROOT).as_posix()
+        for path in tracked_files()
+        if VAGUE_NAMES
+        & {part.partition(".")[0].strip("_") for part in path.relative_to(ROOT).parts}
+    ]
+    assert not vague, f"name these for what they hold: {vague}"
+
+
+# Long files are listed in the summary of the run; only too long ones fail.
+@pytest.mark.filterwarnings("always:long files:UserWarning")
+def test_files_are_short():
+    lengths = {name: len(text.splitlines()) for name, text in text_files() if name.endswith(".py")}
+    long = {name: count for name, count in lengths.items() if count > LONG}
+    if long:
+        listing = ", ".join(f"{name} ({count})" for name, count in long.items())
+        warnings.warn(f"long files, over {LONG} lines: {listing}", stacklevel=1)
+    too_long = {name: count for name, count in long.items() if count > TOO_LONG}
+    assert not too_long, f"split these, over {TOO_LONG} lines: {too_long}"
+
+
+def test_no_hosts():
+    found = lines_matching(HOST, MAY_NAME_HOSTS)
+    assert not found, "\n".join(found)
+
+
+def test_no_home_folders():
+    found = lines_matching(HOME, set())
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", ["/home/" + "ann/x", '"/Users/' + 'ann"', "C:\\Users\\" + "ann"])
+def test_home_folder_is_found(path):
+    assert HOME.search(path)
+
+
+@pytest.mark.parametrize("path", ["docs/home/index", "./root/x", "x / home / y"])
+def test_other_path_is_accepted(path):
+    assert not HOME.search(path)
