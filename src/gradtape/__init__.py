@@ -1,10 +1,243 @@
-"""gradtape: dynamic as a tape, fast as a static graph."""
-from gradtape.ops.elementwise import *
-from gradtape.ops.arithmetic import *
-from gradtape.ops.reduction import sum
-from gradtape.ops import creation
-from gradtape.ops.movement import reshape
-from gradtape.tensor import *
-from gradtape.variable import *
-from gradtape.tape import *
+"""gradtape: automatic differentiation on CPUs, dynamic as a tape, fast as a static graph."""
+
+from math import e, inf, nan, pi
+
+from gradtape import errors, linalg, numpy_protocols, pytree, random, testing
+from gradtape.accumulator import ForwardAccumulator
+from gradtape.callbacks import numpy_function, py_function
+from gradtape.custom import checkpoint, custom_gradient, custom_jvp, grad_pass_through
+from gradtape.dtypes import (
+    bool,
+    complex64,
+    complex128,
+    default_dtype,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    set_default_dtype,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
+from gradtape.modes import deterministic, eager, is_deterministic
+from gradtape.namespace import (
+    __array_namespace_info__,
+    astype,
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    result_type,
+)
+from gradtape.ops.arithmetic import (
+    add,
+    atan2,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    clip,
+    copysign,
+    divide,
+    equal,
+    floor_divide,
+    greater,
+    greater_equal,
+    hypot,
+    identity,
+    less,
+    less_equal,
+    logaddexp,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    nextafter,
+    not_equal,
+    pow,
+    remainder,
+    stop_gradient,
+    subtract,
+    where,
+)
+from gradtape.ops.casting import cast
+from gradtape.ops.complexes import abs, angle, conj, imag, real, sign
+from gradtape.ops.contraction import matmul
+from gradtape.ops.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from gradtape.ops.einsum import einsum
+from gradtape.ops.elementwise import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bitwise_invert,
+    cbrt,
+    ceil,
+    cos,
+    cosh,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    logical_not,
+    negative,
+    positive,
+    reciprocal,
+    relu,
+    round,
+    rsqrt,
+    sigmoid,
+    signbit,
+    sin,
+    sinh,
+    softplus,
+    sqrt,
+    square,
+    tan,
+    tanh,
+    trunc,
+)
+from gradtape.ops.indexing import (
+    gather,
+    one_hot,
+    scatter_add,
+    scatter_max,
+    scatter_set,
+    take,
+    take_along_axis,
+)
+from gradtape.ops.joining import concat, diff, meshgrid, split, stack, unstack
+from gradtape.ops.movement import (
+    broadcast_arrays,
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    roll,
+    squeeze,
+    swapaxes,
+)
+from gradtape.ops.padding import pad, repeat, tile
+from gradtape.ops.products import dot, inner, kron, outer, tensordot, vecdot
+from gradtape.ops.reduction import (
+    all,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    cumulative_prod,
+    cumulative_sum,
+    logsumexp,
+    max,
+    mean,
+    median,
+    min,
+    norm,
+    prod,
+    quantile,
+    std,
+    sum,
+    var,
+)
+from gradtape.ops.sorting import (
+    argsort,
+    isin,
+    nonzero,
+    searchsorted,
+    sort,
+    top_k,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
+from gradtape.ops.special import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    i0,
+    i1,
+    lgamma,
+    log_sigmoid,
+    ndtr,
+    polygamma,
+    sinc,
+    xlogy,
+)
+from gradtape.ops.triangles import diag, diagonal, tril, triu
+from gradtape.pytree import register_pytree
+from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
+from gradtape.tape import GradientTape, gradients
+from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
+from gradtape.variable import Variable
+
+__version__ = "0.1.0"
+__array_api_version__ = "2024.12"
+newaxis = None
+
+__all__ = [
+    "ForwardAccumulator", "GradientTape", "RowSparse", "Tensor", "Variable",
+    "__array_api_version__", "__array_namespace_info__",
+    "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
+    "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil", "checkpoint",
+    "clear_plans", "clip", "complex64", "complex128", "concat", "conj", "copysign", "cos", "cosh",
+    "count_nonzero", "counters", "cumulative_prod", "cumulative_sum", "custom_gradient",
+    "custom_jvp", "default_dtype", "deterministic", "diag", "diagonal", "diff", "digamma",
+    "divide", "dot", "e", "eager", "einsum", "empty", "empty_like", "equal", "erf", "erfc",
+    "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "finfo", "flip",
+    "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "gather",
+    "grad", "grad_pass_through", "gradients", "greater", "greater_equal", "hypot", "i0", "i1",
+    "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
+    "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jvp", "kron", "less",
+    "less_equal", "lgamma", "linalg", "linearize", "linspace", "log", "log1p", "log2", "log10",
+    "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid",
+    "min", "minimum", "moveaxis", "multiply", "nan", "ndtr", "negative", "newaxis", "nextafter",
+    "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols", "one_hot", "ones",
+    "ones_like", "outer", "pad", "permute_dims", "pi", "polygamma", "positive", "pow", "prod",
+    "program_of", "py_function", "pytree", "quantile", "random", "real", "reciprocal",
+    "register_pytree", "relu", "remainder", "repeat", "reshape", "result_type", "roll", "round",
+    "rsqrt", "scatter_add", "scatter_max", "scatter_set", "searchsorted", "set_default_dtype",
+    "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort", "split", "sqrt",
+    "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
+    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
+    "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vjp",
+    "where", "xlogy", "zeros", "zeros_like",
+]  # fmt: skip

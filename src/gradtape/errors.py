@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "AxisError",
     "DtypeError",
     "GraphError",
     "InPlaceError",
@@ -16,9 +17,22 @@ __all__ = [
 class ShapeError(ValueError):
     """Shapes that an op cannot combine.
 
-    >>> gt.add([1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0])
-    Traceback (most recent call last):
-    gradtape.errors.ShapeError: add: shapes (3,) and (4,) do not broadcast (axis 0: 3 and 4). Reshape one of them.
+    >>> try:
+    ...     gt.add([1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0])
+    ... except gt.errors.ShapeError as error:
+    ...     print(error)
+    add: shapes (3,) and (4,) do not broadcast (axis 0: 3 and 4). Reshape one of them.
+    """
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have.
+
+    >>> try:
+    ...     gt.sum(gt.asarray([1.0]), axis=3)
+    ... except gt.errors.AxisError as error:
+    ...     print(error)
+    sum: axis 3 is out of range for 1 dimensions (-1 to 0).
     """
 
 

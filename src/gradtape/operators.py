@@ -1,4 +1,4 @@
-"""The operators and methods that Tensor and Variable have in common: each is one public function."""
+"""Operators and methods that Tensor and Variable have in common: each is a public function."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ops import arithmetic, contraction, elementwise, indexing, movement, reduction
+from gradtape.ops import (
+    arithmetic,
+    complexes,
+    contraction,
+    elementwise,
+    indexing,
+    joining,
+    movement,
+    reduction,
+)
 from gradtape.ops.casting import cast
+
+
+def reflected(function: Any) -> Any:
+    """The operator for when ours is the right operand."""
+    return lambda right, left: function(left, right)
 
 
 class Operators:
@@ -22,85 +36,45 @@ class Operators:
     shape: tuple[int, ...]
     dtype: Any
 
-    def __add__(self, other: Any) -> Any:
-        return arithmetic.add(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return arithmetic.add(self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return arithmetic.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return arithmetic.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return arithmetic.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return arithmetic.multiply(self, other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return arithmetic.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return arithmetic.divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return arithmetic.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return arithmetic.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return arithmetic.remainder(self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return arithmetic.remainder(other, self)
+    # Bound as they are, without a frame in between: recording is all about such costs.
+    __add__ = __radd__ = arithmetic.add
+    __sub__ = arithmetic.subtract
+    __rsub__ = reflected(arithmetic.subtract)
+    __mul__ = __rmul__ = arithmetic.multiply
+    __truediv__ = arithmetic.divide
+    __rtruediv__ = reflected(arithmetic.divide)
+    __floordiv__ = arithmetic.floor_divide
+    __rfloordiv__ = reflected(arithmetic.floor_divide)
+    __mod__ = arithmetic.remainder
+    __rmod__ = reflected(arithmetic.remainder)
+    __pow__ = arithmetic.pow
+    __rpow__ = reflected(arithmetic.pow)
+    __matmul__ = contraction.matmul
+    __rmatmul__ = reflected(contraction.matmul)
+    __and__ = __rand__ = arithmetic.bitwise_and
+    __or__ = __ror__ = arithmetic.bitwise_or
+    __xor__ = __rxor__ = arithmetic.bitwise_xor
+    __lshift__ = arithmetic.bitwise_left_shift
+    __rlshift__ = reflected(arithmetic.bitwise_left_shift)
+    __rshift__ = arithmetic.bitwise_right_shift
+    __rrshift__ = reflected(arithmetic.bitwise_right_shift)
+    __neg__ = elementwise.negative
+    __pos__ = elementwise.positive
+    __invert__ = elementwise.bitwise_invert
+    __abs__ = complexes.abs
+    __lt__ = arithmetic.less
+    __le__ = arithmetic.less_equal
+    __gt__ = arithmetic.greater
+    __ge__ = arithmetic.greater_equal
 
     def __divmod__(self, other: Any) -> Any:
         return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)
-
-    def __pow__(self, other: Any) -> Any:
-        return arithmetic.pow(self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return arithmetic.pow(other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return contraction.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return contraction.matmul(other, self)
-
-    def __neg__(self) -> Any:
-        return elementwise.negative(self)
-
-    def __pos__(self) -> Any:
-        return elementwise.positive(self)
-
-    def __abs__(self) -> Any:
-        from gradtape.ops.complexes import abs
-
-        return abs(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         if digits:
             scale = 10.0**digits
             return elementwise.round(arithmetic.multiply(self, scale)) / scale
         return elementwise.round(self)
-
-    def __lt__(self, other: Any) -> Any:
-        return arithmetic.less(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return arithmetic.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return arithmetic.greater(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return arithmetic.greater_equal(self, other)
 
     def __eq__(self, other: Any) -> Any:
         return NotImplemented if _incomparable(other) else arithmetic.equal(self, other)
@@ -110,39 +84,6 @@ class Operators:
 
     # Equality is element by element, so handles hash by identity, as dictionary keys expect.
     __hash__ = object.__hash__
-
-    def __and__(self, other: Any) -> Any:
-        return arithmetic.bitwise_and(self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return arithmetic.bitwise_and(other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return arithmetic.bitwise_or(self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return arithmetic.bitwise_or(other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return arithmetic.bitwise_xor(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return arithmetic.bitwise_xor(other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return arithmetic.bitwise_left_shift(self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return arithmetic.bitwise_left_shift(other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return arithmetic.bitwise_right_shift(self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return arithmetic.bitwise_right_shift(other, self)
-
-    def __invert__(self) -> Any:
-        return elementwise.bitwise_invert(self)
 
     def __getitem__(self, key: Any) -> Any:
         return indexing.get_item(self, key)
@@ -155,7 +96,7 @@ class Operators:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor. Use .item() or reshape it first.")
-        return (self[position] for position in range(self.shape[0]))
+        return iter(joining.unstack(self))
 
     def __contains__(self, item: Any) -> bool:
         return bool(reduction.any(arithmetic.equal(self, item)))
@@ -253,22 +194,16 @@ class Operators:
     @property
     def real(self) -> Any:
         """The real part."""
-        from gradtape.ops.complexes import real
-
-        return real(self)
+        return complexes.real(self)
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        from gradtape.ops.complexes import imag
-
-        return imag(self)
+        return complexes.imag(self)
 
     def conj(self) -> Any:
         """The complex conjugate."""
-        from gradtape.ops.complexes import conj
-
-        return conj(self)
+        return complexes.conj(self)
 
     def astype(self, dtype: Any) -> Any:
         """Convert to another dtype."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["flatten", "map_leaves", "register_pytree", "unflatten"]
+__all__ = ["flatten", "flatten_up_to", "map_leaves", "register_pytree", "unflatten"]
 
 _registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
@@ -27,11 +27,14 @@ class Structure:
 LEAF = Structure(None, None, ())
 
 
-def register_pytree(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> type:
+def register_pytree(
+    kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]
+) -> type:
     """Make a class a container: `flatten(x)` gives (children, context), `unflatten(context, children)` x.
 
     >>> class Pair:
-    ...     def __init__(self, a, b): self.a, self.b = a, b
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
     >>> _ = gt.register_pytree(Pair, lambda p: ((p.a, p.b), None), lambda _, c: Pair(*c))
     >>> gt.pytree.flatten(Pair(1, [2, 3]))[0]
     [1, 2, 3]
@@ -77,6 +80,29 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         return LEAF
     kind, context, children = found
     return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
+
+
+def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
+    """The parts of `tree` that stand where `structure` has its leaves.
+
+    >>> _, structure = gt.pytree.flatten((0, 0))
+    >>> gt.pytree.flatten_up_to(structure, [[1.0, 2.0], 3.0], "weights")
+    [[1.0, 2.0], 3.0]
+    """
+    if structure.kind is None:
+        return [tree]
+    found = _children(tree)
+    count = len(structure.children)
+    children = () if found is None else found[2]
+    if isinstance(tree, dict) and issubclass(structure.kind, dict):
+        children = tuple(tree[key] for key in structure.context if key in tree)
+    if len(children) != count:
+        raise ValueError(
+            f"{name}: expected {count} parts in the structure of {structure.kind.__name__}, got "
+            f"{len(children)}. Give one for each."
+        )
+    parts = zip(structure.children, children, strict=True)
+    return [leaf for child, part in parts for leaf in flatten_up_to(child, part, name)]
 
 
 def unflatten(structure: Structure, leaves: Any) -> Any:

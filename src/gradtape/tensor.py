@@ -20,8 +20,9 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
+from gradtape.recording.rows import make_row_sparse
 
-__all__ = ["Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
+__all__ = ["RowSparse", "Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
 
 
 class Tensor(Handle, Operators):
@@ -71,14 +72,12 @@ class Tensor(Handle, Operators):
         return array
 
     def materialize(self) -> None:
+        """Compute a value that is pending in no recording; only row-sparse tensors have one."""
         raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
         return f"Tensor({values}, shape={self.shape}, dtype={self.dtype})"
-
-    def __str__(self) -> str:
-        return str(self.numpy()) if self.shape else repr(self)
 
     # Rebinding.
 
@@ -93,7 +92,11 @@ class Tensor(Handle, Operators):
                 "A tensor keeps its shape; write x = x op v instead."
             )
         if new.dtype != self.dtype:
-            new = cast(new, self.dtype) if self.dtype.kind == new.dtype.kind else _refuse_dtype(self, new, what)
+            new = (
+                cast(new, self.dtype)
+                if self.dtype.kind == new.dtype.kind
+                else _refuse_dtype(self, new, what)
+            )
         self.node, self.recording, self.computed = new.node, new.recording, new.computed
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
@@ -215,9 +218,15 @@ class TensorView(Tensor):
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
 State.handle_class = Tensor
+RowSparse = make_row_sparse(Tensor)
+State.row_sparse_class = RowSparse
 
 _STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
-_BETWEEN = {opcode.opmap[name] for name in ("CACHE", "SWAP", "COPY", "NOP", "EXTENDED_ARG") if name in opcode.opmap}
+_BETWEEN = {
+    opcode.opmap[name]
+    for name in ("CACHE", "SWAP", "COPY", "NOP", "EXTENDED_ARG")
+    if name in opcode.opmap
+}
 
 
 def _caller_stores_item(frame: Any) -> bool:
@@ -268,7 +277,9 @@ def asarray(
             return from_value(host_value(obj, dtype if dtype is not None else _default_for(obj)))
     else:
         if copy is False:
-            raise ValueError("asarray: copy=False, but host memory is always copied. Drop copy=False.")
+            raise ValueError(
+                "asarray: copy=False, but host memory is always copied. Drop copy=False."
+            )
         return from_value(host_value(obj, dtype))
     return found if dtype is None or found.dtype == np.dtype(dtype) else cast(found, dtype)
 

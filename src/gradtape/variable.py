@@ -188,7 +188,9 @@ class Variable(Operators):
             rows = getattr(delta, "rows", None)
             if rows is not None:
                 indices, values = rows
-                new = indexing.scatter_add_rows(self.value, indices, values if sign > 0 else -values)
+                new = indexing.scatter_add_rows(
+                    self.value, indices, values if sign > 0 else -values
+                )
             else:
                 new = self.value + delta if sign > 0 else self.value - delta
             return self.assign(new)

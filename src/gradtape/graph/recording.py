@@ -25,6 +25,9 @@ SCALARS = (bool, int, float, complex)
 
 _stamps = itertools.count(1)
 
+# What a recording lists its handles in; the eager debug mode installs a list that evaluates.
+handle_list: dict[str, type[list[Any]]] = {"class": list}
+
 
 class Value:
     """A computed buffer. `entry` remembers under which leaf the latest recording knows it."""
@@ -80,11 +83,13 @@ class Recording:
         "leaves",
         "lock",
         "nodes",
+        "recomputed",
         "repeats",
         "rules",
         "stamp",
         "table",
         "tapes",
+        "targets",
         "thread",
         "unassigned",
         "updates",
@@ -100,7 +105,7 @@ class Recording:
         self.interned = self.table.nodes
         self.leaves: list[Any] = []
         self.nodes: list[Node] = []
-        self.handles: list[Handle] = []
+        self.handles: list[Handle] = handle_list["class"]()
         self.imported: dict[int, Node] = {}
         self.repeats: dict[tuple[Any, ...], Node] = {}
         # Values kept while a tape may ask for them, and the interned history that led to them.
@@ -111,7 +116,11 @@ class Recording:
         self.active = 0
         self.tapes: dict[int, bool] = {}
         self.watched: dict[Node, None] = {}
+        # Scalars whose gradient was asked for: losses, which are likely to be looked at.
+        self.targets: dict[Node, None] = {}
         self.rules: dict[Node, Any] = {}
+        # Nodes inside a checkpoint, which are not kept for the backward pass.
+        self.recomputed: set[Node] = set()
         # Variables with a pending update, and those read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
@@ -127,7 +136,9 @@ class Recording:
         self.repeats = {}
         self.values = {}
         self.watched = {}
+        self.targets = {}
         self.rules = {}
+        self.recomputed = set()
         self.unassigned = set()
 
     def is_pinned(self) -> bool:
@@ -177,6 +188,11 @@ class Recording:
         self.nodes.append(found)
         return found
 
+    def forget(self, handles: tuple[Handle, ...]) -> None:
+        """Take handles off the list of what a flush computes."""
+        gone = {id(handle) for handle in handles}
+        self.handles = type(self.handles)(h for h in self.handles if id(h) not in gone)
+
     def hold(self, node: Node, kind: type[Handle]) -> Any:
         """A handle on `node`, known to this recording."""
         handle = kind(node, self, None)
@@ -191,6 +207,7 @@ class State(threading.local):
     evaluate: Callable[..., Any]
     cut: Callable[..., Any]
     handle_class: type[Handle] = Handle
+    row_sparse_class: Any = None
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -328,7 +345,12 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
     else:
         result = observed = recording.hold(node, kind)
     if op.may_fail:
-        state.evaluate(observed)
+        try:
+            state.evaluate(observed)
+        except BaseException:
+            # The traceback holds on to what failed: it must not be tried again with other work.
+            recording.forget(result if type(result) is tuple else (result,))
+            raise
     return result
 
 

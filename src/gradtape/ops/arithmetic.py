@@ -21,8 +21,18 @@ _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",
     "dtypes": ("float64", "float32", "complex128", "int32"),
 }  # fmt: skip
-_REAL: dict[str, Any] = {"arity": 2, "promote": "same", "accepts": "real", "dtypes": ("float64", "float32", "int32")}
-_FLOAT: dict[str, Any] = {"arity": 2, "promote": "float", "accepts": "float", "dtypes": ("float64", "float32")}
+_REAL: dict[str, Any] = {
+    "arity": 2,
+    "promote": "same",
+    "accepts": "real",
+    "dtypes": ("float64", "float32", "int32"),
+}
+_FLOAT: dict[str, Any] = {
+    "arity": 2,
+    "promote": "float",
+    "accepts": "float",
+    "dtypes": ("float64", "float32"),
+}
 
 add = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
@@ -44,13 +54,13 @@ divide = elementwise(
 floor_divide = elementwise(
     "floor_divide", np.floor_divide, "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
-    domains=[(3.2, 3.4), (2.9, 3.1)], **_REAL,
+    domains=[(3.2, 3.4), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 remainder = elementwise(
     "remainder", np.remainder, "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
-    domains=[(4.0, 5.0), (2.9, 3.1)], **_REAL,
+    domains=[(4.0, 5.0), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 
 
@@ -150,45 +160,74 @@ def _comparison(name: str, kernel: Any, doc: str, example: tuple[str, str], acce
                        result="bool", dtypes=dtypes)  # fmt: skip
 
 
-equal = _comparison("equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "any")
+equal = _comparison(
+    "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "any"
+)
 not_equal = _comparison(
-    "not_equal", np.not_equal, "Whether operands differ.", ("bool(gt.not_equal(1, 1))", "False"), "any"
+    "not_equal",
+    np.not_equal,
+    "Whether operands differ.",
+    ("bool(gt.not_equal(1, 1))", "False"),
+    "any",
 )
 less = _comparison("less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real")
 less_equal = _comparison(
     "less_equal", np.less_equal, "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"), "real"
 )
-greater = _comparison("greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"), "real")
+greater = _comparison(
+    "greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"), "real"
+)
 greater_equal = _comparison(
-    "greater_equal", np.greater_equal, "Whether x >= y.", ("bool(gt.greater_equal(1, 2))", "False"), "real"
+    "greater_equal",
+    np.greater_equal,
+    "Whether x >= y.",
+    ("bool(gt.greater_equal(1, 2))", "False"),
+    "real",
 )
 
 
 def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str]) -> Any:
-    return elementwise(name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",))
+    return elementwise(
+        name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",)
+    )
 
 
-logical_and = _logic("logical_and", np.logical_and, "Logical and.", ("bool(gt.logical_and(True, False))", "False"))
-logical_or = _logic("logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True"))
-logical_xor = _logic("logical_xor", np.logical_xor, "Logical exclusive or.", ("bool(gt.logical_xor(True, True))", "False"))
+logical_and = _logic(
+    "logical_and", np.logical_and, "Logical and.", ("bool(gt.logical_and(True, False))", "False")
+)
+logical_or = _logic(
+    "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True")
+)
+logical_xor = _logic(
+    "logical_xor",
+    np.logical_xor,
+    "Logical exclusive or.",
+    ("bool(gt.logical_xor(True, True))", "False"),
+)
 
 
 def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Any:
-    more = {"dtypes": ("int32", "uint8", "bool"), **more}
-    return elementwise(name, kernel, doc, example, arity=2, promote="same", accepts="integer",
+    more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
+    return elementwise(name, kernel, doc, example, arity=2, promote="same",
                        domains=[(0, 5)], **more)  # fmt: skip
 
 
-bitwise_and = _bits("bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2"))
-bitwise_or = _bits("bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7"))
-bitwise_xor = _bits("bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5"))
+bitwise_and = _bits(
+    "bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2")
+)
+bitwise_or = _bits(
+    "bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7")
+)
+bitwise_xor = _bits(
+    "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5")
+)
 bitwise_left_shift = _bits(
     "bitwise_left_shift", np.left_shift, "Bits shifted left.", ("int(gt.bitwise_left_shift(1, 3))", "8"),
-    dtypes=("int32", "uint8"),
+    dtypes=("int32", "uint8"), accepts="whole number",
 )  # fmt: skip
 bitwise_right_shift = _bits(
     "bitwise_right_shift", np.right_shift, "Bits shifted right.", ("int(gt.bitwise_right_shift(8, 3))", "1"),
-    dtypes=("int32", "uint8"),
+    dtypes=("int32", "uint8"), accepts="whole number",
 )  # fmt: skip
 
 
@@ -203,15 +242,17 @@ def _where_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _where_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
-    return where(inputs[0], *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)])
+    return where(
+        inputs[0],
+        *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)],
+    )
 
 
 def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node | None:
     if index == 0:
         return None
     nothing = zeros_like(g)
-    routed = where(inputs[0], g, nothing) if index == 1 else where(inputs[0], nothing, g)
-    return reduce_to(routed, inputs[index].shape)
+    return where(inputs[0], g, nothing) if index == 1 else where(inputs[0], nothing, g)
 
 
 def branch_mask(index: int, node: Node) -> Node:
@@ -234,7 +275,13 @@ WHERE = declare(
         vjp=_where_vjp,
         mask=mask_of,
         samples=lambda: [
-            Sample((np.array([True, False, True]), np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))),
+            Sample(
+                (
+                    np.array([True, False, True]),
+                    np.array([1.0, 2.0, 3.0]),
+                    np.array([4.0, 5.0, 6.0]),
+                )
+            ),
             Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
             Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
             Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
@@ -274,12 +321,16 @@ def record_operand(x: Any) -> Any:
     return record(IDENTITY, (x,))
 
 
-def _identity_rule(kind: str) -> dict[str, Any]:
+def _identity_rule(order: int) -> dict[str, Any]:
     return {
         "spec": lambda x: x,
         "numpy": lambda x: x,
         "mask": lambda index, mask, y, inputs: mask,
-        "samples": lambda: [Sample((np.array([1.0, -2.0]),)), Sample((np.array(3),)), Sample((np.array(1j),))],
+        "samples": lambda: [
+            Sample((np.array([1.0, -2.0]),), order=order),
+            Sample((np.array(3),), order=order),
+            Sample((np.array(1j),), order=order),
+        ],
     }
 
 
@@ -289,7 +340,7 @@ IDENTITY = declare(
         "elementwise",
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,
-        **_identity_rule("identity"),
+        **_identity_rule(2),
     )
 )
 STOP_GRADIENT = declare(
@@ -298,7 +349,7 @@ STOP_GRADIENT = declare(
         "elementwise",
         jvp=lambda tangents, y, inputs: None,
         vjp=lambda index, g, y, inputs: None,
-        **_identity_rule("stop_gradient"),
+        **_identity_rule(0),
     )
 )
 

@@ -19,16 +19,20 @@ KINDS = {
     "any": "biufc",
     "numeric": "iufc",
     "real": "biuf",
+    "real number": "iuf",
     "inexact": "fc",
     "float": "f",
     "integer": "biu",
+    "whole number": "iu",
     "bool": "b",
 }
 
 
 def _cast_spec(x: Spec, dtype: Any) -> Spec:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise DtypeError(f"cast: {x.dtype} to {dtype} would drop the imaginary part. Use gt.real first.")
+        raise DtypeError(
+            f"cast: {x.dtype} to {dtype} would drop the imaginary part. Use gt.real first."
+        )
     return spec(x.shape, dtype)
 
 

@@ -149,7 +149,7 @@ trunc = elementwise(
 )
 round = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
-    ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "any"},
+    ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
 )  # fmt: skip
 
 sigmoid = elementwise(
@@ -175,13 +175,19 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
-def _predicate(name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str = "any") -> Any:
+def _predicate(
+    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str = "any"
+) -> Any:
     return elementwise(name, kernel, doc, example, promote="same", accepts=accepts, result="bool",
                        dtypes=("float64", "int32") if accepts == "real" else ("float64", "complex128", "int32"))  # fmt: skip
 
 
-isnan = _predicate("isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False"))
-isinf = _predicate("isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False"))
+isnan = _predicate(
+    "isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False")
+)
+isinf = _predicate(
+    "isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False")
+)
 isfinite = _predicate(
     "isfinite", np.isfinite, "Whether each element is finite.", ("bool(gt.isfinite(1.0))", "True")
 )

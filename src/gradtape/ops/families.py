@@ -58,13 +58,16 @@ def jvp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def vjp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """Reverse rule from the same partial derivatives, conjugated."""
+    """Reverse rule from the same partial derivatives, conjugated.
+
+    The result has the shape of `y`: broadcasting is undone by reverse mode, after the mask.
+    """
 
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
         factor = partials[index](y, *inputs, **params)
         if type(factor) is Node:
             factor = conjugate(factor)
-        return reduce_to(scaled(factor, g), inputs[index].shape)
+        return scaled(factor, g)
 
     return vjp
 
@@ -97,7 +100,7 @@ def elementwise(
     params: tuple[str, ...] = (),
     sample_params: Sequence[dict[str, Any]] = ({},),
     llvm: Any = None,
-) -> Callable[..., Any]:
+) -> Any:
     """Declare an element-wise op and return the function that records it.
 
     `dtypes` are those that `samples` cover besides the default; list complex128 where the function
@@ -106,7 +109,7 @@ def elementwise(
     domains = tuple(domains) * arity if len(domains) == 1 else tuple(domains)
     if partials:
         jvp, vjp = jvp or jvp_of(partials), vjp or vjp_of(partials)
-    elif result == "bool" or accepts == "integer":
+    elif result == "bool" or accepts in ("integer", "whole number"):
         jvp = vjp = Undefined(f"{name} gives no floating-point result")
 
     def spec_rule(*specs: Spec, **_: Any) -> Spec:

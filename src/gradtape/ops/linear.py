@@ -1,4 +1,4 @@
-"""The linear families: reductions and movements, whose derivative is themselves or their transpose."""
+"""The linear families: reductions and movements, whose derivative is their own transpose."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def linear(
     params: tuple[str, ...] = (),
     samples: Callable[..., Any],
     expensive: bool = False,
+    view: bool = False,
     promote: Callable[..., Any] | None = None,
     mask: Callable[..., Any] | None = None,
 ) -> Op:
@@ -52,6 +53,7 @@ def linear(
             params=params,
             samples=samples,
             expensive=expensive,
+            view=view,
         )
     )
     return op

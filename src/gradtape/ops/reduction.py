@@ -1,79 +1,56 @@
-"""Reductions: sums, products, extrema, moments, norms, cumulative and logical ones."""
+"""Reductions: sums, products, moments, log-sum-exp and logical ones.
+
+Extrema, norms and cumulative ops are modules of their own; they are named here too, so that this
+module has every reduction. Its functions hide the builtins of the same names.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph.spec import Spec, spec
 from gradtape.ops.arithmetic import record_operand
-from gradtape.ops.casting import cast
+from gradtape.ops.axes import (
+    Axes,
+    accumulator,
+    count,
+    in_dtype,
+    inexact_operand,
+    reduced_shape,
+    reduction_samples,
+)
+from gradtape.ops.casting import promotion
+from gradtape.ops.complexes import imag, real
+from gradtape.ops.cumulative import cumulative_prod, cumulative_sum, product_of_others
+from gradtape.ops.elementwise import square
+from gradtape.ops.extrema import argmax, argmin, max, median, min, quantile
+from gradtape.ops.families import conjugate
 from gradtape.ops.linear import expand_reduced, linear, mask_reduced
-from gradtape.ops.samples import Sample, generator
+from gradtape.ops.norm import norm
+from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axes
 
-
-def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
-    """The shape that is left after reducing over `axis`."""
-    if keepdims:
-        return tuple(1 if position in axis else n for position, n in enumerate(shape))
-    return tuple(n for position, n in enumerate(shape) if position not in axis)
+__all__ = [
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
+    "logsumexp", "max", "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
+]  # fmt: skip
 
 
-def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",)) -> Any:
-    """Every kind of axis, kept or not, on 2-d, 3-d, 0-d and empty operands."""
-
-    def samples() -> list[Sample]:
-        rng = generator(name)
-        cases: list[tuple[Shape, tuple[int, ...], bool]] = [
-            ((2, 3), (0,), False),
-            ((2, 3), (1,), True),
-            ((2, 3), (0, 1), False),
-            ((2, 2, 3), (0, 2), False),
-            ((), (), False),
-            ((0, 3), (1,), False),
-            ((3,), (), False),
-        ]
-        return [
-            Sample((_values(rng, shape, dtype),), {"axis": axis, "keepdims": keepdims})
-            for dtype in dtypes
-            for shape, axis, keepdims in cases
-        ]
-
-    return samples
-
-
-def _values(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, shape) > 0)
-    if kind in "iu":
-        return np.asarray(rng.integers(1, 6, shape), dtype)
-    # Distinct by construction, so that extrema have no accidental ties.
-    values = np.asarray(rng.permutation(int(np.prod(shape))).reshape(shape) * 0.3 + 0.4)
-    return (values + 0.2j * values).astype(dtype) if kind == "c" else values.astype(dtype)
-
-
-def accumulator(dtype: Any) -> Any:
-    """Sums of small integers and booleans are wide ones, as in NumPy."""
-    if dtype.kind in "bi":
-        return np.dtype(np.int64)
-    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
-
-
-def _sum_spec(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
+def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
     return spec(reduced_shape(x.shape, axis, keepdims), accumulator(x.dtype))
 
 
 SUM = linear(
     "sum",
     "reduction",
-    spec=_sum_spec,
+    spec=_accumulated_spec,
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     params=("axis", "keepdims"),
@@ -83,16 +60,77 @@ SUM = linear(
 )
 
 
+def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    dtype = None if dtype is None else as_dtype(dtype)
+    x = in_dtype(record_operand(x), dtype)
+    result = record(op, (x,), (normalize_axes(op.name, axis, x.ndim), bool(keepdims)))
+    # Narrow integers are accumulated in wide ones; who asked for narrow ones gets them.
+    return in_dtype(result, dtype)
+
+
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Sum over axes, all by default.
 
     >>> gt.sum(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
-    x = record_operand(x)
-    if dtype is not None:
-        x = cast(x, as_dtype(dtype))
-    return record(SUM, (x,), (normalize_axes("sum", axis, x.ndim), bool(keepdims)))
+    return _accumulate(SUM, x, axis, dtype, keepdims)
+
+
+def _partial_products(x: Node, axis: Axes) -> Node | None:
+    """The derivative of the product by each element: the product of all others, axis by axis."""
+    total = None
+    for position in axis:
+        others = product_of_others(x, position)
+        total = others if total is None else total * others
+        x = apply(PROD, (x,), ((position,), True))
+    return total
+
+
+def _prod_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
+    partials = _partial_products(inputs[0], axis)
+    terms = tangents[0] if partials is None else tangents[0] * partials
+    return apply(SUM, (terms,), (axis, keepdims))
+
+
+def _prod_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+) -> Node:
+    partials = _partial_products(inputs[0], axis)
+    g = expand_reduced(g, inputs[0].shape, axis)
+    return g if partials is None else g * conjugate(partials)
+
+
+def _prod_samples() -> list[Sample]:
+    zeros = np.array([[0.0, 2.0, 0.5], [3.0, 0.0, 0.0]])
+    found = reduction_samples("prod", ("float64", "float32", "complex128", "int32", "bool"))()
+    cases: list[Axes] = [(0,), (1,), (0, 1)]
+    return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
+
+
+PROD = declare(
+    Op(
+        "prod",
+        "reduction",
+        spec=_accumulated_spec,
+        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
+        jvp=_prod_jvp,
+        vjp=_prod_vjp,
+        mask=mask_reduced,
+        params=("axis", "keepdims"),
+        samples=_prod_samples,
+        expensive=True,
+    )
+)
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Product over axes, all by default; the derivative is exact at zeros too.
+
+    >>> gt.prod(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [3.0, 8.0]
+    """
+    return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
 def _logical(name: str, kernel: Any) -> Op:
@@ -137,6 +175,133 @@ def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return record(ALL, (x,), (normalize_axes("all", axis, x.ndim), bool(keepdims)))
 
 
-def count(x: Node, axis: tuple[int, ...]) -> int:
-    """How many elements a reduction over `axis` combines."""
-    return int(np.prod([x.shape[position] for position in axis], dtype=np.int64))
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements are not zero; NaN is not.
+
+    >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
+    2
+    """
+    x = in_dtype(record_operand(x), np.dtype(bool))
+    return record(SUM, (x,), (normalize_axes("count_nonzero", axis, x.ndim), bool(keepdims)))
+
+
+def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Arithmetic mean over axes, all by default; NaN if there is nothing to average.
+
+    >>> gt.mean(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [2.0, 3.0]
+    """
+    x = inexact_operand(x)
+    axes = normalize_axes("mean", axis, x.ndim)
+    return record(SUM, (x,), (axes, bool(keepdims))) / count(x, axes)
+
+
+def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, Axes, float]:
+    """Distances from the mean, the axes, and what the sum of squares is divided by."""
+    x = inexact_operand(x)
+    axes = normalize_axes(name, axis, x.ndim)
+    number = count(x, axes) - float(correction)
+    return x - mean(x, axis=axes, keepdims=True), axes, number if number > 0.0 else 0.0
+
+
+def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Variance over axes: the sum of squared distances from the mean over n - correction.
+
+    >>> float(gt.var(gt.asarray([1.0, 2.0, 3.0, 4.0])))
+    1.25
+    """
+    distance, axes, number = _deviations("var", x, axis, correction)
+    if distance.dtype.kind == "c":
+        squares = square(real(distance)) + square(imag(distance))
+    else:
+        squares = square(distance)
+    return record(SUM, (squares,), (axes, bool(keepdims))) / number
+
+
+def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Standard deviation over axes; its derivative is 0 where it is 0.
+
+    >>> float(gt.std(gt.asarray([1.0, 1.0, 3.0, 3.0])))
+    1.0
+    """
+    distance, axes, number = _deviations("std", x, axis, correction)
+    return norm(distance, 2, axes, keepdims) / math.sqrt(number)
+
+
+def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
+    """exp(x - m) and m, the maximum; at x = m also where both are infinite."""
+    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
+
+
+def _logsumexp_kernel(x: Any, axis: Axes, keepdims: bool) -> Any:
+    terms, highest = _exponentials(x, axis)
+    total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
+    return total.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_kernel(x: Any, axis: Axes) -> Any:
+    terms, highest = _exponentials(x, axis)
+    weights = terms / np.sum(terms, axis=axis, keepdims=True)
+    return np.where(highest == -np.inf, x.dtype.type(0), weights)
+
+
+def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
+    """The derivative of the weights is symmetric: it serves both modes."""
+    weighted = y * tangent
+    return weighted - y * apply(SUM, (weighted,), (axis, True))
+
+
+# The weights come from the operand alone: exp(x - logsumexp(x)) would lose digits to large results.
+LOGSUMEXP_WEIGHTS = declare(
+    Op(
+        "logsumexp_weights",
+        "reduction",
+        spec=lambda x, axis: x,
+        numpy=_weights_kernel,
+        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+        mask=lambda index, mask, y, inputs, axis: expand_reduced(
+            apply(ANY, (mask,), (axis, True)), mask.shape, axis
+        ),
+        params=("axis",),
+        samples=lambda: (
+            [
+                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
+                for axis in ((1,), (0, 1), ())
+            ]
+            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
+        ),
+        expensive=True,
+        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
+    )
+)
+LOGSUMEXP = declare(
+    Op(
+        "logsumexp",
+        "reduction",
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+        numpy=_logsumexp_kernel,
+        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
+        ),
+        vjp=lambda index, g, y, inputs, axis, keepdims: (
+            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
+        ),
+        mask=mask_reduced,
+        promote=promotion("logsumexp", "float", "float"),
+        params=("axis", "keepdims"),
+        samples=reduction_samples("logsumexp", ("float64", "float32")),
+        expensive=True,
+    )
+)
+
+
+def logsumexp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) over axes, all by default, without overflow.
+
+    >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
+    1000.693147
+    """
+    x = record_operand(x)
+    return record(LOGSUMEXP, (x,), (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims)))

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from gradtape.errors import ShapeError
+from gradtape.errors import AxisError, ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Shape
@@ -45,7 +45,7 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
         raise TypeError(f"{name}: axis {axis!r} is not an integer. Pass an int.") from None
     if not -ndim <= found < ndim:
         allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, the tensor is 0-d"
-        raise ShapeError(f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).")
+        raise AxisError(f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).")
     return found % ndim
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
+from gradtape.ops.custom import CUSTOM, passes_through
 
 _TRANSPARENT = frozenset({"identity", "stop_gradient", "positive"})
 
@@ -14,9 +15,15 @@ def share(program: Program) -> Program:
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for node in program.nodes:
-        inputs = tuple(same[parent] for parent in node.inputs)
+        inputs = tuple(same[parent] for parent in node.inputs if parent.op is not CUSTOM)
         if node.op.name in _TRANSPARENT:
             same[node] = inputs[0]
+            continue
+        if node.op is CUSTOM:  # its outputs are inputs of its own; nothing is left to compute
+            continue
+        passed = passes_through(node)
+        if passed is not None:
+            same[node] = same[passed]
             continue
         key = (node.op, node.params, *inputs)
         found = None if node.op.opaque else first.get(key)

@@ -8,8 +8,7 @@ from typing import Any
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
-from gradtape.recording.custom import pull_through, push_through
-from gradtape.recording.rows import RowSparse
+from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
@@ -25,6 +24,7 @@ def derive_reverse(
     watched: tuple[Node, ...] | None,
 ) -> list[Any]:
     """Cotangents of the sources. A source counts if it is watched or depends on one that is."""
+    recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
     key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
@@ -33,16 +33,16 @@ def derive_reverse(
         COUNTS.derivative_hits += 1
         return found
     COUNTS.derivatives_built += 1
-    rule = pull_through(recording)
+    rules = PythonRules(recording)
     asked = list(sources)
     if watched is not None:
         order = [node for node in topological((*targets, *sources)) if node not in outside]
         connected = dependents(order, watched)
         asked = [source for source in sources if source in connected]
-    results = reverse(targets, cotangents, asked, outside, rule)
+    results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
-    if not rule.used:
+    if not rules.used:
         recording.table.derived[key] = found
     return found
 
@@ -61,9 +61,9 @@ def derive_forward(
         COUNTS.derivative_hits += 1
         return found
     COUNTS.derivatives_built += 1
-    rule = push_through(recording)
-    found = forward(targets, sources, tangents, outside, rule)
-    if not rule.used:
+    rules = PythonRules(recording)
+    found = forward(targets, sources, tangents, outside, rules.push)
+    if not rules.used:
         recording.table.derived[key] = found
     return found
 
@@ -74,7 +74,7 @@ def hold_result(recording: Recording, result: Any) -> Any:
     if isinstance(result, Rows):
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
-        return RowSparse(indices, values, result.spec)
+        return state.row_sparse_class(indices, values, result.spec)
     recording.nodes.append(result)
     return recording.hold(result, kind)
 
@@ -88,6 +88,8 @@ def graft(into: Recording, source: Recording, node: Node) -> Node:
         elif found.op is LEAF:
             value = source.leaves[found.params[0]]
             replacement[found] = (
-                into.enter_value(value) if type(value) is Value else into.add_leaf(value, found.spec)
+                into.enter_value(value)
+                if type(value) is Value
+                else into.add_leaf(value, found.spec)
             )
     return substitute([node], replacement)[0]

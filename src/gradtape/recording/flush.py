@@ -9,20 +9,29 @@ from typing import Any
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Handle, Recording, State, Value, state
+from gradtape.graph.walk import topological
 from gradtape.recording.keep import kept
 from gradtape.runtime.cache import plan_for
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import Plan
 
 
+# How much larger than needed a plan may be to serve instead of a new one.
+SLACK_FACTOR = 0.25
+SLACK_NODES = 8
+# A loss over more elements than this is computed only if somebody asks for it.
+LOSS_SIZE = 1 << 16
+
+
 class Schedule:
     """A plan bound to a recording's leaves and kept values, by number."""
 
-    __slots__ = ("available", "bindings", "outputs", "plan", "steps")
+    __slots__ = ("available", "bindings", "inputs", "outputs", "plan", "steps")
 
     def __init__(self, found: Program, plan: Plan) -> None:
         self.plan = plan
         self.outputs = found.outputs
+        self.inputs = frozenset(found.inputs)
         self.steps = len(found.nodes)
         # The state of the recording after this flush: an object of its own, found by identity.
         self.available = object()
@@ -64,7 +73,12 @@ def evaluate(handle: Handle) -> None:
         handle.materialize()  # type: ignore[attr-defined]
         return
     if recording.thread == state.thread:
-        flush(recording)
+        try:
+            flush(recording)
+        except Exception:
+            # Something pending failed. What was asked for may be something else.
+            if handle.computed is None:
+                _alone(recording, handle)
     if handle.computed is None:
         _alone(recording, handle)
 
@@ -83,7 +97,7 @@ def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
     with recording.lock:
         held = live(recording.handles)
-        recording.handles = []
+        recording.handles = type(recording.handles)()
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         results: dict[Node, Any] = values
@@ -92,7 +106,8 @@ def flush(recording: Recording) -> None:
             try:
                 results = schedule.run(recording)
             except BaseException:
-                recording.handles = held  # nothing is lost: what could not run is still pending
+                # Nothing is lost: what could not run is still pending.
+                recording.handles = type(recording.handles)(held)
                 raise
             if recording.tapes:
                 values.update(results)
@@ -125,7 +140,7 @@ def release(recording: Recording) -> None:
     """A tape let go of the recording: retire it, unless a tape or a pending handle needs it."""
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
-    recording.handles = live(recording.handles)
+    recording.handles = type(recording.handles)(live(recording.handles))
     if not recording.handles:
         retire(recording)
 
@@ -158,22 +173,41 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
 
 def _superset(wanted: Program, candidates: list[Schedule]) -> Schedule | None:
     """A known plan with the wanted outputs and a few more, if it costs hardly more."""
-    outputs = set(wanted.outputs)
+    outputs, inputs = set(wanted.outputs), set(wanted.inputs)
     for candidate in candidates:
-        if candidate.steps <= 1.25 * len(wanted.nodes) + 8 and outputs <= set(candidate.outputs):
+        # Its other outputs must not need leaves that this recording may not have.
+        if not candidate.inputs <= inputs:
+            continue
+        limit = (1 + SLACK_FACTOR) * len(wanted.nodes) + SLACK_NODES
+        if candidate.steps <= limit and outputs <= set(candidate.outputs):
             return candidate
     return None
 
 
 def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node]) -> Program:
-    """What computes the roots, and on the way what a live tape should keep."""
+    """What computes the roots, and on the way what a live tape keeps and what was a loss."""
     known = recording.values.keys()
     found = program(roots, known)
-    if watched:
-        extra = [node for node in kept(found, watched) if node not in roots]
-        if extra:
-            found = program((*roots, *extra), known)
-    return found
+    extra = kept(found, watched) if watched else []
+    extra += _losses(recording, found)
+    discarded = recording.recomputed.union(roots)
+    outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
+    return found if len(outputs) == len(roots) else program(outputs, known)
+
+
+def _losses(recording: Recording, found: Program) -> list[Node]:
+    """Scalars whose gradient the program computes, where giving them out costs next to nothing.
+
+    Then one plan serves the steps that print the loss and those that do not.
+    """
+    targets = [target for target in recording.targets if target not in recording.values]
+    if not targets:
+        return []
+    computed = {*found.nodes, *found.inputs}
+    missing = [node for node in topological(targets, stop=computed) if node not in computed]
+    cheap = len(missing) <= SLACK_FACTOR * len(found.nodes) + SLACK_NODES
+    small = all(type(node.spec) is not tuple and node.spec.size <= LOSS_SIZE for node in missing)
+    return targets if cheap and small and not any(node.op is LEAF for node in missing) else []
 
 
 State.evaluate = staticmethod(evaluate)

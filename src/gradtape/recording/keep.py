@@ -22,7 +22,9 @@ def kept(program: Program, watched: Collection[Node]) -> list[Node]:
     return [
         node
         for node in program.nodes
-        if is_expensive(node) and (node in tracked or node in needed) and type(node.spec) is not tuple
+        if is_expensive(node)
+        and (node in tracked or node in needed)
+        and type(node.spec) is not tuple
     ]
 
 

@@ -31,7 +31,9 @@ class Plan:
         steps: list[Step] = []
         for position, node in enumerate(program.nodes):
             sources = tuple(slot[parent] for parent in node.inputs)
-            dying = [parent for parent in dict.fromkeys(node.inputs) if last_use[parent] == position]
+            dying = [
+                parent for parent in dict.fromkeys(node.inputs) if last_use[parent] == position
+            ]
             free.extend(slot[parent] for parent in dying)
             if free:
                 target = free.pop()

@@ -9,6 +9,7 @@ from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholde
 from gradtape.graph.op import REGISTRY, Undefined
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.arithmetic import WHERE, branch_mask
+from gradtape.ops.shapes import reduce_to
 from gradtape.transforms.cotangent import Cotangent, Rows, masked
 
 # How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.
@@ -66,23 +67,32 @@ def _through(
     node: Node, cotangent: Cotangent, found: dict[Node, Cotangent], active: set[Node]
 ) -> None:
     """Carry a cotangent through one node to its active inputs."""
-    vjp = node.op.vjp
     for index, parent in enumerate(node.inputs):
         if parent not in active or not _carries(parent):
             continue
-        if isinstance(vjp, Undefined):
-            vjp.refuse(node.op.name, "the derivative")
-        if vjp is None:
-            result = _vjp_from_jvp(node, index, cotangent.node)
-        else:
-            result = vjp(index, cotangent.node, node, node.inputs, **node.keywords)
+        result = _pulled(node, index, cotangent.node, cotangent.mask)
         if result is None:
             continue
-        if isinstance(result, Rows):
-            _accumulate(found, parent, Cotangent(result))
-            continue
         mask = _mask(node, index, cotangent.mask)
-        _accumulate(found, parent, Cotangent(masked(result, mask), mask))
+        if not isinstance(result, Rows):  # rows hold the masked cotangent's own elements
+            result = masked(result, mask)
+        _accumulate(found, parent, Cotangent(result, mask))
+
+
+def _pulled(node: Node, index: int, g: Any, mask: Node | None = None) -> Any:
+    """The cotangent of one input, with broadcasting undone; a mask acts before the sum does."""
+    vjp = node.op.vjp
+    if isinstance(vjp, Undefined):
+        vjp.refuse(node.op.name, "the derivative")
+    if vjp is None:
+        return _vjp_from_jvp(node, index, g)
+    y = outputs(node) if type(node.spec) is tuple else node
+    result = vjp(index, g, y, node.inputs, **node.keywords)
+    if node.op.family == "elementwise" and result is not None:
+        shape = node.inputs[index].shape
+        if result.shape == node.shape != shape:
+            result = reduce_to(masked(result, mask), shape)
+    return result
 
 
 def _mask(node: Node, index: int, mask: Node | None) -> Node | None:
@@ -116,16 +126,10 @@ def _through_several(
             if result is not None and parent in active:
                 _accumulate(found, parent, Cotangent(result))
         return
-    vjp = node.op.vjp
     for index, parent in enumerate(node.inputs):
         if parent not in active or not _carries(parent):
             continue
-        if isinstance(vjp, Undefined):
-            vjp.refuse(node.op.name, "the derivative")
-        if vjp is None:
-            result = _vjp_from_jvp(node, index, dense)
-        else:
-            result = vjp(index, dense, outputs(node), node.inputs, **node.keywords)
+        result = _pulled(node, index, dense)
         if result is not None:
             _accumulate(found, parent, Cotangent(result))
 
@@ -150,12 +154,11 @@ def jvp_from_vjp(node: Node, tangents: Sequence[Node | None]) -> Any:
     specs = node.spec if several else (node.spec,)
     cotangents = tuple(placeholder(of) for of in specs)
     g: Any = cotangents if several else cotangents[0]
-    y = outputs(node) if several else node
     totals: list[Any] = [None] * len(specs)
     for index, tangent in enumerate(tangents):
         if tangent is None:
             continue
-        pulled = node.op.vjp(index, g, y, node.inputs, **node.keywords)  # type: ignore[operator,misc]
+        pulled = _pulled(node, index, g)
         if pulled is None:
             continue
         if isinstance(pulled, Rows):

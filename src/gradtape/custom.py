@@ -1,0 +1,296 @@
+"""Derivatives written by hand: custom_gradient, custom_jvp, grad_pass_through, checkpoint."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.graph.node import Node, constant, placeholder
+from gradtape.graph.recording import Recording, record, state
+from gradtape.ops.custom import CUSTOM
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.custom import Checkpointed, as_nodes, inside
+from gradtape.tensor import Tensor, asarray
+from gradtape.transforms.reverse import reverse
+from gradtape.variable import Variable
+
+__all__ = ["checkpoint", "custom_gradient", "custom_jvp", "grad_pass_through"]
+
+
+class _Reads:
+    """Stands among the entered tapes to learn which variables a function reads."""
+
+    def __init__(self) -> None:
+        self.variables: dict[int, Variable] = {}
+
+    def note_read(self, variable: Variable, node: Node) -> None:
+        if variable.trainable:
+            self.variables.setdefault(variable.number, variable)
+
+
+def _wrapped(key: Any, outputs: Sequence[Any], inputs: Sequence[Any], rule: Any) -> list[Any]:
+    """The outputs again, with `rule` in place of the derivative of how they were computed."""
+    recording = state.recording
+    handles = record(CUSTOM, (*outputs, *inputs), (len(outputs), key))
+    state.recording.rules[handles[0].node.inputs[0]] = rule
+    assert recording is state.recording
+    return list(handles)
+
+
+def _is_operand(leaf: Any) -> bool:
+    return isinstance(leaf, (Tensor, Variable, float)) or hasattr(leaf, "__array__")
+
+
+class custom_gradient:  # noqa: N801 - a decorator
+    """Give a function its own gradient: it returns (y, grad_fn).
+
+    >>> @gt.custom_gradient
+    ... def log1pexp(x):
+    ...     e = gt.exp(x)
+    ...     return gt.log(1.0 + e), lambda dy: dy * (1.0 - 1.0 / (1.0 + e))
+    >>> float(gt.grad(log1pexp)(100.0))
+    1.0
+
+    If the function reads variables, grad_fn takes `variables=` and returns (grads, their grads).
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self._f = f
+        functools.update_wrapper(self, f)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten(args)
+        operands = [asarray(leaf) for leaf in leaves if _is_operand(leaf)]
+        fresh = iter(operands)
+        given = unflatten(
+            structure, [next(fresh) if _is_operand(leaf) else leaf for leaf in leaves]
+        )
+        reads = _Reads()
+        state.tapes.append(reads)
+        try:
+            result = self._f(*given, **kwargs)
+        finally:
+            state.tapes.remove(reads)
+        if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
+            raise ValueError(
+                "custom_gradient: the function must return (y, grad_fn), a value and a function. "
+                f"Got {type(result).__name__}."
+            )
+        y, grad_fn = result
+        outputs, shape = flatten(y)
+        passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
+        variables = [v for v in reads.variables.values() if v.number not in passed]
+        rule = _GradientRule(grad_fn, len(outputs), operands, variables)
+        wrapped = _wrapped(self._f, [asarray(o) for o in outputs], [*operands, *variables], rule)
+        return unflatten(shape, wrapped)
+
+
+class _GradientRule:
+    """Reverse mode by the user's grad_fn; forward mode by transposing it."""
+
+    def __init__(
+        self, grad_fn: Any, outputs: int, operands: Sequence[Any], variables: Sequence[Variable]
+    ) -> None:
+        self.grad_fn = grad_fn
+        self.outputs = outputs
+        self.operands = len(operands)
+        self.variables = list(variables)
+        if self.variables and not _takes_variables(grad_fn):
+            names = ", ".join(v.name for v in self.variables)
+            raise TypeError(
+                f"custom_gradient: the function reads variables ({names}), so grad_fn must accept "
+                "variables=. Write def grad_fn(*dys, variables=None): return grads, variable_grads."
+            )
+
+    def pull(self, recording: Recording, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+        with inside(recording):
+            dys = [recording.hold(cotangent, Tensor) for cotangent in cotangents]
+            if self.variables:
+                result = self.grad_fn(*dys, variables=self.variables)
+                if not isinstance(result, tuple) or len(result) != 2:
+                    raise ValueError(
+                        "custom_gradient: with variables, grad_fn returns (grads, variable_grads)."
+                    )
+                slopes, extra = _listed(result[0]), _listed(result[1])
+            else:
+                slopes, extra = _listed(self.grad_fn(*dys)), []
+            _check_count("arguments", self.operands, slopes)
+            _check_count("variables", len(self.variables), extra)
+            found = as_nodes(recording, [*slopes, *extra])
+        for position, (slope, source) in enumerate(
+            zip(found, node.inputs[self.outputs :], strict=True)
+        ):
+            if slope is not None and slope.shape != source.shape:
+                raise ValueError(
+                    f"custom_gradient: gradient {position} has shape {slope.shape}, its argument "
+                    f"{source.shape}. Return one of the same shape."
+                )
+        return [None] * self.outputs + found
+
+    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        cotangents = tuple(placeholder(of) for of in node.spec)
+        pulled = self.pull(recording, node, cotangents)
+        pairs = [
+            (p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None
+        ]
+        found = reverse([p for p, _ in pairs], [t for _, t in pairs], cotangents)
+        return tuple(found)
+
+
+class custom_jvp:  # noqa: N801 - a decorator
+    """Give a function its own forward derivative; reverse mode follows by transposition.
+
+    >>> @gt.custom_jvp
+    ... def f(x):
+    ...     return gt.sin(x)
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return f(x), 10.0 * t
+    >>> float(gt.grad(f)(1.0))
+    10.0
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self._f = f
+        self._rule: Callable[..., Any] | None = None
+        functools.update_wrapper(self, f)
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule: `rule(primals, tangents)` gives (value, tangent of the value)."""
+        self._rule = rule
+        return rule
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._rule is None:
+            name = getattr(self._f, "__name__", "f")
+            raise ValueError(f"custom_jvp: {name} has no rule. Define one with @{name}.defjvp.")
+        leaves, structure = flatten(args)
+        operands = [asarray(leaf) for leaf in leaves if _is_operand(leaf)]
+        fresh = iter(operands)
+        given = unflatten(
+            structure, [next(fresh) if _is_operand(leaf) else leaf for leaf in leaves]
+        )
+        outputs, shape = flatten(self._f(*given, **kwargs))
+        others = [None if _is_operand(leaf) else leaf for leaf in leaves]
+        rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
+        return unflatten(shape, _wrapped(self._f, [asarray(o) for o in outputs], operands, rule))
+
+
+class _TangentRule:
+    """Forward mode by the user's rule; reverse mode by transposing it."""
+
+    def __init__(
+        self, rule: Any, outputs: int, others: list[Any], structure: Any, kwargs: Any
+    ) -> None:
+        self.rule = rule
+        self.outputs = outputs
+        self.others = others
+        self.structure = structure
+        self.kwargs = kwargs
+
+    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        primals = node.inputs[self.outputs :]
+        directions = [
+            constant(0, primal.spec) if tangent is None else tangent
+            for primal, tangent in zip(primals, tangents[self.outputs :], strict=True)
+        ]
+        with inside(recording):
+            result = self.rule(
+                self._arguments(recording, primals),
+                self._arguments(recording, directions),
+                **self.kwargs,
+            )
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise ValueError(
+                    "custom_jvp: the rule must return (value, tangent), a tuple of two."
+                )
+            found = flatten(result[1])[0]
+            _check_count("outputs", self.outputs, found)
+            return tuple(as_nodes(recording, found))
+
+    def _arguments(self, recording: Recording, nodes: Sequence[Node]) -> tuple[Any, ...]:
+        handles = iter([recording.hold(node, Tensor) for node in nodes])
+        leaves = [next(handles) if other is None else other for other in self.others]
+        return tuple(unflatten(self.structure, leaves))
+
+    def pull(self, recording: Recording, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+        primals = node.inputs[self.outputs :]
+        tangents = [placeholder(primal.spec) for primal in primals]
+        pushed = self.push(recording, node, [None] * self.outputs + tangents)
+        pairs = [(p, c) for p, c in zip(pushed, cotangents, strict=True) if p is not None]
+        found = reverse([p for p, _ in pairs], [c for _, c in pairs], tangents)
+        return [None] * self.outputs + list(found)
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, with the derivative of the identity.
+
+    >>> float(gt.grad(gt.grad_pass_through(gt.round))(1.4))
+    1.0
+    """
+
+    @functools.wraps(f)
+    def through(*args: Any, **kwargs: Any) -> Any:
+        @custom_gradient
+        def passing(*operands: Any) -> Any:
+            return f(*operands, **kwargs), lambda *dys: dys
+
+        return passing(*args)
+
+    return through
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, whose inner values are recomputed in the backward pass, not kept.
+
+    >>> layer = gt.checkpoint(lambda x: gt.tanh(gt.sin(x) * 2.0))
+    >>> round(float(gt.grad(layer)(0.5)), 6)
+    0.784234
+    """
+
+    @functools.wraps(f)
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        recording = state.recording
+        start = len(recording.nodes)
+        outputs, structure = flatten(f(*args, **kwargs))
+        if state.recording is not recording:  # evaluated inside: there is nothing left to recompute
+            return unflatten(structure, outputs)
+        tensors = [asarray(output) for output in outputs]
+        interior = recording.nodes[start:]
+        recording.recomputed.update(interior)
+        roots = [tensor.enter(recording) for tensor in tensors]
+        frontier = Checkpointed.frontier(roots, set(interior))
+        handles = [recording.hold(node, Tensor) for node in frontier]
+        wrapped = _wrapped(checkpoint, tensors, handles, Checkpointed(len(tensors)))
+        return unflatten(structure, wrapped)
+
+    return recomputed
+
+
+def _takes_variables(grad_fn: Any) -> bool:
+    try:
+        parameters = inspect.signature(grad_fn).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+def _check_count(what: str, expected: int, got: list[Any]) -> None:
+    if len(got) != expected:
+        raise ValueError(
+            f"custom derivative: expected {expected} derivatives, one for each of the {what}, "
+            f"got {len(got)}."
+        )

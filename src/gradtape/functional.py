@@ -1,0 +1,169 @@
+"""Derivatives of functions: grad, value_and_grad, vjp, jvp, linearize, on nests of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ops.arithmetic import identity
+from gradtape.pytree import map_leaves
+from gradtape.tape import GradientTape
+from gradtape.tensor import asarray
+
+__all__ = ["grad", "jvp", "linearize", "value_and_grad", "vjp"]
+
+
+def grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The function that gives the gradient of a scalar function by some of its arguments.
+
+    >>> float(gt.grad(lambda x: x**3)(2.0))
+    12.0
+    >>> gt.grad(lambda p: p["a"] * p["b"])({"a": gt.asarray(2.0), "b": gt.asarray(3.0)})["a"].item()
+    3.0
+
+    With `has_aux`, `f` returns (value, aux) and the result is (gradient, aux).
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, slopes = both(*args, **kwargs)
+        return (slopes, value[1]) if has_aux else slopes
+
+    return gradient
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Like `grad`, and gives (value, gradient).
+
+    >>> value, slope = gt.value_and_grad(lambda x: x * x)(3.0)
+    >>> float(value), float(slope)
+    (9.0, 6.0)
+    """
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(f)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        positions = [_position(n, len(args)) for n in chosen]
+        tape = GradientTape(watch_accessed_variables=False)
+        with tape:
+            sources = [_sources(args[n], "grad") for n in positions]
+            tape.watch(sources)
+            given = list(args)
+            for n, source in zip(positions, sources, strict=True):
+                given[n] = source
+            result = f(*given, **kwargs)
+        value, aux = _split(result, has_aux)
+        value = asarray(value)
+        if value.shape != ():
+            raise ShapeError(
+                f"grad: the function returned shape {value.shape}, not a scalar. "
+                "Sum it, or use gt.vjp or tape.gradient with output_gradients."
+            )
+        if value.dtype.kind != "f":
+            raise DtypeError(
+                f"grad: the function returned {value.dtype}, not a real float. "
+                "Return a real loss, such as gt.real(y) or gt.abs(y)."
+            )
+        slopes = tape.gradient(value, sources, unconnected_gradients="zero")
+        slopes = slopes[0] if isinstance(argnums, int) else tuple(slopes)
+        return ((value, aux) if has_aux else value), slopes
+
+    return both
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `f` and the function that pulls a cotangent of it back to the primals.
+
+    >>> y, pull = gt.vjp(lambda x: x * x, gt.asarray([1.0, 2.0]))
+    >>> pull([1.0, 1.0])[0].tolist()
+    [2.0, 4.0]
+    """
+    tape = GradientTape(persistent=True, watch_accessed_variables=False)
+    with tape:
+        sources = [_sources(primal, "vjp") for primal in primals]
+        tape.watch(sources)
+        result = f(*sources)
+    value, aux = _split(result, has_aux)
+    value = map_leaves(asarray, value)
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        slopes = tape.gradient(value, sources, cotangent, unconnected_gradients="zero")
+        return tuple(slopes)
+
+    return (value, pull, aux) if has_aux else (value, pull)
+
+
+def jvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """The value of `f` and its derivative along the tangents, in forward mode.
+
+    >>> y, dy = gt.jvp(lambda x: x * x, (gt.asarray(3.0),), (gt.asarray(1.0),))
+    >>> float(y), float(dy)
+    (9.0, 6.0)
+    """
+    value, push, *aux = linearize(f, *primals, has_aux=has_aux)
+    return (value, push(*tangents), *aux)
+
+
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `f` and its derivative at the primals as a function of tangents.
+
+    >>> y, push = gt.linearize(lambda x: x * x, gt.asarray(3.0))
+    >>> float(push(1.0)), float(push(2.0))
+    (6.0, 12.0)
+    """
+    tape = GradientTape(persistent=True, watch_accessed_variables=False)
+    with tape:
+        sources = [_sources(primal, "jvp") for primal in primals]
+        tape.watch(sources)
+        result = f(*sources)
+    value, aux = _split(result, has_aux)
+    value = map_leaves(asarray, value)
+
+    def push(*tangents: Any) -> Any:
+        if len(tangents) != len(primals):
+            raise ValueError(
+                f"jvp: {len(primals)} primals and {len(tangents)} tangents. Give one each."
+            )
+        return tape.jvp(value, sources, list(tangents))
+
+    return (value, push, aux) if has_aux else (value, push)
+
+
+def _position(number: int, count: int) -> int:
+    if not -count <= number < count:
+        raise ValueError(
+            f"grad: argnums {number} with {count} positional arguments. Pass them by position."
+        )
+    return number % count
+
+
+def _sources(tree: Any, name: str) -> Any:
+    """Every leaf as a tensor of its own: nested derivatives of one value must not be confused."""
+
+    def source(leaf: Any) -> Any:
+        tensor = asarray(leaf)
+        if tensor.dtype.kind not in "fc":
+            raise DtypeError(
+                f"{name}: an argument of dtype {tensor.dtype} has no derivative. "
+                "Pass floats, or choose other argnums."
+            )
+        return identity(tensor)
+
+    return map_leaves(source, tree)
+
+
+def _split(result: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError("has_aux: the function must return (value, aux), a tuple of two.")
+    return result

@@ -1,0 +1,37 @@
+"""Linear algebra, under the names of the array API standard and a few more."""
+
+from __future__ import annotations
+
+from gradtape.ops.contraction import matmul
+from gradtape.ops.decompositions import QR, cholesky, qr
+from gradtape.ops.linalg import (
+    Slogdet,
+    det,
+    inv,
+    matrix_power,
+    slogdet,
+    solve,
+    triangular_solve,
+)
+from gradtape.ops.matrix_functions import (
+    cross,
+    diagonal,
+    expm,
+    lstsq,
+    matrix_norm,
+    matrix_rank,
+    pinv,
+    trace,
+    vector_norm,
+)
+from gradtape.ops.movement import matrix_transpose
+from gradtape.ops.products import outer, tensordot, vecdot
+from gradtape.ops.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
+
+__all__ = [
+    "QR", "SVD", "Eigh", "Slogdet",
+    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "expm", "inv", "lstsq", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
+    "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "triangular_solve", "vecdot",
+    "vector_norm",
+]  # fmt: skip

@@ -1,0 +1,164 @@
+"""Ops that call Python when they run: opaque to the compiler, real to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.recording import Recording, state
+from gradtape.graph.spec import Spec
+from gradtape.ops.samples import Sample
+
+
+def isolated(f: Callable[..., Any]) -> Any:
+    """Call Python from inside a plan: in a recording of its own, with no tape entered."""
+    recording, tapes = state.recording, state.tapes
+    state.recording, state.tapes = Recording(), []
+    try:
+        return f()
+    finally:
+        state.recording, state.tapes = recording, tapes
+
+
+def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]:
+    """The arrays a callback returned, if they are what it was declared to return."""
+    listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+    if len(listed) != len(specs):
+        raise ValueError(
+            f"{name}: the function returned {len(listed)} values, {len(specs)} were declared."
+        )
+    arrays = []
+    for position, (result, of) in enumerate(zip(listed, specs, strict=True)):
+        array = np.asarray(result.numpy() if hasattr(result, "numpy") else result)
+        if array.shape != of.shape or not np.can_cast(array.dtype, of.dtype, "same_kind"):
+            raise ValueError(
+                f"{name}: result {position} is {array.dtype} of shape {array.shape}, but {of} was "
+                "declared. Return what was declared, or change the spec."
+            )
+        arrays.append(np.array(array, of.dtype))
+    return tuple(arrays)
+
+
+def _numpy_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...]) -> Any:
+    return checked("numpy_function", isolated(lambda: function(*map(_copied, arrays))), specs)
+
+
+def _copied(array: Any) -> Any:
+    return np.array(array)
+
+
+NUMPY_FUNCTION = declare(
+    Op(
+        "numpy_function",
+        "callback",
+        spec=lambda *inputs, function, specs: specs,
+        numpy=_numpy_kernel,
+        params=("function", "specs"),
+        jvp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        vjp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        samples=lambda: [
+            Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
+        ],
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+    )
+)
+
+
+def _sample_specs() -> tuple[Spec, ...]:
+    from gradtape.graph.spec import spec
+
+    return (spec((2,), np.dtype("float64")),)
+
+
+def _sample_root(x: Any) -> Any:
+    return np.sqrt(x)
+
+
+def _sample_tensor(x: Any) -> Any:
+    from gradtape.ops.elementwise import sin
+
+    return sin(x)
+
+
+class Pullback:
+    """A callback's gradient as another callback, so that every order works the same way."""
+
+    def __init__(self, function: Any, outputs: int, index: int, gradient: Any = None) -> None:
+        self.function = function
+        self.outputs = outputs
+        self.index = index
+        self.gradient = gradient
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Pullback) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return self.function, self.outputs, self.index, self.gradient
+
+    def __call__(self, *operands: Any) -> Any:
+        cut = len(operands) - self.outputs
+        arguments, dys = operands[:cut], operands[cut:]
+        if self.gradient is not None:
+            slopes = self.gradient(*arguments, *dys)
+            return slopes[self.index] if isinstance(slopes, (tuple, list)) else slopes
+        return PULL["tape"](self.function, arguments, dys, self.index)
+
+
+# Installed by gradtape.callbacks: ops/ cannot see tapes.
+PULL: dict[str, Callable[..., Any]] = {}
+
+
+def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
+    return checked("py_function", isolated(lambda: _on_tensors(function, arrays)), specs)
+
+
+def _on_tensors(function: Any, arrays: Any) -> Any:
+    results = function(*[PULL["tensor"](array) for array in arrays])
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)
+
+
+def _tensor_vjp(
+    index: int, g: Any, y: Any, inputs: tuple[Node, ...], function: Any, specs: Any, gradient: Any
+) -> Node:
+    pullback = Pullback(function, len(specs), index, gradient)
+    node = apply(PY_FUNCTION, (*inputs, *g), (pullback, (inputs[index].spec,), None))
+    from gradtape.graph.node import pick
+
+    return pick(node, 0)
+
+
+PY_FUNCTION = declare(
+    Op(
+        "py_function",
+        "callback",
+        spec=lambda *inputs, function, specs, gradient: specs,
+        numpy=_tensor_kernel,
+        params=("function", "specs", "gradient"),
+        vjp=_tensor_vjp,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 0.5]),),
+                {"function": _sample_tensor, "specs": _sample_specs(), "gradient": None},
+            )
+        ],
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+    )
+)

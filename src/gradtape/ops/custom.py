@@ -1,0 +1,55 @@
+"""The op that carries a derivative written by hand: it passes values on unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Spec
+from gradtape.ops.samples import Sample
+
+_WHY = "it is a Python rule, which only a recording knows"
+
+# Inputs are the outputs as computed, then what the rule differentiates by. `key` tells apart
+# functions, not calls: the closures of one call live in the recording.
+CUSTOM = declare(
+    Op(
+        "custom_derivative",
+        "custom",
+        spec=lambda *specs, count, key: tuple(specs[:count]),
+        numpy=lambda *values, count, key: tuple(values[:count]),
+        params=("count", "key"),
+        jvp=Undefined(_WHY),
+        vjp=Undefined(_WHY),
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
+    )
+)
+
+
+def _barrier_spec(x: Spec) -> Spec:
+    return x
+
+
+# The same value under another name, which sharing leaves alone: what is computed from it is
+# computed again.
+BARRIER = declare(
+    Op(
+        "recompute",
+        "custom",
+        spec=_barrier_spec,
+        numpy=lambda x: x,
+        jvp=lambda tangents, y, inputs: tangents[0],
+        vjp=lambda index, g, y, inputs: g,
+        mask=lambda index, mask, y, inputs: mask,
+        samples=lambda: [Sample((np.array([1.0, 2.0]),))],
+    )
+)
+
+
+def passes_through(node: Any) -> Any:
+    """The input that an output of a custom node stands for, or None for another node."""
+    if node.op.name == "pick" and node.inputs[0].op is CUSTOM:
+        return node.inputs[0].inputs[node.params[0]]
+    return None

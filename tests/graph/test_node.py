@@ -1,0 +1,169 @@
+"""Nodes: interned while building, never merged while recording, shared again by the plan."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.graph import node as node_module
+from gradtape.graph.node import Node, apply, constant, leaf, placeholder, structural_key, table
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare, find
+from gradtape.graph.recording import state
+from gradtape.graph.spec import spec
+
+FLOAT = spec((3,), np.dtype("float64"))
+MULTIPLY = REGISTRY["multiply"]
+
+
+def test_equal_applications_are_one_node():
+    x = leaf(0, FLOAT)
+    assert apply(MULTIPLY, (x, x)) is apply(MULTIPLY, (x, x))
+    assert leaf(0, FLOAT) is x
+
+
+def test_other_inputs_params_or_specs_are_other_nodes():
+    x, y = leaf(0, FLOAT), leaf(1, FLOAT)
+    found = {
+        apply(MULTIPLY, (x, y)),
+        apply(MULTIPLY, (y, x)),
+        apply(REGISTRY["add"], (x, y)),
+        apply(REGISTRY["reshape"], (x,), ((3, 1),)),
+        apply(REGISTRY["reshape"], (x,), ((1, 3),)),
+        leaf(0, spec((4,), np.dtype("float64"))),
+    }
+    assert len(found) == 6
+
+
+def test_placeholders_are_never_the_same():
+    assert placeholder(FLOAT) is not placeholder(FLOAT)
+
+
+def test_negative_zero_has_a_structure_of_its_own():
+    scalar = spec((), np.dtype("float64"))
+    assert constant(0.0, scalar) is constant(0, scalar)
+    assert constant(-0.0, scalar) is not constant(0.0, scalar)
+    one = gt.asarray(1.0)
+    assert float(gt.copysign(one, gt.asarray(-0.0))) == -1.0
+
+
+def test_operators_on_nodes_are_ops_of_the_registry():
+    x = leaf(0, FLOAT)
+    names = [
+        (x + 1.0).op.name, (1.0 - x).op.name, (x * x).op.name, (x / 2).op.name, (-x).op.name,
+        (x < 1.0).op.name, (x >= x).op.name, (~(x > 0.0)).op.name,
+    ]  # fmt: skip
+    assert names == [
+        "add", "subtract", "multiply", "divide", "negative", "less", "greater_equal", "logical_not",
+    ]  # fmt: skip
+
+
+def test_recording_again_walks_the_same_graph():
+    def run():
+        x = gt.asarray([1.0, 2.0])
+        y = gt.sin(x * 2.0) + x
+        node = y.node
+        y.numpy()
+        return node
+
+    first = run()
+    known = len(table().nodes)
+    assert run() is first
+    assert len(table().nodes) == known
+
+
+def test_another_python_scalar_is_the_same_structure():
+    def run(factor):
+        x = gt.asarray([1.0, 2.0])
+        y = x * factor
+        node = y.node
+        return node, y.tolist()
+
+    (first, doubled), (second, tripled) = run(2.0), run(3.0)
+    assert first is second
+    assert (doubled, tripled) == ([2.0, 4.0], [3.0, 6.0])
+
+
+def test_twins_are_two_for_gradients_and_computed_once():
+    x = gt.asarray([3.0])
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+        z = x * x
+        w = y * 5.0 + z
+    assert y.node is not z.node
+    assert structural_key(y.node.op, y.node.inputs, y.node.params) == structural_key(
+        z.node.op, z.node.inputs, z.node.params
+    )
+    assert tape.gradient(w, y).tolist() == [5.0]
+    assert tape.gradient(w, z).tolist() == [1.0]
+    assert tape.gradient(z, y) is None
+    assert tape.gradient(w, x).tolist() == [36.0]
+
+    before = gt.counters().ops_run
+    u = gt.asarray([3.0])
+    p, q = u * u, u * u
+    (p + q).numpy()
+    assert gt.counters().ops_run - before == 2
+    assert p.tolist() == q.tolist() == [9.0]
+
+
+def test_twins_repeat_in_the_next_recording():
+    def run():
+        x = gt.asarray([3.0])
+        y, z = x * x, x * x
+        found = (y.node, z.node)
+        (y + z).numpy()
+        return found
+
+    first = run()
+    assert run() == first
+
+
+def test_table_begins_anew_past_its_limit(monkeypatch):
+    monkeypatch.setattr(node_module, "TABLE_LIMIT", 10)
+    monkeypatch.setattr(node_module._local, "table", node_module.Table())
+    gt.evaluate(gt.asarray([1.0]) + 1.0)  # what follows records into the new table
+    total = gt.asarray([0.0])
+    for step in range(50):
+        total = total + float(step)
+    assert total.tolist() == [1225.0]
+    for size in range(1, 30):
+        assert gt.sum(gt.asarray(np.ones(size))).item() == size
+    assert len(table().nodes) <= 60
+
+
+def test_a_name_is_declared_once():
+    with pytest.raises(ValueError, match="an op named 'sin' exists already"):
+        declare(REGISTRY["sin"])
+
+
+def test_an_op_without_derivative_must_say_why():
+    with pytest.raises(ValueError, match="neither jvp nor vjp"):
+        declare(Op("test_only", "elementwise", spec=lambda x: x, numpy=lambda x: x))
+    assert "test_only" not in REGISTRY
+
+
+def test_undefined_refuses_with_its_sentence():
+    with pytest.raises(LookupError, match="spin: the derivative is undefined: it has none"):
+        Undefined("it has none").refuse("spin", "the derivative")
+
+
+def test_ops_are_found_by_name():
+    assert find("sin") is REGISTRY["sin"]
+    assert repr(find("sin")) == "<Op sin>"
+
+
+def test_node_is_shown_with_its_spec():
+    assert repr(apply(MULTIPLY, (leaf(0, FLOAT), leaf(0, FLOAT)))) == "<multiply float64[3]>"
+    assert type(leaf(0, FLOAT)) is Node
+
+
+def test_pending_work_is_cut_where_it_repeats(monkeypatch):
+    monkeypatch.setattr("gradtape.graph.recording.PENDING_LIMIT", 100)
+    gt.evaluate(gt.asarray(1.0) + 1.0)
+    y = gt.asarray([1.0])
+    longest = 0
+    for _ in range(500):
+        y = y * 0.5 + 1.0
+        longest = max(longest, len(state.recording.nodes))
+    assert longest <= 102
+    assert y.tolist() == pytest.approx([2.0])

@@ -1,0 +1,322 @@
+"""One test for all ops: whatever the registry holds is held to what its declaration says."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+import gradtape.ops
+from gradtape.errors import UndefinedRuleError
+from gradtape.graph.node import apply, outputs, placeholder
+from gradtape.graph.op import REGISTRY, Op, Undefined
+from gradtape.graph.program import Program, program
+from gradtape.graph.recording import Recording, record, state
+from gradtape.graph.rows import Rows
+from gradtape.graph.spec import spec
+from gradtape.graph.verify import verify
+from gradtape.ops.custom import CUSTOM
+from gradtape.ops.samples import Sample
+from gradtape.optimize import PASSES
+from gradtape.pytree import flatten
+from gradtape.runtime.plan import Plan
+from gradtape.tensor import asarray
+from gradtape.testing import check_gradients
+from gradtape.transforms.reverse import ones_like, reverse
+
+# Modules that `import gradtape` leaves for later declare ops too.
+for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+    importlib.import_module(module.name)
+
+OPS = [op for op in REGISTRY.values() if op.family != "structure"]
+DOUBLE = (np.dtype("float64"), np.dtype("complex128"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """An op at one of its samples."""
+
+    op: Op
+    sample: Sample
+    number: int
+
+    def __str__(self) -> str:
+        specs = [spec(array.shape, array.dtype) for array in self.inputs]
+        return "-".join([self.op.name, str(self.number), *map(str, specs)])
+
+    @cached_property
+    def inputs(self) -> tuple[Any, ...]:
+        # Contiguous, as recorded values are: the order of a sum must not depend on strides.
+        return tuple(np.array(array, order="C") for array in self.sample.inputs)
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        return tuple(self.sample.params[name] for name in self.op.params)
+
+    @cached_property
+    def promoted(self) -> tuple[Any, ...]:
+        """The specs that the kernel is called with: those of the inputs, cast as the op wants."""
+        nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in self.inputs)
+        if self.op.promote is not None:
+            nodes = self.op.promote(nodes)
+        return tuple(node.spec for node in nodes)
+
+    @cached_property
+    def result(self) -> Any:
+        """The spec of the result, or a tuple of several; None if the sample is invalid."""
+        try:
+            return self.op.spec(*self.promoted, **self.sample.params)
+        except Exception:  # reported by test_kernel_agrees_with_spec, not while collecting
+            return None
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        if self.result is None:
+            return ()
+        return self.result if isinstance(self.result, tuple) else (self.result,)
+
+    @property
+    def inexact(self) -> list[int]:
+        """Positions of the inputs that a derivative can be taken by."""
+        return [i for i, array in enumerate(self.inputs) if array.dtype.kind in "fc"]
+
+    @property
+    def differentiable(self) -> bool:
+        defined = not isinstance(self.op.vjp, Undefined) and not isinstance(self.op.jvp, Undefined)
+        return defined and bool(self.inexact) and any(found.inexact for found in self.results)
+
+    def kernel(self) -> tuple[Any, ...]:
+        """What the NumPy kernel itself gives."""
+        cast = [
+            array.astype(of.dtype) for array, of in zip(self.inputs, self.promoted, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found = self.op.numpy(*cast, **self.sample.params)
+        return found if isinstance(found, tuple) else (found,)
+
+    def call(self, *given: Any) -> Any:
+        """The op on `given` in place of its inexact inputs."""
+        operands: list[Any] = [asarray(array) for array in self.inputs]
+        for position, operand in zip(self.inexact, given, strict=True):
+            operands[position] = operand
+        return record(self.op, tuple(operands), self.params)
+
+    def sources(self) -> list[Any]:
+        return [asarray(self.inputs[position]) for position in self.inexact]
+
+
+CASES = [Case(op, sample, number) for op in OPS for number, sample in enumerate(op.samples())]
+
+
+def cases(condition: Any = lambda case: True) -> Any:
+    found = [case for case in CASES if condition(case)]
+    return pytest.mark.parametrize("case", found, ids=str)
+
+
+def is_checkable(case: Case) -> bool:
+    return (
+        case.differentiable
+        and case.sample.order > 0
+        and all(case.inputs[position].dtype in DOUBLE for position in case.inexact)
+    )
+
+
+def is_maskable(case: Case) -> bool:
+    return case.differentiable and not isinstance(case.result, tuple)
+
+
+def is_undefined(case: Case) -> bool:
+    if case.op is CUSTOM:  # its rules are Python closures: gradtape.custom records them beside it
+        return False
+    rules = (case.op.jvp, case.op.vjp)
+    return bool(case.inexact) and any(isinstance(rule, Undefined) for rule in rules)
+
+
+def is_poisonable(case: Case) -> bool:
+    return (
+        is_maskable(case)
+        and case.op.family == "elementwise"
+        and case.op.mask is not None
+        and case.result.size > 1
+    )
+
+
+def same_bits(got: Any, expected: Any) -> bool:
+    got, expected = np.asarray(got), np.asarray(expected)
+    return (got.shape, got.dtype, got.tobytes()) == (
+        expected.shape,
+        expected.dtype,
+        expected.tobytes(),
+    )
+
+
+def gradients(function: Any, sources: list[Any]) -> list[Any]:
+    """Gradients as arrays, None where unconnected."""
+    with gt.GradientTape() as tape:
+        tape.watch(sources)
+        target = function(*sources)
+    found = tape.gradient(target, sources)
+    return [None if gradient is None else asarray(gradient).numpy() for gradient in found]
+
+
+@pytest.fixture(autouse=True)
+def fresh_recording(monkeypatch):
+    """What fails in one test must not stay pending in the next."""
+    monkeypatch.setattr(state, "recording", Recording())
+    monkeypatch.setattr(state, "tapes", [])
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_has_samples(op):
+    assert op.samples(), f"{op.name} declares no samples"
+
+
+@cases()
+def test_kernel_agrees_with_spec(case):
+    expected = case.op.spec(*case.promoted, **case.sample.params)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    found = case.kernel()
+    assert len(found) == len(expected)
+    for array, of in zip(found, expected, strict=True):
+        assert isinstance(array, (np.ndarray, np.generic)), type(array)
+        assert (array.shape, array.dtype) == (of.shape, of.dtype)
+
+
+@cases()
+def test_recorded_equals_kernel(case):
+    recorded = record(case.op, tuple(asarray(array) for array in case.inputs), case.params)
+    recorded = recorded if isinstance(recorded, tuple) else (recorded,)
+    for tensor, array in zip(recorded, case.kernel(), strict=True):
+        assert same_bits(tensor.numpy(), array)
+
+
+@cases(is_checkable)
+def test_derivatives(case):
+    check_gradients(case.call, *case.sources(), order=case.sample.order)
+
+
+@cases(lambda case: case.differentiable)
+def test_gradient_has_the_dtype_of_its_source(case):
+    found: list[Any] = [None] * len(case.inexact)
+    with refusal_allowed(case):
+        found = gradients(case.call, case.sources())
+    for position, gradient in zip(case.inexact, found, strict=True):
+        if gradient is not None:
+            assert gradient.dtype == case.inputs[position].dtype
+            assert gradient.shape == case.inputs[position].shape
+
+
+@cases(is_undefined)
+def test_undefined_derivative_says_why(case):
+    sources = case.sources()
+    tangents = [asarray(np.ones(source.shape, source.dtype)) for source in sources]
+
+    def backward():
+        return gradients(case.call, sources)
+
+    def forward():
+        with gt.ForwardAccumulator(sources, tangents) as accumulator:
+            result = case.call(*sources)
+        return flatten(accumulator.jvp(result))[0]
+
+    for rule, ask in ((case.op.vjp, backward), (case.op.jvp, forward)):
+        if not isinstance(rule, Undefined):
+            continue
+        if any(found.inexact for found in case.results):
+            with pytest.raises(UndefinedRuleError) as caught:
+                ask()
+            assert rule.why in str(caught.value)
+            assert case.op.name in str(caught.value)
+        else:
+            assert all(found is None for found in ask())
+
+
+def refusal_allowed(case: Case) -> Any:
+    """A rule may refuse for some params, such as a full basis; such a sample says order 0."""
+    refused = (UndefinedRuleError,) if case.sample.order == 0 else ()
+    return contextlib.suppress(*refused)
+
+
+@cases(is_maskable)
+def test_mask_is_all_or_nothing(case):
+    sources = case.sources()
+
+    def masked(value: bool) -> list[Any]:
+        condition = asarray(np.full(case.result.shape, value))
+        return gradients(lambda *xs: gt.where(condition, case.call(*xs), 0), sources)
+
+    for plain, nothing, everything in zip(
+        gradients(case.call, sources), masked(False), masked(True), strict=True
+    ):
+        if plain is None:
+            assert nothing is None
+            assert everything is None
+        else:
+            assert not nothing.any()
+            np.testing.assert_allclose(everything, plain, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, 0.0], ids=["nan", "inf", "zero"])
+@cases(is_poisonable)
+def test_masked_out_elements_leave_no_trace(case, poison):
+    condition = np.arange(case.result.size).reshape(case.result.shape) % 2 == 0
+    clean, poisoned, kept = case.sources(), [], []
+    for source in clean:
+        used = uses(condition, source.shape)
+        kept.append(used)
+        poisoned.append(asarray(np.where(used, source.numpy(), source.dtype.type(poison))))
+
+    def function(*xs: Any) -> Any:
+        return gt.where(asarray(condition), case.call(*xs), 0)
+
+    expected, got = gradients(function, clean), gradients(function, poisoned)
+    for plain, found, used in zip(expected, got, kept, strict=True):
+        if plain is not None:
+            assert not found[~used].any()
+            np.testing.assert_allclose(found[used], plain[used], rtol=1e-6, atol=1e-12)
+
+
+def uses(condition: Any, shape: Any) -> Any:
+    """Where an operand of this shape reaches an element of the result that is kept."""
+    lead = condition.ndim - len(shape)
+    stretched = tuple(range(lead)) + tuple(
+        lead + axis for axis, n in enumerate(shape) if n == 1 and condition.shape[lead + axis] != 1
+    )
+    return np.any(condition, axis=stretched).reshape(shape)
+
+
+def slopes(found: tuple[Any, ...], sources: list[Any]) -> tuple[Any, ...]:
+    """The cotangents of the sources, dense, for ones above every inexact result."""
+    targets = [node for node in found if node.spec.inexact]
+    pulled = reverse(targets, [ones_like(node) for node in targets], sources)
+    dense = [slope.dense() if isinstance(slope, Rows) else slope for slope in pulled]
+    return tuple(slope for slope in dense if slope is not None)
+
+
+@cases()
+def test_passes_change_no_bit(case):
+    nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in case.inputs)
+    values = dict(zip(nodes, case.inputs, strict=True))
+    root = apply(case.op, nodes, case.params)
+    found = outputs(root) if isinstance(root.spec, tuple) else (root,)
+    if case.differentiable:
+        with refusal_allowed(case):
+            found += slopes(found, [nodes[position] for position in case.inexact])
+
+    def run(written: Program) -> list[Any]:
+        return Plan(written).run([values[node] for node in written.inputs])
+
+    before = verify(program(found))
+    expected = run(before)
+    for step in PASSES:
+        after = verify(step(before))
+        for got, want in zip(run(after), expected, strict=True):
+            assert same_bits(got, want), f"{step.__name__} changed the value"
+        before = after
