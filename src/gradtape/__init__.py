@@ -2,7 +2,7 @@
 
 from math import e, inf, nan, pi
 
-from gradtape import errors, linalg, numpy_protocols, pytree, random, testing
+from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.callbacks import numpy_function, py_function
 from gradtape.custom import checkpoint, custom_gradient, custom_jvp, grad_pass_through
@@ -220,8 +220,8 @@ __all__ = [
     "count_nonzero", "counters", "cumulative_prod", "cumulative_sum", "custom_gradient",
     "custom_jvp", "default_dtype", "deterministic", "diag", "diagonal", "diff", "digamma",
     "divide", "dot", "e", "eager", "einsum", "empty", "empty_like", "equal", "erf", "erfc",
-    "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "finfo", "flip",
-    "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "gather",
+    "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "fft", "finfo",
+    "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "gather",
     "grad", "grad_pass_through", "gradients", "greater", "greater_equal", "hypot", "i0", "i1",
     "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
     "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jvp", "kron", "less",

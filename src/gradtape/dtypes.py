@@ -48,8 +48,12 @@ SUPPORTED = frozenset(
     + (float32, float64, complex64, complex128)
 )
 # What each real float becomes when it gains an imaginary part, and back.
-COMPLEX_OF = {float32: complex64, float64: complex128, complex64: complex64, complex128: complex128}
-REAL_OF = {complex64: float32, complex128: float64, float32: float32, float64: float64}
+COMPLEX_OF: dict[DType, DType] = {
+    float32: complex64, float64: complex128, complex64: complex64, complex128: complex128,
+}  # fmt: skip
+REAL_OF: dict[DType, DType] = {
+    complex64: float32, complex128: float64, float32: float32, float64: float64,
+}  # fmt: skip
 
 _default = {"float": float64}
 
@@ -80,7 +84,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def as_dtype(dtype: Any) -> DType:
-    """Normalise anything NumPy accepts as a dtype, and refuse what gradtape does not compute with."""
+    """Normalise what NumPy accepts as a dtype, and refuse what gradtape does not compute with."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:

@@ -18,18 +18,20 @@ __all__ = ["covered"]
 # NumPy's name of a ufunc to gradtape's function of another name; the rest agree.
 _RENAMED = {
     "absolute": "abs", "fabs": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
-    "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj",
-    "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "mod": "remainder",
-    "power": "pow", "float_power": "pow", "right_shift": "bitwise_right_shift", "rint": "round",
-    "true_divide": "divide",
+    "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
+    "conjugate": "conj", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift",
+    "mod": "remainder", "power": "pow", "float_power": "pow", "right_shift": "bitwise_right_shift",
+    "rint": "round", "true_divide": "divide",
 }  # fmt: skip
-_SAME = """
-add subtract multiply divide floor_divide remainder negative positive exp exp2 expm1 log log1p log2
-log10 sqrt cbrt square reciprocal sin cos tan sinh cosh tanh hypot logaddexp copysign nextafter
-maximum minimum sign floor ceil trunc isnan isinf isfinite signbit equal not_equal less less_equal
-greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or
-bitwise_xor matmul vecdot
-""".split()
+_SAME = [
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive",
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "reciprocal",
+    "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot", "logaddexp", "copysign", "nextafter",
+    "maximum", "minimum", "sign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "signbit",
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and",
+    "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "matmul", "vecdot",
+]  # fmt: skip
 
 UFUNCS: dict[Any, str] = {getattr(np, name): name for name in _SAME if hasattr(np, name)}
 UFUNCS.update((getattr(np, name), ours) for name, ours in _RENAMED.items() if hasattr(np, name))
@@ -197,8 +199,8 @@ def _like(name: str) -> Callable[..., Any]:
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{getattr(np, name): _axis(name) for name in
-       ("sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "median",
-        "count_nonzero")},
+       ("sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin",
+        "median", "count_nonzero")},
     **{getattr(np, name): _same(name) for name in
        ("reshape", "broadcast_to", "expand_dims", "squeeze", "moveaxis", "swapaxes", "roll", "pad",
         "tile", "repeat", "stack", "split", "tril", "triu", "outer", "kron", "tensordot",

@@ -19,9 +19,10 @@ from gradtape.ops import (
     reduction,
 )
 from gradtape.ops.casting import cast
+from gradtape.ops.families import Binary
 
 
-def reflected(function: Any) -> Any:
+def reflected(function: Binary) -> Binary:
     """The operator for when ours is the right operand."""
     return lambda right, left: function(left, right)
 
@@ -122,7 +123,8 @@ class Operators:
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.shape:
             raise TypeError(
-                f"only a 0-d integer tensor can be an index, not {self.dtype} of shape {self.shape}."
+                "only a 0-d integer tensor can be an index, not "
+                f"{self.dtype} of shape {self.shape}."
             )
         return int(self.numpy())
 

@@ -30,7 +30,9 @@ LEAF = Structure(None, None, ())
 def register_pytree(
     kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]
 ) -> type:
-    """Make a class a container: `flatten(x)` gives (children, context), `unflatten(context, children)` x.
+    """Make a class a container.
+
+    `flatten(x)` gives (children, context) and `unflatten(context, children)` gives x back.
 
     >>> class Pair:
     ...     def __init__(self, a, b):

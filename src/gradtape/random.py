@@ -22,6 +22,7 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.modes import is_deterministic
 from gradtape.ops import random as draws
 from gradtape.ops.arithmetic import less, record_operand
 from gradtape.ops.casting import cast
@@ -78,6 +79,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
+            _require_repeatable("a generator without a seed starts anywhere")
             seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
         try:
             self._key = _key_of(operator.index(seed))
@@ -226,6 +228,14 @@ def _is_number(value: Any, number: float) -> bool:
     return type(value) in (int, float) and value == number
 
 
+def _require_repeatable(why: str) -> None:
+    if is_deterministic():
+        raise RuntimeError(
+            f"random: the deterministic mode is on, and {why}. "
+            "Pass seed=, or draw from a gt.random.Generator(seed)."
+        )
+
+
 _shared: dict[str, Generator] = {}
 _lock = threading.Lock()
 
@@ -233,6 +243,7 @@ _lock = threading.Lock()
 def _generator(seed: int | None) -> Generator:
     if seed is not None:
         return Generator(seed)
+    _require_repeatable("numbers from the shared stream depend on what was drawn before")
     with _lock:
         if not _shared:
             _shared["generator"] = Generator()

@@ -13,7 +13,7 @@ from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.derive import derive_reverse
 from gradtape.scope import Scope, check_unconnected, direction, directions, finish, push
-from gradtape.tensor import asarray
+from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
@@ -56,15 +56,15 @@ class GradientTape(Scope):
         """
         self._require_open()
         for leaf in flatten(tensor)[0]:
-            if not isinstance(leaf, (Handle, Variable)):
+            if not isinstance(leaf, (Tensor, Variable)):
                 raise ValueError(
                     f"watch: expected a tensor, a Variable or a nest of them, got "
                     f"{type(leaf).__name__}. Make a tensor with gt.asarray first."
                 )
             if leaf.dtype.kind not in "fc":
                 warnings.warn(
-                    f"watch: a tensor of dtype {leaf.dtype} has no derivative; its gradient is None. "
-                    "Cast it to a float first.",
+                    f"watch: a tensor of dtype {leaf.dtype} has no derivative; its gradient is "
+                    "None. Cast it to a float first.",
                     stacklevel=2,
                 )
                 continue

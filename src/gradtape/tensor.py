@@ -54,7 +54,7 @@ class Tensor(Handle, Operators):
         return self.spec.shape
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """The element type."""
         return self.spec.dtype
 
@@ -162,8 +162,9 @@ class Tensor(Handle, Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if self.is_tracked():
             warnings.warn(
-                "a tensor that a live tape tracks left as a NumPy array: no derivative passes there. "
-                "Use gt functions on the tensor, or gt.stop_gradient to say that it is meant.",
+                "a tensor that a live tape tracks left as a NumPy array: no derivative passes "
+                "there. Use gt functions on the tensor, or gt.stop_gradient to say that it is "
+                "meant.",
                 stacklevel=2,
             )
         array = self.numpy()

@@ -44,7 +44,7 @@ class TestForwardAccumulator:
         assert float(acc.jvp(k, unconnected_gradients="zero")) == 0.0
 
     def test_wrong_counts(self):
-        with pytest.raises(ValueError, match="expected 2.*got 1"):
+        with pytest.raises(ValueError, match=r"expected 2.*got 1"):
             gt.ForwardAccumulator([gt.asarray(1.0), gt.asarray(1.0)], [gt.asarray(1.0)])
 
 

@@ -38,9 +38,9 @@ class TestNumPyProtocols:
 
     def test_what_is_not_covered_raises(self):
         x = gt.asarray([1.0, 2.0])
-        with pytest.raises(TypeError, match="np.unwrap"):
+        with pytest.raises(TypeError, match=r"np\.unwrap"):
             np.unwrap(x)
-        with pytest.raises(TypeError, match="np.frexp"):
+        with pytest.raises(TypeError, match=r"np\.frexp"):
             np.frexp(x)
         with pytest.raises(TypeError, match="out="):
             np.add(x, x, out=np.zeros(2))
@@ -60,7 +60,7 @@ class TestNumPyProtocols:
             with pytest.warns(UserWarning, match="tracks") as caught:
                 np.asarray(y)
             assert caught[0].filename == __file__
-        assert float(tape.gradient(gt.sum(y), x)[0]) if False else True
+        assert tape.gradient(y, x).tolist() == [2.0, 4.0]
 
     def test_exports_are_read_only(self):
         x = gt.asarray([1.0, 2.0])

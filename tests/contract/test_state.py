@@ -15,7 +15,7 @@ class TestRowSparse:
         return table, tape.gradient(loss, table)
 
     def test_stays_rows_until_needed(self):
-        table, g = self.table_gradient()
+        _, g = self.table_gradient()
         assert isinstance(g, gt.RowSparse)
         assert isinstance(g, gt.Tensor)
         assert g.shape == (4, 2)
@@ -143,8 +143,8 @@ class TestMutation:
         x = gt.asarray([[1.0, 2.0], [3.0, 4.0]])
         with pytest.raises(TypeError, match=r"x\[i, j\] = v"):
             x[0][1] = 5.0
-        with pytest.raises(TypeError, match="copy"):
-            for row in x:
+        for row in x:
+            with pytest.raises(TypeError, match="copy"):
                 row += 1.0
         view = gt.reshape(x, (4,))
         with pytest.raises(TypeError, match="copy"):

@@ -1,5 +1,7 @@
 """CONTRACT: complex numbers, kinks, errors."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -60,8 +62,10 @@ def test_sort_and_median_follow_the_indices():
 
 class TestErrors:
     def test_broadcast(self):
-        message = r"add: shapes \(3,\) and \(4,\) do not broadcast \(axis 0: 3 and 4\). Reshape one of them."
-        with pytest.raises(ValueError, match=message):
+        message = (
+            "add: shapes (3,) and (4,) do not broadcast (axis 0: 3 and 4). Reshape one of them."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
             gt.asarray([1.0, 2.0, 3.0]) + gt.asarray([1.0, 2.0, 3.0, 4.0])
 
     def test_raised_at_the_line_that_made_them(self):
@@ -76,5 +80,5 @@ class TestErrors:
             gt.sum(x, axis=3)
 
     def test_ambiguous_truth(self):
-        with pytest.raises(ValueError, match="gt.any"):
+        with pytest.raises(ValueError, match=r"gt\.any"):
             bool(gt.asarray([True, False]))

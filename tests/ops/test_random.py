@@ -232,6 +232,14 @@ def test_results_may_be_written_to():
         assert x.tolist()[0] == 7.0
 
 
+def test_deterministic_mode_asks_for_seeds():
+    with gt.deterministic():
+        for call in (random.uniform, lambda: random.permutation(3), random.Generator):
+            with pytest.raises(RuntimeError, match="seed"):
+                call()
+        assert random.uniform(seed=1).tolist() == random.Generator(1).uniform().tolist()
+
+
 def test_errors():
     with pytest.raises(DtypeError, match="int32 is not float32 or float64"):
         random.normal((3,), dtype="int32")

@@ -138,15 +138,26 @@ def table() -> Table:
     return current
 
 
+# What an op makes of these specs where no operand needs a cast: most nodes of a growing program.
+_specs: dict[tuple[Any, ...], Any] = {}
+
+
 def structural_key(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
     return (op, params, *inputs) if params else (op, *inputs)
 
 
 def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
     """A new node: operands cast as the op wants them, spec inferred, errors raised."""
-    if op.promote is not None:
-        inputs = op.promote(inputs)
-    found = op.spec(*[node.spec for node in inputs], **op.keywords(params))
+    key = (op, params, *[node.spec for node in inputs])
+    found = _specs.get(key)
+    if found is None:
+        cast = inputs if op.promote is None else op.promote(inputs)
+        found = op.spec(*[node.spec for node in cast], **op.keywords(params))
+        if any(a is not b for a, b in zip(cast, inputs, strict=True)):
+            return Node(op, cast, params, found)
+        if len(_specs) > TABLE_LIMIT:
+            _specs.clear()
+        _specs[key] = found
     return Node(op, inputs, params, found)
 
 

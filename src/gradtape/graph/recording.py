@@ -15,7 +15,17 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype, of_scalar
 from gradtape.errors import DtypeError
-from gradtape.graph.node import Node, Table, apply, build, leaf, outputs, structural_key, table
+from gradtape.graph.node import (
+    TABLE_LIMIT,
+    Node,
+    Table,
+    apply,
+    build,
+    leaf,
+    outputs,
+    structural_key,
+    table,
+)
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
 
@@ -141,6 +151,23 @@ class Recording:
         self.recomputed = set()
         self.unassigned = set()
 
+    def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> bool:
+        """Whether so much is pending that it should be computed before this application.
+
+        That is where the first application of the recording comes again, or at least its op. A
+        cut at a count of nodes would drift through the program that repeats, and each place
+        would make structures of its own.
+        """
+        pending = len(self.nodes)
+        if pending < PENDING_LIMIT or op is not self.nodes[0].op:
+            return False
+        again = self.interned.get(structural_key(op, inputs, params)) is self.nodes[0]
+        return again or pending >= 2 * PENDING_LIMIT
+
+    def is_full(self) -> bool:
+        """Whether `should_be_cut` has to be asked."""
+        return len(self.nodes) >= PENDING_LIMIT
+
     def is_pinned(self) -> bool:
         """Whether only persistent tapes hold this: one that is not will ask once more, soon."""
         return all(self.tapes.values())
@@ -164,26 +191,42 @@ class Recording:
         return leaf(ordinal, of) if found is None else found
 
     def application(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
-        """The node of one more application here: applications are never merged while recording.
-
-        `y = x * x` and `z = x * x` are two values to a user who asks for the derivative of one by
-        the other, so the second becomes a twin. The plan shares their computation again.
-        """
-        nodes = self.interned
+        """The node of one more application here."""
         key = structural_key(op, inputs, params)
-        found = nodes.get(key)
-        if found is not None and found.stamp == self.stamp:
-            key = (*key, self.repeats.get(key, found))
-            found = nodes.get(key)
-            if found is None:
-                first = nodes[structural_key(op, inputs, params)]
-                found = nodes[key] = Node(first.op, first.inputs, first.params, first.spec)
-            self.repeats[structural_key(op, inputs, params)] = found
-        elif found is None:
-            found = build(op, inputs, params)
+        found = self.interned.get(key)
+        if found is None:
+            return self.first_application(key, op, inputs, params)
+        if found.stamp == self.stamp:
+            return self.twin(key, found)
+        found.stamp = self.stamp
+        self.nodes.append(found)
+        return found
+
+    def first_application(
+        self, key: tuple[Any, ...], op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]
+    ) -> Node:
+        """A node that this thread has not seen, entered in its table."""
+        found = build(op, inputs, params)
+        if len(self.interned) > TABLE_LIMIT:
             self.table = table()
             self.interned = self.table.nodes
-            self.interned[key] = found
+        self.interned[key] = found
+        found.stamp = self.stamp
+        self.nodes.append(found)
+        return found
+
+    def twin(self, key: tuple[Any, ...], first: Node) -> Node:
+        """Another node for an application that was made here before.
+
+        `y = x * x` and `z = x * x` are two values to a user who asks for the derivative of one by
+        the other: applications are never merged while recording. The plan shares them again.
+        """
+        latest = self.repeats.get(key, first)
+        found = self.interned.get((*key, latest))
+        if found is None:
+            found = Node(first.op, first.inputs, first.params, first.spec)
+            self.interned[(*key, latest)] = found
+        self.repeats[key] = found
         found.stamp = self.stamp
         self.nodes.append(found)
         return found
@@ -322,11 +365,9 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         if type(operand) is Node:
             return apply(op, _as_nodes(op, operands), params)
     recording = state.recording
-    if len(recording.nodes) >= PENDING_LIMIT and op is recording.nodes[0].op and not state.tapes:
-        # Cut where the first op of the recording comes again: a place that repeats with the loop.
-        state.cut()
-        recording = state.recording
     inputs = enter_operands(recording, op, operands)
+    if not state.tapes and recording.should_be_cut(op, inputs, params):
+        state.cut()
     # Entering an operand may have flushed and closed the recording it was meant for.
     while state.recording is not recording:
         recording = state.recording

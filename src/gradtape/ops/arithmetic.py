@@ -13,7 +13,7 @@ from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import exp, log, one_like, ones_where, sigmoid, signbit, square
-from gradtape.ops.families import elementwise, mask_of, zero, zeros_like
+from gradtape.ops.families import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
 
@@ -34,29 +34,30 @@ _FLOAT: dict[str, Any] = {
     "dtypes": ("float64", "float32"),
 }
 
-add = elementwise(
+add: Binary = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
 )  # fmt: skip
-subtract = elementwise(
-    "subtract", np.subtract, "Difference of two operands.", ("float(gt.subtract(1.0, 2.0))", "-1.0"),
+subtract: Binary = elementwise(
+    "subtract", np.subtract, "Difference of two operands.",
+    ("float(gt.subtract(1.0, 2.0))", "-1.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
 )  # fmt: skip
-multiply = elementwise(
+multiply: Binary = elementwise(
     "multiply", np.multiply, "Product of two operands.", ("float(gt.multiply(3.0, 2.0))", "6.0"),
     partials=[lambda y, a, b: b, lambda y, a, b: a], **_NUMERIC,
 )  # fmt: skip
-divide = elementwise(
+divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
     partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y / b)], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
 )  # fmt: skip
-floor_divide = elementwise(
+floor_divide: Binary = elementwise(
     "floor_divide", np.floor_divide, "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
     domains=[(3.2, 3.4), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
-remainder = elementwise(
+remainder: Binary = elementwise(
     "remainder", np.remainder, "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
@@ -74,8 +75,9 @@ def _power_exponent(y: Node, x: Node, p: Node) -> Node:
 
 
 power = elementwise(
-    "pow", np.power, "First operand to the power of the second.", ("float(gt.pow(2.0, 3.0))", "8.0"),
-    partials=[_power_base, _power_exponent], domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"},
+    "pow", np.power, "First operand to the power of the second.",
+    ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
+    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"},
 )  # fmt: skip
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
@@ -109,7 +111,8 @@ def pow(x: Any, exponent: Any, /) -> Any:
 
 
 atan2 = elementwise(
-    "atan2", np.arctan2, "Angle of the point (second, first).", ("float(gt.atan2(0.0, 1.0))", "0.0"),
+    "atan2", np.arctan2, "Angle of the point (second, first).",
+    ("float(gt.atan2(0.0, 1.0))", "0.0"),
     partials=[lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)],
     domains=[(0.4, 2.0)], **_FLOAT,
 )  # fmt: skip
@@ -127,7 +130,9 @@ logaddexp = elementwise(
 copysign = elementwise(
     "copysign", np.copysign, "First operand with the sign of the second.",
     ("float(gt.copysign(1.0, -0.0))", "-1.0"),
-    partials=[lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero],
+    partials=[
+        lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
+    ],
     domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
 )  # fmt: skip
 nextafter = elementwise(
@@ -154,13 +159,13 @@ def _ratio(numerator: Node, norm: Node) -> Node:
     return where(equal(norm, 0), 0.0, numerator / norm)
 
 
-def _comparison(name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str) -> Any:
+def _comparison(name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str) -> Binary:
     dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
     return elementwise(name, kernel, doc, example, arity=2, promote="same", accepts=accepts,
                        result="bool", dtypes=dtypes)  # fmt: skip
 
 
-equal = _comparison(
+equal: Binary = _comparison(
     "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "any"
 )
 not_equal = _comparison(
@@ -186,7 +191,7 @@ greater_equal = _comparison(
 )
 
 
-def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str]) -> Any:
+def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str]) -> Binary:
     return elementwise(
         name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",)
     )
@@ -206,7 +211,7 @@ logical_xor = _logic(
 )
 
 
-def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Any:
+def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Binary:
     more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
     return elementwise(name, kernel, doc, example, arity=2, promote="same",
                        domains=[(0, 5)], **more)  # fmt: skip
@@ -222,12 +227,12 @@ bitwise_xor = _bits(
     "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5")
 )
 bitwise_left_shift = _bits(
-    "bitwise_left_shift", np.left_shift, "Bits shifted left.", ("int(gt.bitwise_left_shift(1, 3))", "8"),
-    dtypes=("int32", "uint8"), accepts="whole number",
+    "bitwise_left_shift", np.left_shift, "Bits shifted left.",
+    ("int(gt.bitwise_left_shift(1, 3))", "8"), dtypes=("int32", "uint8"), accepts="whole number",
 )  # fmt: skip
 bitwise_right_shift = _bits(
-    "bitwise_right_shift", np.right_shift, "Bits shifted right.", ("int(gt.bitwise_right_shift(8, 3))", "1"),
-    dtypes=("int32", "uint8"), accepts="whole number",
+    "bitwise_right_shift", np.right_shift, "Bits shifted right.",
+    ("int(gt.bitwise_right_shift(8, 3))", "1"), dtypes=("int32", "uint8"), accepts="whole number",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node, constant
-from gradtape.ops.families import elementwise, zero
+from gradtape.ops.families import Unary, elementwise, zero
 
 _REAL = ("float64", "float32")
 _COMPLEX = ("float64", "float32", "complex128")
@@ -27,7 +27,7 @@ sin = elementwise(
     "sin", np.sin, "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"),
     partials=[lambda y, x: cos(x)], dtypes=_COMPLEX,
 )  # fmt: skip
-cos = elementwise(
+cos: Unary = elementwise(
     "cos", np.cos, "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"),
     partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX,
 )  # fmt: skip
@@ -51,7 +51,7 @@ sinh = elementwise(
     "sinh", np.sinh, "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"),
     partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX,
 )  # fmt: skip
-cosh = elementwise(
+cosh: Unary = elementwise(
     "cosh", np.cosh, "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"),
     partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX,
 )  # fmt: skip
@@ -103,23 +103,25 @@ log10 = elementwise(
 )  # fmt: skip
 
 sqrt = elementwise(
-    "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.", ("float(gt.sqrt(4.0))", "2.0"),
+    "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.",
+    ("float(gt.sqrt(4.0))", "2.0"),
     partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
 )  # fmt: skip
-rsqrt = elementwise(
+rsqrt: Unary = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
     partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
 )  # fmt: skip
 cbrt = elementwise(
     "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
-    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)], accepts="float", dtypes=_REAL,
+    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)],
+    accepts="float", dtypes=_REAL,
 )  # fmt: skip
 square = elementwise(
     "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
     partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric",
     dtypes=(*_COMPLEX, "int32"),
 )  # fmt: skip
-reciprocal = elementwise(
+reciprocal: Unary = elementwise(
     "reciprocal", lambda x: 1 / x, "One over each element.", ("float(gt.reciprocal(4.0))", "0.25"),
     partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX,
 )  # fmt: skip
@@ -178,8 +180,10 @@ def _sigmoid(x: Any) -> Any:
 def _predicate(
     name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str = "any"
 ) -> Any:
-    return elementwise(name, kernel, doc, example, promote="same", accepts=accepts, result="bool",
-                       dtypes=("float64", "int32") if accepts == "real" else ("float64", "complex128", "int32"))  # fmt: skip
+    dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
+    return elementwise(
+        name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes
+    )
 
 
 isnan = _predicate(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Spec, spec
@@ -21,6 +21,8 @@ from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
 
 Domain = tuple[float, float]
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
 
 
 def conjugate(node: Node) -> Node:
@@ -143,7 +145,7 @@ def elementwise(
             name,
             "elementwise",
             spec=spec_rule,
-            numpy=quiet(numpy),
+            numpy=numpy,
             jvp=jvp,
             vjp=vjp,
             mask=mask_of,
@@ -162,35 +164,41 @@ def elementwise(
     return function
 
 
-def quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Plans run under one `np.errstate`; the kernel itself stays as it is."""
-    return kernel
-
-
-def unary_function(op: Op) -> Callable[..., Any]:
+def unary_function(op: Op) -> Unary:
     def function(x: Any, /) -> Any:
         recording = state.recording
         try:
             if x.recording is recording:
-                node = recording.interned.get((op, x.node))
-                if node is not None and node.stamp != recording.stamp:
-                    node.stamp = recording.stamp
-                    recording.nodes.append(node)
-                    handle = x.result_class(node, recording, None)
-                    recording.handles.append(handle)
-                    return handle
+                a = x.node
+            else:
+                stamp, a = x.computed.entry
+                if stamp != recording.stamp:
+                    return record(op, (x,))
+            key = (op, a)
+            node = recording.interned.get(key)
+            if node is not None and node.stamp != recording.stamp:
+                node.stamp = recording.stamp
+                recording.nodes.append(node)
+            elif recording.is_full():
+                return record(op, (x,))
+            elif node is None:
+                node = recording.first_application(key, op, (a,), ())
+            else:
+                node = recording.twin(key, node)
+            handle = x.result_class(node, recording, None)
+            recording.handles.append(handle)
+            return handle
         except AttributeError:
-            pass
-        return record(op, (x,))
+            return record(op, (x,))
 
     function.op = op  # type: ignore[attr-defined]
     return function
 
 
-def binary_function(op: Op) -> Callable[..., Any]:
+def binary_function(op: Op) -> Binary:
     def function(x: Any, y: Any, /) -> Any:
-        # The path of known structure: two or three look-ups, no node is made. Whatever does not
-        # fit falls through to `record`, which handles every operand.
+        # The path of known structure: two or three look-ups, no node is made. Operands that are
+        # not known to the recording fall through to `record`, which handles everything.
         recording = state.recording
         try:
             if x.recording is recording:
@@ -202,10 +210,10 @@ def binary_function(op: Op) -> Callable[..., Any]:
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
                 leaves = recording.leaves
-                b = recording.interned.get((a.spec.scalar(kind), len(leaves)))
-                node = recording.interned.get((op, a, b))
-                if node is None or node.stamp == recording.stamp:
-                    return record(op, (x, y))
+                of = a.spec.scalar(kind)
+                b = recording.interned.get((of, len(leaves)))
+                if b is None:
+                    b = leaf(len(leaves), of)
                 leaves.append(y)
             else:
                 if y.recording is recording:
@@ -214,11 +222,17 @@ def binary_function(op: Op) -> Callable[..., Any]:
                     stamp, b = y.computed.entry
                     if stamp != recording.stamp:
                         return record(op, (x, y))
-                node = recording.interned.get((op, a, b))
-                if node is None or node.stamp == recording.stamp:
-                    return record(op, (x, y))
-            node.stamp = recording.stamp
-            recording.nodes.append(node)
+            key = (op, a, b)
+            node = recording.interned.get(key)
+            if node is not None and node.stamp != recording.stamp:
+                node.stamp = recording.stamp
+                recording.nodes.append(node)
+            elif recording.is_full():
+                return record(op, (x, y))
+            elif node is None:
+                node = recording.first_application(key, op, (a, b), ())
+            else:
+                node = recording.twin(key, node)
             handle = x.result_class(node, recording, None)
             recording.handles.append(handle)
             return handle

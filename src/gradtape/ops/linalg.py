@@ -132,7 +132,7 @@ def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
     result = np.empty(right.shape, right.dtype)
     if not result.size:
         return result
-    (solver,) = get_lapack_funcs(("trtrs",), (a, b))
+    solver: Any = get_lapack_funcs("trtrs", (a, b))
     for item in np.ndindex(*batch):
         result[item], info = solver(
             matrices[item], right[item], lower=lower, unitdiag=unit_diagonal

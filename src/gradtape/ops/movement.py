@@ -235,7 +235,7 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
 
 
-def expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
+def expand_dims(x: Any, /, axis: Any) -> Any:
     """With new axes of length 1 at the given positions of the result.
 
     >>> gt.expand_dims(gt.asarray([1, 2]), axis=1).shape

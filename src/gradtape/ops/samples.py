@@ -31,7 +31,8 @@ def uniform(rng: np.random.Generator, domain: tuple[float, float], shape: Any, d
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
-        return rng.integers(max(low, 0) if dtype.kind == "u" else low, high + 1, shape).astype(dtype)
+        least = max(low, 0) if dtype.kind == "u" else low
+        return rng.integers(int(least), int(high + 1), shape).astype(dtype)
     real = rng.uniform(low, high, shape)
     if dtype.kind == "c":
         return (real + 1j * rng.uniform(-0.5, 0.5, shape)).astype(dtype)

@@ -68,7 +68,9 @@ def normalize_shape(name: str, shape: Any) -> Shape:
     try:
         return tuple(operator.index(n) for n in shape)
     except TypeError:
-        raise TypeError(f"{name}: shape {shape!r} holds something that is not an integer.") from None
+        raise TypeError(
+            f"{name}: shape {shape!r} holds something that is not an integer."
+        ) from None
 
 
 def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:

@@ -15,7 +15,6 @@ from gradtape.runtime.cache import plan_for
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import Plan
 
-
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
 SLACK_NODES = 8
@@ -58,7 +57,8 @@ def live(handles: list[Handle]) -> list[Handle]:
 def _references_of_unheld() -> int:
     # Measured, not assumed: interpreters differ in what a comprehension variable counts.
     count = sys.getrefcount
-    return [count(handle) for handle in [Handle(None, None, None)]][0]
+    (references,) = [count(handle) for handle in [Handle(None, None, None)]]
+    return references
 
 
 _UNHELD = _references_of_unheld()

@@ -13,7 +13,7 @@ from gradtape.graph.spec import Spec
 def make_row_sparse(base: Any) -> Any:
     """The class of row-sparse tensors on top of the Tensor class, which is defined above us."""
 
-    class RowSparse(base):  # type: ignore[misc]
+    class RowSparse(base):
         """A tensor that is zero but for some rows: `values[i]` adds to row `indices[i]`.
 
         It is what `gradient` gives for a table that was only looked up. Used like any tensor it
@@ -74,7 +74,7 @@ def make_row_sparse(base: Any) -> Any:
         def materialize(self) -> None:
             dense = self.dense()
             state.evaluate(dense)
-            self.computed = dense.computed
+            self.computed = dense.computed  # type: ignore[misc]  # a slot of the base
 
     RowSparse.result_class = base
     RowSparse.view_class = base.view_class

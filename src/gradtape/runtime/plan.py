@@ -19,7 +19,7 @@ Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 
 
 class Plan:
-    """Steps over slots. Inputs fill the first slots; a slot is used again when its value is dead."""
+    """Steps over slots. Inputs fill the first; a slot is used again when its value is dead."""
 
     __slots__ = ("inputs", "output_slots", "output_specs", "size", "steps")
 
@@ -74,7 +74,7 @@ class Plan:
 
 
 def _last_uses(program: Program) -> dict[Node, int]:
-    last = {node: -1 for node in program.inputs}
+    last = dict.fromkeys(program.inputs, -1)
     for position, node in enumerate(program.nodes):
         last[node] = position
         for parent in node.inputs:

@@ -33,9 +33,9 @@ def reverse(
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     found: dict[Node, Cotangent] = {}
     several: dict[Node, list[Any]] = {}
-    for target, cotangent in zip(targets, cotangents, strict=True):
+    for target, given in zip(targets, cotangents, strict=True):
         if target in active:
-            _accumulate(found, target, Cotangent(cotangent))
+            _accumulate(found, target, Cotangent(given))
     for node in reversed(order):
         if node not in active or not node.inputs:
             continue
