@@ -2,6 +2,7 @@
 #
 #   make demo              what the library does, in a few seconds
 #   make test              lint, format, types, tests
+#   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
 PYTHON    ?= python3
@@ -9,6 +10,8 @@ VENV      ?= .venv
 WORKERS   ?= 2
 PIP_ARGS  ?=
 TEST_ARGS ?=
+# For example --quick, or --only square --peers jax,torch
+BENCH_ARGS ?=
 
 PEERS_VENV    ?= .venv-peers
 TORCH_VERSION := 2.13.0
@@ -19,12 +22,13 @@ RUN_READY  := $(VENV)/.installed-run
 DEV_READY  := $(VENV)/.installed-dev
 PEERS_MADE := $(PEERS_VENV)/.made
 PEER_READY := $(PEERS_VENV)/.installed-torch-$(TORCH_VERSION)
+PEERS_READY := $(PEERS_VENV)/.installed-peers-torch-$(TORCH_VERSION)
 
 BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format bench-recording clean
+.PHONY: help demo test lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -48,7 +52,10 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The peer never enters the library's environment: the benchmark starts it as another process.
+# Peers never enter the library's environment: the benchmarks start them as other processes.
+bench: $(RUN_READY) $(PEERS_READY)
+	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
 bench-recording: $(RUN_READY) $(PEER_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py
 
@@ -88,3 +95,11 @@ $(PEER_READY): $(PEERS_MADE)
 	$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS) \
 	  torch==$(TORCH_VERSION) numpy
 	@touch $@
+
+# One resolution for all peers. Where tensorflow-cpu has no wheel, tensorflow is the same for us.
+$(PEERS_READY): $(PEERS_MADE)
+	@for tensorflow in tensorflow-cpu tensorflow; do \
+	  $(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS) \
+	    torch==$(TORCH_VERSION) numpy jax autograd $$tensorflow && exit 0; \
+	done; exit 1
+	@touch $(PEER_READY) $@

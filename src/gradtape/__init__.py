@@ -24,6 +24,7 @@ from gradtape.dtypes import (
     uint64,
 )
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
+from gradtape.inspection import kernels_of, plan_of, show_config
 from gradtape.modes import deterministic, eager, is_deterministic
 from gradtape.namespace import (
     __array_namespace_info__,
@@ -199,8 +200,10 @@ from gradtape.ops.special import (
 )
 from gradtape.ops.triangles import diag, diagonal, tril, triu
 from gradtape.pytree import register_pytree
+from gradtape.runtime.buffers import empty_cache
 from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
+from gradtape.runtime.threads import get_num_threads, set_num_threads
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
@@ -219,21 +222,22 @@ __all__ = [
     "clear_plans", "clip", "complex64", "complex128", "concat", "conj", "copysign", "cos", "cosh",
     "count_nonzero", "counters", "cumulative_prod", "cumulative_sum", "custom_gradient",
     "custom_jvp", "default_dtype", "deterministic", "diag", "diagonal", "diff", "digamma",
-    "divide", "dot", "e", "eager", "einsum", "empty", "empty_like", "equal", "erf", "erfc",
-    "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "fft", "finfo",
-    "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "gather",
-    "grad", "grad_pass_through", "gradients", "greater", "greater_equal", "hypot", "i0", "i1",
-    "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
-    "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jvp", "kron", "less",
-    "less_equal", "lgamma", "linalg", "linearize", "linspace", "log", "log1p", "log2", "log10",
-    "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid",
-    "min", "minimum", "moveaxis", "multiply", "nan", "ndtr", "negative", "newaxis", "nextafter",
-    "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols", "one_hot", "ones",
-    "ones_like", "outer", "pad", "permute_dims", "pi", "polygamma", "positive", "pow", "prod",
-    "program_of", "py_function", "pytree", "quantile", "random", "real", "reciprocal",
-    "register_pytree", "relu", "remainder", "repeat", "reshape", "result_type", "roll", "round",
-    "rsqrt", "scatter_add", "scatter_max", "scatter_set", "searchsorted", "set_default_dtype",
+    "divide", "dot", "e", "eager", "einsum", "empty", "empty_cache", "empty_like", "equal", "erf",
+    "erfc", "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "fft",
+    "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "full",
+    "full_like", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
+    "greater_equal", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf", "inner", "int8",
+    "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "jvp", "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg", "linearize",
+    "linspace", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max",
+    "maximum", "mean", "median", "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan",
+    "ndtr", "negative", "newaxis", "nextafter", "nonzero", "norm", "not_equal", "numpy_function",
+    "numpy_protocols", "one_hot", "ones", "ones_like", "outer", "pad", "permute_dims", "pi",
+    "plan_of", "polygamma", "positive", "pow", "prod", "program_of", "py_function", "pytree",
+    "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat",
+    "reshape", "result_type", "roll", "round", "rsqrt", "scatter_add", "scatter_max",
+    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "show_config",
     "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort", "split", "sqrt",
     "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",

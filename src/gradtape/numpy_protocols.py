@@ -104,6 +104,33 @@ def _linalg(name: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: getattr(gradtape.linalg, name)(*args, **kwargs)
 
 
+def _fft(name: str) -> Callable[..., Any]:
+    """A transform along one axis: NumPy takes n, axis and norm by position, and norm=None."""
+
+    def call(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        _refuse_out(f"np.fft.{name}", out)
+        return getattr(gradtape.fft, name)(a, n=n, axis=axis, norm=norm or "backward")
+
+    return call
+
+
+def _fftn(name: str, ours: str, last: Any = None) -> Callable[..., Any]:
+    def call(a: Any, s: Any = None, axes: Any = last, norm: Any = None, out: Any = None) -> Any:
+        _refuse_out(f"np.fft.{name}", out)
+        return getattr(gradtape.fft, ours)(a, s=s, axes=axes, norm=norm or "backward")
+
+    return call
+
+
+def _refuse_out(name: str, out: Any) -> None:
+    if out is not None:
+        raise TypeError(f"{name}: out= cannot be written to from tensors. Use the result.")
+
+
+def _shift(name: str) -> Callable[..., Any]:
+    return lambda x, axes=None: getattr(gradtape.fft, name)(x, axes=axes)
+
+
 def _where(condition: Any, *branches: Any) -> Any:
     if not branches:
         return gradtape.nonzero(condition)
@@ -209,6 +236,12 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{getattr(np.linalg, name): _linalg(name) for name in
        ("solve", "inv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh", "pinv",
         "matrix_power")},
+    **{getattr(np.fft, name): _fft(name) for name in
+       ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{getattr(np.fft, name): _fftn(name, name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
+    **{getattr(np.fft, name + "2"): _fftn(name + "2", name + "n", (-2, -1)) for name in
+       ("fft", "ifft", "rfft", "irfft")},
+    np.fft.fftshift: _shift("fftshift"), np.fft.ifftshift: _shift("ifftshift"),
     np.amax: _axis("max"), np.amin: _axis("min"), np.concatenate: _concatenate,
     np.transpose: _transpose, np.where: _where, np.clip: _clip, np.linalg.norm: _norm, np.dot: _dot,
     np.flip: _flip, np.hstack: _hstack, np.vstack: _vstack, np.sort: _sort, np.argsort: _argsort,
@@ -242,7 +275,7 @@ def covered() -> list[str]:
     names = {ufunc.__name__ for ufunc in UFUNCS}
     for function in FUNCTIONS:
         module = getattr(function, "__module__", "numpy") or "numpy"
-        prefix = "linalg." if module.startswith("numpy.linalg") else ""
+        prefix = next((part for part in ("linalg.", "fft.") if f"numpy.{part}" in module + "."), "")
         names.add(prefix + function.__name__)
     return sorted(names)
 

@@ -241,7 +241,7 @@ class GradientTape(Scope):
         if recording is not None:
             inside = len(recording.nodes) - len(self._outside())
             kept = list(recording.values.values())
-        size = sum(array.nbytes for array in kept)
+        size = sum(value.spec.nbytes for value in kept)
         ops = "op" if inside == 1 else "ops"
         watched = "source" if len(self._watched) == 1 else "sources"
         lines = [

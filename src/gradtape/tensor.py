@@ -179,12 +179,27 @@ class Tensor(Handle, Operators):
             return False
         return self.node in dependents(topological([self.node]), recording.watched)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        /,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         array = self.numpy()
-        if options.get("max_version") is None or options["max_version"] < (1, 0):
-            # Old consumers cannot be told that memory is read-only: they get their own.
-            return array.copy().__dlpack__(**options)
-        return array.__dlpack__(**options)
+        # Old consumers cannot be told that memory is read-only: they get their own.
+        if max_version is None or max_version < (1, 0):
+            if copy is False:
+                raise BufferError(
+                    "__dlpack__: copy=False, but DLPack before 1.0 cannot say that memory is "
+                    "read-only. Pass max_version=(1, 0), or allow a copy."
+                )
+            copy = True
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+        options = {name: value for name, value in given.items() if value is not None}
+        return (array.copy() if copy else array).__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return self.numpy().__dlpack_device__()
@@ -307,6 +322,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> gt.from_dlpack(np.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]
     """
+    if device not in (None, "cpu", (1, 0)):
+        raise ValueError(f"from_dlpack: {device!r} is not a device here. The only one is 'cpu'.")
+    if isinstance(x, Tensor):
+        return identity(x)
+    if copy is False:
+        raise BufferError(
+            "from_dlpack: copy=False, but memory of others is always copied. Drop copy=False."
+        )
     return from_value(host_value(np.from_dlpack(x)))
 
 

@@ -78,7 +78,10 @@ def test_counters_of_plans():
     plan_for(chain(7))
     assert difference(before) == {"plans_built": 1, "plan_hits": 1}
     plan_for(chain(7)).run([np.zeros(3)])
-    assert difference(before) == {"plans_built": 1, "plan_hits": 2, "plans_run": 1, "ops_run": 7}
+    after = difference(before)
+    after.pop("kernels_compiled", None)  # where GRADTAPE_JIT=always compiles at first sight
+    after.pop("kernels_reused", None)
+    assert after == {"plans_built": 1, "plan_hits": 2, "plans_run": 1, "ops_run": 7}
 
 
 def test_counters_are_a_snapshot():

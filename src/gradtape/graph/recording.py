@@ -40,15 +40,44 @@ handle_list: dict[str, type[list[Any]]] = {"class": list}
 
 
 class Value:
-    """A computed buffer. `entry` remembers under which leaf the latest recording knows it."""
+    """A computed value. `entry` remembers under which leaf the latest recording knows it.
 
-    __slots__ = ("array", "entry", "spec")
+    `content` is a NumPy array, or a buffer of the runtime's pool that becomes one when somebody
+    looks: most values of a training loop are never looked at.
+    """
 
-    def __init__(self, array: Any, of: Spec) -> None:
-        self.array = array
+    __slots__ = ("_address", "content", "entry", "spec")
+
+    # Installed by the runtime: an array over a pool buffer.
+    array_over: Callable[..., Any]
+
+    def __init__(self, content: Any, of: Spec) -> None:
+        self.content = content
         self.spec = of
+        self._address = 0
         # One tuple, so that threads that share a value never see half of an update.
         self.entry: tuple[int, Node | None] = (0, None)
+
+    @property
+    def array(self) -> Any:
+        """The value as a NumPy array."""
+        content = self.content
+        if isinstance(content, np.ndarray):
+            return content
+        return Value.array_over(content, self.spec.shape, self.spec.dtype)
+
+    @property
+    def address(self) -> int:
+        """Where the elements lie, one after the other."""
+        if not self._address:
+            content = self.content
+            if isinstance(content, np.ndarray):
+                if not content.flags.c_contiguous:
+                    content = self.content = np.ascontiguousarray(content)
+                self._address = content.ctypes.data
+            else:
+                self._address = content.address
+        return self._address
 
 
 class Handle:

@@ -11,6 +11,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import lowering
 from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import Binary, elementwise, mask_of, zero, zeros_like
@@ -37,23 +38,27 @@ _FLOAT: dict[str, Any] = {
 add: Binary = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
+    llvm=lowering.arithmetic("fadd", "add"),
 )  # fmt: skip
 subtract: Binary = elementwise(
     "subtract", np.subtract, "Difference of two operands.",
     ("float(gt.subtract(1.0, 2.0))", "-1.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
+    llvm=lowering.arithmetic("fsub", "sub"),
 )  # fmt: skip
 multiply: Binary = elementwise(
     "multiply", np.multiply, "Product of two operands.", ("float(gt.multiply(3.0, 2.0))", "6.0"),
     partials=[lambda y, a, b: b, lambda y, a, b: a], **_NUMERIC,
+    llvm=lowering.arithmetic("fmul", "mul"),
 )  # fmt: skip
 divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
     partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y / b)], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
+    llvm=lowering.arithmetic("fdiv", "sdiv"),
 )  # fmt: skip
 floor_divide: Binary = elementwise(
-    "floor_divide", np.floor_divide, "Quotient rounded down; derivative 0.",
+    "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
     domains=[(3.2, 3.4), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
@@ -63,6 +68,16 @@ remainder: Binary = elementwise(
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
     domains=[(4.0, 5.0), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    found = np.floor_divide(x, y)
+    if found.dtype.kind == "f":
+        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard the quotient.
+        infinite = np.isinf(x) | np.isinf(y)
+        if infinite.any():
+            found = np.where(infinite, x / y, found)
+    return found
 
 
 def _power_base(y: Node, x: Node, p: Node) -> Node:
@@ -88,6 +103,7 @@ integer_power = elementwise(
     promote="same", accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
     dtypes=("float64", "float32", "complex128", "int32"),
+    llvm=lowering.integer_power,
 )  # fmt: skip
 
 
@@ -134,6 +150,7 @@ copysign = elementwise(
         lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
     ],
     domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
+    llvm=lowering.copysign,
 )  # fmt: skip
 nextafter = elementwise(
     "nextafter", np.nextafter, "Next number from the first operand towards the second.",
@@ -145,12 +162,14 @@ maximum = elementwise(
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
     partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
     domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
+    llvm=lowering.larger,
 )  # fmt: skip
 minimum = elementwise(
     "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
     partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
     domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
+    llvm=lowering.smaller,
 )  # fmt: skip
 
 
@@ -159,56 +178,59 @@ def _ratio(numerator: Node, norm: Node) -> Node:
     return where(equal(norm, 0), 0.0, numerator / norm)
 
 
-def _comparison(name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str) -> Binary:
+def _comparison(
+    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str, *predicates: str
+) -> Binary:
     dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
-    return elementwise(name, kernel, doc, example, arity=2, promote="same", accepts=accepts,
-                       result="bool", dtypes=dtypes)  # fmt: skip
+    return elementwise(
+        name, kernel, doc, example, arity=2, promote="same", accepts=accepts, result="bool",
+        dtypes=dtypes, llvm=lowering.comparison(*predicates),
+    )  # fmt: skip
 
 
 equal: Binary = _comparison(
-    "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "any"
-)
+    "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"),
+    "any", "oeq", "eq",
+)  # fmt: skip
 not_equal = _comparison(
-    "not_equal",
-    np.not_equal,
-    "Whether operands differ.",
-    ("bool(gt.not_equal(1, 1))", "False"),
-    "any",
+    "not_equal", np.not_equal, "Whether operands differ.", ("bool(gt.not_equal(1, 1))", "False"),
+    "any", "une", "ne",
+)  # fmt: skip
+less = _comparison(
+    "less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real", "olt", "lt"
 )
-less = _comparison("less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real")
 less_equal = _comparison(
-    "less_equal", np.less_equal, "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"), "real"
-)
+    "less_equal", np.less_equal, "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"),
+    "real", "ole", "le",
+)  # fmt: skip
 greater = _comparison(
-    "greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"), "real"
-)
+    "greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"),
+    "real", "ogt", "gt",
+)  # fmt: skip
 greater_equal = _comparison(
-    "greater_equal",
-    np.greater_equal,
-    "Whether x >= y.",
-    ("bool(gt.greater_equal(1, 2))", "False"),
-    "real",
-)
+    "greater_equal", np.greater_equal, "Whether x >= y.",
+    ("bool(gt.greater_equal(1, 2))", "False"), "real", "oge", "ge",
+)  # fmt: skip
 
 
-def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str]) -> Binary:
+def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str], word: str) -> Binary:
     return elementwise(
-        name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",)
-    )
+        name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",),
+        llvm=lowering.bits(word),
+    )  # fmt: skip
 
 
 logical_and = _logic(
-    "logical_and", np.logical_and, "Logical and.", ("bool(gt.logical_and(True, False))", "False")
-)
+    "logical_and", np.logical_and, "Logical and.",
+    ("bool(gt.logical_and(True, False))", "False"), "and",
+)  # fmt: skip
 logical_or = _logic(
-    "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True")
+    "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True"), "or"
 )
 logical_xor = _logic(
-    "logical_xor",
-    np.logical_xor,
-    "Logical exclusive or.",
-    ("bool(gt.logical_xor(True, True))", "False"),
-)
+    "logical_xor", np.logical_xor, "Logical exclusive or.",
+    ("bool(gt.logical_xor(True, True))", "False"), "xor",
+)  # fmt: skip
 
 
 def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Binary:
@@ -218,14 +240,17 @@ def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: An
 
 
 bitwise_and = _bits(
-    "bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2")
-)
+    "bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2"),
+    llvm=lowering.bits("and"),
+)  # fmt: skip
 bitwise_or = _bits(
-    "bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7")
-)
+    "bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7"),
+    llvm=lowering.bits("or"),
+)  # fmt: skip
 bitwise_xor = _bits(
-    "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5")
-)
+    "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5"),
+    llvm=lowering.bits("xor"),
+)  # fmt: skip
 bitwise_left_shift = _bits(
     "bitwise_left_shift", np.left_shift, "Bits shifted left.",
     ("int(gt.bitwise_left_shift(1, 3))", "8"), dtypes=("int32", "uint8"), accepts="whole number",
@@ -274,6 +299,7 @@ WHERE = declare(
         "elementwise",
         spec=_where_spec,
         numpy=np.where,
+        llvm=lowering.select,
         promote=_where_promote,
         weak=(1, 2),
         jvp=_where_jvp,
@@ -330,6 +356,7 @@ def _identity_rule(order: int) -> dict[str, Any]:
     return {
         "spec": lambda x: x,
         "numpy": lambda x: x,
+        "llvm": lowering.same,
         "mask": lambda index, mask, y, inputs: mask,
         "samples": lambda: [
             Sample((np.array([1.0, -2.0]),), order=order),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node
+from gradtape.ops import lowering
 from gradtape.ops.arithmetic import equal, where
 from gradtape.ops.casting import cast
 from gradtape.ops.families import conjugate, elementwise, zeros_like
@@ -84,6 +85,7 @@ abs = elementwise(
     "abs", np.abs, "Absolute value; derivative 0 at 0.", ("float(gt.abs(3.0 + 4.0j))", "5.0"),
     jvp=_abs_jvp, vjp=_abs_vjp, promote="same", accepts="numeric", result="real",
     domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.absolute,
 )  # fmt: skip
 
 
@@ -103,6 +105,7 @@ sign = elementwise(
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
     promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.sign,
 )  # fmt: skip
 
 

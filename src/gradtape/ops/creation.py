@@ -39,6 +39,7 @@ FULL = declare(
         "creation",
         spec=_full_spec,
         numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
+        llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
         params=("shape", "value", "dtype"),
         jvp=_CONSTANT,
         vjp=_CONSTANT,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node, constant
+from gradtape.ops import lowering
 from gradtape.ops.families import Unary, elementwise, zero
 
 _REAL = ("float64", "float32")
@@ -56,7 +57,7 @@ cosh: Unary = elementwise(
     partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX,
 )  # fmt: skip
 tanh = elementwise(
-    "tanh", np.tanh, "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
+    "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
     partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX,
 )  # fmt: skip
 asinh = elementwise(
@@ -82,7 +83,7 @@ exp2 = elementwise(
     partials=[lambda y, x: y * _LN2], dtypes=_COMPLEX,
 )  # fmt: skip
 expm1 = elementwise(
-    "expm1", np.expm1, "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
+    "expm1", lambda x: _expm1(x), "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
     partials=[lambda y, x: exp(x)], dtypes=_COMPLEX,
 )  # fmt: skip
 log = elementwise(
@@ -106,10 +107,12 @@ sqrt = elementwise(
     "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.",
     ("float(gt.sqrt(4.0))", "2.0"),
     partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    llvm=lowering.square_root,
 )  # fmt: skip
 rsqrt: Unary = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
     partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    llvm=lowering.reciprocal_root,
 )  # fmt: skip
 cbrt = elementwise(
     "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
@@ -120,18 +123,22 @@ square = elementwise(
     "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
     partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric",
     dtypes=(*_COMPLEX, "int32"),
+    llvm=lowering.square,
 )  # fmt: skip
 reciprocal: Unary = elementwise(
     "reciprocal", lambda x: 1 / x, "One over each element.", ("float(gt.reciprocal(4.0))", "0.25"),
     partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX,
+    llvm=lowering.reciprocal,
 )  # fmt: skip
 negative = elementwise(
     "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
     partials=[lambda y, x: -1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
+    llvm=lowering.negative,
 )  # fmt: skip
 positive = elementwise(
     "positive", lambda x: x, "Each element as it is.", ("float(gt.positive(1.0))", "1.0"),
     partials=[lambda y, x: 1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
+    llvm=lowering.same,
 )  # fmt: skip
 
 _STEP: dict[str, Any] = {
@@ -141,17 +148,25 @@ _STEP: dict[str, Any] = {
 floor = elementwise(
     "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
     **_STEP,
+    llvm=lowering.whole_or_call("floor"),
 )  # fmt: skip
 ceil = elementwise(
     "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
     **_STEP,
+    llvm=lowering.whole_or_call("ceil"),
 )  # fmt: skip
 trunc = elementwise(
-    "trunc", np.trunc, "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), **_STEP
+    "trunc",
+    np.trunc,
+    "Integer part; derivative 0.",
+    ("float(gt.trunc(-1.5))", "-1.0"),
+    **_STEP,
+    llvm=lowering.whole_or_call("trunc"),
 )
 round = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
+    llvm=lowering.whole_or_call("round"),
 )  # fmt: skip
 
 sigmoid = elementwise(
@@ -168,6 +183,7 @@ relu = elementwise(
     "relu", lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0); derivative 0 at 0.",
     ("float(gt.relu(-1.0))", "0.0"), partials=[lambda y, x: ones_where(x > 0.0, x)],
     promote="same", accepts="real", domains=[(0.2, 2.0)], dtypes=(*_REAL, "int32"),
+    llvm=lowering.relu,
 )  # fmt: skip
 
 
@@ -177,35 +193,66 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
+def _tanh(x: Any) -> Any:
+    found = np.tanh(x)
+    if x.dtype.kind == "c" and np.isinf(x.real).any():
+        # C gives the imaginary part the sign of sin(2 Im x), the array API standard that of Im x.
+        found, limit = np.asarray(found), np.isinf(x.real) & np.isfinite(x.imag)
+        found.real = np.where(limit, np.copysign(1, x.real), found.real)
+        found.imag = np.where(limit, np.copysign(0, x.imag), found.imag)
+    return found
+
+
+def _expm1(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    # Re exp(x) - 1 cancels near 0; the same sum in terms that are small there does not. Far out
+    # there is nothing to cancel, and exp knows what infinities and NaNs give.
+    a, b = x.real, x.imag
+    found = np.asarray(np.exp(x))
+    far = found.real - 1
+    near = np.expm1(a) * np.cos(b) - 2 * np.square(np.sin(b / 2))
+    # Adding 0 makes -0 of the real part 0.
+    found.real = np.where(np.isfinite(x) & (np.abs(a) < 40), near + 0, far)
+    return found
+
+
 def _predicate(
-    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str = "any"
+    name: str, kernel: Any, doc: str, example: tuple[str, str], llvm: Any, accepts: str = "any"
 ) -> Any:
     dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
     return elementwise(
-        name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes
-    )
+        name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes,
+        llvm=llvm,
+    )  # fmt: skip
 
 
 isnan = _predicate(
-    "isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False")
-)
+    "isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False"),
+    lowering.isnan,
+)  # fmt: skip
 isinf = _predicate(
-    "isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False")
-)
+    "isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False"),
+    lowering.isinf,
+)  # fmt: skip
 isfinite = _predicate(
-    "isfinite", np.isfinite, "Whether each element is finite.", ("bool(gt.isfinite(1.0))", "True")
-)
+    "isfinite", np.isfinite, "Whether each element is finite.", ("bool(gt.isfinite(1.0))", "True"),
+    lowering.isfinite,
+)  # fmt: skip
 signbit = _predicate(
     "signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
-    "Whether the sign bit is set.", ("bool(gt.signbit(-0.0))", "True"), accepts="real",
+    "Whether the sign bit is set.", ("bool(gt.signbit(-0.0))", "True"), lowering.signbit,
+    accepts="real",
 )  # fmt: skip
 logical_not = elementwise(
     "logical_not", np.logical_not, "Logical negation.", ("bool(gt.logical_not(True))", "False"),
     promote="bool", result="bool", dtypes=("bool",),
+    llvm=lowering.invert,
 )  # fmt: skip
 bitwise_invert = elementwise(
     "bitwise_invert", np.invert, "Bits inverted.", ("int(gt.bitwise_invert(5))", "-6"),
     promote="same", accepts="integer", dtypes=("int32", "bool", "uint8"),
+    llvm=lowering.invert,
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import lowering
 from gradtape.ops.casting import promotion
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
@@ -152,7 +153,8 @@ def elementwise(
             promote=promotion(name, promote, accepts),
             params=params,
             samples=samples,
-            llvm=llvm,
+            # A call by name knows nothing of params.
+            llvm=llvm or (None if params else lowering.by_name(name)),
             doc=doc,
         )
     )

@@ -113,7 +113,8 @@ def set_item(x: Any, key: Any, value: Any) -> Any:
         check_mask(mask.shape, x.shape[: mask.ndim])
         rest = x.shape[mask.ndim :]
         chosen = _without_ones(value, len(rest))
-        if len(shape_of(chosen)) <= len(rest) and _reaches(shape_of(chosen), rest):
+        fits = mask.shape == x.shape[: mask.ndim] and len(shape_of(chosen)) <= len(rest)
+        if fits and _reaches(shape_of(chosen), rest):
             return where(reshape(mask, mask.shape + (1,) * len(rest)), chosen, x)
     found = parse(key, x.shape)
     if not found.arrays:

@@ -171,7 +171,8 @@ def _positions(item: Any, axis: int, full: Shape) -> tuple[Any, ...]:
 
 def check_mask(shape: Shape, expected: Shape, axis: int = 0) -> None:
     for at, (m, n) in enumerate(zip(shape, expected, strict=True)):
-        if m != n:
+        # A length of 0 is allowed by the standard: such a mask selects nothing.
+        if m not in (n, 0):
             raise IndexError(
                 f"{NAME}: a mask of shape {shape} has length {m} where axis {axis + at} of the "
                 f"tensor has length {n}. A mask has the lengths of the axes that it selects from."

@@ -45,25 +45,47 @@ __all__ = [
 _DTYPES = ("float64", "complex128", "float32")
 
 
-def _pinv_spec(x: Spec, rtol: float | None) -> Spec:
+def _relative(name: str, x: Any, rtol: Any) -> Any:
+    """A tolerance as a param: a number or nested tuples of one for each matrix, or None."""
+    if rtol is None or isinstance(rtol, (int, float)):
+        return None if rtol is None else float(rtol)
+    # Part of the structure, so a tensor of tolerances is observed here.
+    values = np.asarray(rtol.numpy() if hasattr(rtol, "result_class") else rtol, np.float64)
+    batch = tuple(x.shape[:-2])
+    if broadcast_shapes(name, [batch, values.shape]) != batch:
+        raise ShapeError(
+            f"{name}: rtol of shape {values.shape} is more than one for each matrix of {x.shape}. "
+            f"Give one number, or numbers of shape {batch}."
+        )
+
+    def nest(items: Any) -> Any:
+        return tuple(nest(item) for item in items) if isinstance(items, list) else items
+
+    # Without any matrix there is nothing to tolerate, and empty tuples would lose the shape.
+    return nest(values.tolist()) if values.size else None
+
+
+def _pinv_spec(x: Spec, rtol: Any) -> Spec:
     require_matrix("pinv", x)
     *batch, rows, columns = x.shape
     return spec((*batch, columns, rows), x.dtype)
 
 
-def _tolerance(x: Any, rtol: float | None) -> float:
+def _tolerance(x: Any, rtol: Any) -> Any:
     """The standard's: singular values below this share of the largest count as 0."""
-    return np.max(x.shape[-2:], initial=0) * np.finfo(x.dtype).eps if rtol is None else rtol
+    if rtol is None:
+        return np.max(x.shape[-2:], initial=0) * np.finfo(x.dtype).eps
+    return np.asarray(rtol)
 
 
-def _pinv_kernel(x: Any, rtol: float | None) -> Any:
+def _pinv_kernel(x: Any, rtol: Any) -> Any:
     def kernel() -> Any:
         return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
 
     return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
-def _pinv_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], rtol: float | None) -> Any:
+def _pinv_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
     # Golub and Pereyra (1973): exact while the rank stays the same.
     (x,), (dx,) = inputs, tangents
     back = adjoint(dx)
@@ -98,7 +120,7 @@ PINV = declare(
 )
 
 
-def pinv(x: Any, /, *, rtol: float | None = None) -> Any:
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     """The Moore-Penrose pseudo-inverse; singular values below rtol times the largest count as 0.
 
     >>> gt.linalg.pinv([[2.0], [0.0]]).tolist()
@@ -106,10 +128,11 @@ def pinv(x: Any, /, *, rtol: float | None = None) -> Any:
 
     Its derivative is that of matrices of the same rank.
     """
-    return record(PINV, (x,), (None if rtol is None else float(rtol),))
+    x = record_operand(x)
+    return record(PINV, (x,), (_relative("pinv", x, rtol),))
 
 
-def lstsq(x1: Any, x2: Any, /, *, rtol: float | None = None) -> Any:
+def lstsq(x1: Any, x2: Any, /, *, rtol: Any = None) -> Any:
     """The shortest x for which x1 @ x is nearest to x2.
 
     >>> round(gt.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0]).item(), 6)
@@ -172,15 +195,16 @@ def expm(x: Any, /) -> Any:
     return record(EXPM, (x,))
 
 
-def _rank_spec(x: Spec, rtol: float | None) -> Spec:
+def _rank_spec(x: Spec, rtol: Any) -> Spec:
     require_matrix("matrix_rank", x)
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
-def _rank_kernel(x: Any, rtol: float | None) -> Any:
+def _rank_kernel(x: Any, rtol: Any) -> Any:
     values = np.linalg.svd(x, compute_uv=False)
     largest = np.max(values, axis=-1, keepdims=True, initial=0)
-    return np.sum(values > largest * _tolerance(x, rtol), axis=-1, dtype=np.int64)
+    limit = largest * _tolerance(x, rtol)[..., None]
+    return np.sum(values > limit, axis=-1, dtype=np.int64)
 
 
 MATRIX_RANK = declare(
@@ -202,13 +226,14 @@ MATRIX_RANK = declare(
 )
 
 
-def matrix_rank(x: Any, /, *, rtol: float | None = None) -> Any:
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """How many singular values exceed rtol times the largest.
 
     >>> int(gt.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]))
     1
     """
-    return record(MATRIX_RANK, (x,), (None if rtol is None else float(rtol),))
+    x = record_operand(x)
+    return record(MATRIX_RANK, (x,), (_relative("matrix_rank", x, rtol),))
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from gradtape.graph.program import Program
 from gradtape.optimize.share import share
+from gradtape.optimize.simplify import simplify
 
 # Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
-PASSES: tuple[Callable[[Program], Program], ...] = (share,)
+PASSES: tuple[Callable[[Program], Program], ...] = (share, simplify, share)
 
 
 def optimize(program: Program) -> Program:

@@ -84,7 +84,7 @@ def graft(into: Recording, source: Recording, node: Node) -> Node:
     replacement: dict[Node, Node] = {}
     for found in topological([node], stop=source.values.keys()):
         if found in source.values:
-            replacement[found] = into.enter_value(Value(source.values[found], found.spec))
+            replacement[found] = into.enter_value(source.values[found])
         elif found.op is LEAF:
             value = source.leaves[found.params[0]]
             replacement[found] = (

@@ -13,7 +13,7 @@ from gradtape.graph.walk import topological
 from gradtape.recording.keep import kept
 from gradtape.runtime.cache import plan_for
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.tiers import Tiered
 
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
@@ -27,7 +27,7 @@ class Schedule:
 
     __slots__ = ("available", "bindings", "inputs", "outputs", "plan", "steps")
 
-    def __init__(self, found: Program, plan: Plan) -> None:
+    def __init__(self, found: Program, plan: Tiered) -> None:
         self.plan = plan
         self.outputs = found.outputs
         self.inputs = frozenset(found.inputs)
@@ -44,7 +44,7 @@ class Schedule:
         inputs = []
         for binding in self.bindings:
             found = values[binding] if isinstance(binding, Node) else leaves[binding]
-            inputs.append(found.array if type(found) is Value else found)
+            inputs.append(found)
         return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
 
 
@@ -89,8 +89,8 @@ def _alone(recording: Recording, handle: Handle) -> None:
         if handle.computed is None:
             wanted = _program(recording, (handle.node,), ())
             schedule = Schedule(wanted, plan_for(wanted))
-            array = schedule.run(recording)[handle.node]
-            handle.computed = Value(array, handle.node.spec)
+            content = schedule.run(recording)[handle.node]
+            handle.computed = Value(content, handle.node.spec)
 
 
 def flush(recording: Recording) -> None:
@@ -100,7 +100,7 @@ def flush(recording: Recording) -> None:
         recording.handles = type(recording.handles)()
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
-        results: dict[Node, Any] = values
+        results: dict[Node, Any] = {}
         if roots:
             schedule = _find(recording, roots)
             try:
@@ -110,15 +110,15 @@ def flush(recording: Recording) -> None:
                 recording.handles = type(recording.handles)(held)
                 raise
             if recording.tapes:
-                values.update(results)
+                values.update((node, Value(found, node.spec)) for node, found in results.items())
                 recording.available = schedule.available
         tracked = bool(recording.tapes)
         for handle in held:
             node = handle.node
             if node is None:  # listed twice, because it was rebound
                 continue
-            array = results[node] if node in results else values[node]
-            handle.computed = Value(array, node.spec)
+            content = results[node] if node in results else values[node].content
+            handle.computed = Value(content, node.spec)
             if not tracked:
                 handle.node = handle.recording = None
         recording.updates = 0

@@ -9,15 +9,15 @@ from typing import Any
 from gradtape.graph.program import Program
 from gradtape.optimize import optimize
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.tiers import Tiered
 
 PLAN_LIMIT = 4096
 
-_plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
+_plans: OrderedDict[tuple[Any, ...], Tiered] = OrderedDict()
 _lock = threading.Lock()
 
 
-def plan_for(program: Program) -> Plan:
+def plan_for(program: Program) -> Tiered:
     """The plan of this structure, built at its first sighting."""
     key = program.key()
     with _lock:
@@ -26,7 +26,7 @@ def plan_for(program: Program) -> Plan:
             _plans.move_to_end(key)
             COUNTS.plan_hits += 1
             return found
-    built = Plan(optimize(program))
+    built = Tiered(optimize(program))
     with _lock:
         COUNTS.plans_built += 1
         _plans[key] = built

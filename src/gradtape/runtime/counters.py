@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gradtape.runtime.buffers import pool_counts
+
 __all__ = ["Counters", "counters"]
 
 
@@ -23,6 +25,13 @@ class Counters:
     # Structures that needed a new plan, and those that found one.
     plans_built: int = 0
     plan_hits: int = 0
+    # Kernels made native, and those found by structure when a plan was compiled.
+    kernels_compiled: int = 0
+    kernels_reused: int = 0
+    # Memory fresh from the system, served from the pool, and idle in it now.
+    bytes_allocated: int = 0
+    bytes_recycled: int = 0
+    bytes_held: int = 0
     # Gradient graphs derived, and those found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
@@ -37,4 +46,10 @@ def counters() -> Counters:
     >>> isinstance(gt.counters().plans_built, int)
     True
     """
-    return replace(COUNTS)
+    pool = pool_counts()
+    return replace(
+        COUNTS,
+        bytes_allocated=pool.bytes_allocated,
+        bytes_recycled=pool.bytes_recycled,
+        bytes_held=pool.bytes_held,
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
+from gradtape.graph.recording import Value
 from gradtape.runtime.counters import COUNTS
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.
@@ -51,10 +52,10 @@ class Plan:
         self.output_specs = tuple(node.spec for node in program.outputs)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Evaluate on arrays and Python scalars; gives one array per output."""
+        """Evaluate on Values and Python scalars; gives one array per output."""
         slots: list[Any] = [None] * self.size
         for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
-            slots[index] = convert(value) if type(value) is not np.ndarray else value
+            slots[index] = value.array if type(value) is Value else convert(value)
         with np.errstate(all="ignore"):
             for kernel, sources, target, drop in self.steps:
                 if len(sources) == 2:

@@ -1,0 +1,1 @@
+"""gradtape beside its peers: `make bench`. See docs/benchmarks.md."""

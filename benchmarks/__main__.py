@@ -1,0 +1,123 @@
+"""gradtape beside its peers, one workload after the other. `make bench` runs this."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.forms import FORMS, Form
+from benchmarks.measure import Effort, Measured, measure, measure_first_calls, measure_imports
+from benchmarks.table import as_json, group, header
+from benchmarks.workloads import WORKLOADS, find
+
+FIRST_CALLS_OF = "square"
+BUSY = 0.5  # load before we start
+FULL = Effort(rounds=7, turn=0.2, fresh=3)
+QUICK = Effort(rounds=3, turn=0.05, fresh=1)
+
+
+def options() -> argparse.Namespace:
+    names = [*(workload.name for workload in WORKLOADS), "first-call", "import"]
+    libraries = list(dict.fromkeys(form.library for form in FORMS if form.peer))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        metavar="NAME",
+        help=f"measure this one only; may be repeated. One of: {', '.join(names)}",
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of turns")
+    parser.add_argument(
+        "--peers",
+        type=lambda text: [name for name in text.split(",") if name],
+        default=libraries,
+        metavar="A,B",
+        help=f"of: {','.join(libraries)}",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer, shorter rounds; small arrays")
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile too (needs a C++ compiler)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.peers) - set(libraries):
+        parser.error(f"--peers: no peer is called {', '.join(unknown)}; of: {','.join(libraries)}")
+    if chosen.rounds is not None and chosen.rounds < 1:
+        parser.error(f"--rounds: {chosen.rounds} is less than one")
+    chosen.names = chosen.only or [
+        name for name in names if not (chosen.quick and name in slow_names())
+    ]
+    return chosen
+
+
+def slow_names() -> set[str]:
+    return {workload.name for workload in WORKLOADS if workload.slow}
+
+
+def run(name: str, forms: list[Form], effort: Effort) -> Measured:
+    if name == "import":
+        return measure_imports(forms, effort)
+    if name == "first-call":
+        return measure_first_calls(find(FIRST_CALLS_OF), forms, effort)
+    return measure(find(name), forms, effort)
+
+
+def main() -> int:
+    chosen = options()
+    forms = [
+        form
+        for form in FORMS
+        if (not form.peer or form.library in chosen.peers) and (not form.optional or chosen.compile)
+    ]
+    if not os.environ.get("GRADTAPE_PEERS_PYTHON"):
+        print("GRADTAPE_PEERS_PYTHON is not set, so no peer is measured. `make bench` sets it.")
+        forms = [form for form in forms if not form.peer]
+    effort = QUICK if chosen.quick else FULL
+    effort = Effort(chosen.rounds or effort.rounds, effort.turn, effort.fresh)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    print(f"Python {platform.python_version()}, NumPy {np.__version__}, {machine}")
+    print(f"{effort.rounds} rounds, turns of {effort.turn} s; time per call. ÷ is ours by theirs.")
+    if (load := os.getloadavg()[0]) > BUSY:
+        print(f"Others use this machine (load {load:.1f}): best times suffer, medians more.")
+    print()
+    titles = [form.title for form in forms]
+    print(header(titles))
+    found: list[Measured] = []
+    for name in chosen.names:
+        measured = run(name, forms, effort)
+        print("\n".join(group(measured, titles)), flush=True)
+        found.append(measured)
+    versions = {
+        title: cell.version
+        for measured in found
+        for title, cell in measured.cells.items()
+        if cell.version
+    }
+    print("\n" + ", ".join(f"{title} {version}" for title, version in versions.items()))
+    if chosen.json:
+        content = {
+            "python": platform.python_version(),
+            "machine": machine,
+            "effort": vars(effort),
+            "workloads": [as_json(measured) for measured in found],
+        }
+        chosen.json.write_text(json.dumps(content, indent=2) + "\n")
+    # A wrong answer, or none of ours, is a failure of the run.
+    bad = [
+        cell
+        for measured in found
+        for title, cell in measured.cells.items()
+        if cell.wrong or (title == "gradtape" and cell.trouble)
+    ]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Forms: the ways a library can be asked, each with its compiler and its way to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.workload import Wrap
+
+
+@dataclass(frozen=True)
+class Form:
+    """A column of the table: a library and how it is used."""
+
+    title: str
+    library: str
+    variant: str = "plain"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False  # only with --compile
+
+    @property
+    def peer(self) -> bool:
+        return self.library != "gradtape"
+
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}
+
+FORMS = (
+    Form("gradtape", "gradtape"),
+    Form("tf eager", "tensorflow", "plain", QUIET),
+    Form("tf.function", "tensorflow", "function", QUIET),
+    Form("tf XLA", "tensorflow", "xla", QUIET),
+    Form("jax jit", "jax", "jit"),
+    Form("torch", "torch"),
+    # Its threads spin when others want the cores, so one thread may be the better form.
+    Form("torch 1 thr", "torch", "plain", {"OMP_NUM_THREADS": "1"}),
+    Form("torch comp.", "torch", "compile", optional=True),
+    Form("autograd", "autograd"),
+)
+
+
+@dataclass(frozen=True)
+class Adaptor:
+    """What the server needs of a library, once it is imported."""
+
+    wrap: Wrap
+    wait: Callable[[Any], Any]  # returns when the result is computed
+    array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
+
+
+def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
+    """Import the library and say how it is used."""
+    return ADAPTORS[library](variant, dtype)
+
+
+def plain(function: Any) -> Any:
+    return function
+
+
+def nothing(result: Any) -> None:
+    return None
+
+
+def gradtape(variant: str, dtype: str) -> Adaptor:
+    import gradtape as gt
+
+    return Adaptor(plain, gt.evaluate, lambda leaf: leaf.numpy())
+
+
+def tensorflow(variant: str, dtype: str) -> Adaptor:
+    import tensorflow as tf
+
+    wraps = {
+        "plain": plain,
+        "function": tf.function,
+        "xla": lambda function: tf.function(function, jit_compile=True),
+    }
+    # On a CPU, calls return when the result is there; `.numpy()` would add a copy.
+    assert tf.config.experimental.get_synchronous_execution()
+    return Adaptor(wraps[variant], nothing, lambda leaf: leaf.numpy())
+
+
+def jax(variant: str, dtype: str) -> Adaptor:
+    import jax
+    import numpy as np
+
+    # Without it float64 is silently float32; with it float32 stays what it is.
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    return Adaptor(jax.jit, jax.block_until_ready, np.asarray)
+
+
+def torch(variant: str, dtype: str) -> Adaptor:
+    import torch
+
+    wraps = {"plain": plain, "compile": torch.compile}
+    return Adaptor(wraps[variant], nothing, lambda leaf: leaf.detach().numpy())
+
+
+def autograd(variant: str, dtype: str) -> Adaptor:
+    import autograd.numpy  # noqa: F401
+    import numpy as np
+
+    return Adaptor(plain, nothing, np.asarray)
+
+
+ADAPTORS: dict[str, Callable[[str, str], Adaptor]] = {
+    function.__name__: function for function in (gradtape, tensorflow, jax, torch, autograd)
+}

@@ -1,0 +1,108 @@
+"""What the machine allows: copying, matrix products and Python lines, each by itself.
+
+Measured in the same rounds as the libraries. A part is measured in several ways and the best
+one counts; a workload's limit is the sum of its parts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workload import Limit, Workload
+
+# Part of the limit, way of measuring it: what is timed.
+Ways = dict[str, dict[str, Callable[[], Any]]]
+
+
+class Idle:
+    """A tensor that does nothing: what the user's lines cost when operations cost nothing."""
+
+    def __mul__(self, other: Any) -> Idle:
+        return self
+
+    __add__ = __radd__ = __rmul__ = __mul__
+
+    def sin(self) -> Idle:
+        return self
+
+
+def by_numpy(workload: Workload) -> Ways:
+    """Ways that need NumPy only."""
+    limit, ways = workload.limit, Ways()
+    if limit.copied:
+        ways["copy"] = {"np.copyto": copy_alone(limit), "two threads": copy_by_two(limit)}
+    for m, k, n in limit.products:
+        left, right, out = matrices(workload.dtype, m, k, n)
+        ways[f"{m}×{k}×{n}"] = {"NumPy": partial(np.matmul, left, right, out=out)}
+    if limit.lines is not None:
+        lines = limit.lines
+        ways["lines"] = {"Python": lambda: lines(Idle())}
+    return ways
+
+
+def by_torch(workload: Workload) -> Ways:
+    """Ways that need torch: it copies with all threads, and may have another BLAS."""
+    import torch
+
+    limit, ways = workload.limit, Ways()
+    if limit.copied:
+        source, target = map(torch.from_numpy, touched(limit.copied))
+        ways["copy"] = {"torch": lambda: target.copy_(source)}
+    for m, k, n in limit.products:
+        left, right, out = map(torch.from_numpy, matrices(workload.dtype, m, k, n))
+        ways[f"{m}×{k}×{n}"] = {"torch": partial(torch.mm, left, right, out=out)}
+    return ways
+
+
+def total(limit: Limit, seconds: dict[str, float]) -> float | None:
+    """The limit, from the best time of each part; None if there is nothing to measure."""
+    parts = ["copy"] * bool(limit.copied) + ["lines"] * (limit.lines is not None)
+    parts += [f"{m}×{k}×{n}" for m, k, n in limit.products]
+    if not parts or not all(part in seconds for part in parts):
+        return None
+    return sum(seconds[part] for part in parts)
+
+
+def matrices(dtype: str, m: int, k: int, n: int) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    return left.astype(dtype), right.astype(dtype), np.zeros((m, n), dtype)
+
+
+def touched(size: int) -> tuple[Any, Any]:
+    """Two arrays whose pages the system has handed out."""
+    return np.full(size // 8, 1.0), np.full(size // 8, 2.0)
+
+
+def copy_alone(limit: Limit) -> Callable[[], Any]:
+    source, target = touched(limit.copied)
+    return lambda: np.copyto(target, source)
+
+
+def copy_by_two(limit: Limit) -> Callable[[], Any]:
+    """This thread copies one half, a waiting thread the other."""
+    source, target = touched(limit.copied)
+    middle = len(source) // 2
+    begin: SimpleQueue[None] = SimpleQueue()
+    done: SimpleQueue[None] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            begin.get()
+            np.copyto(target[middle:], source[middle:])
+            done.put(None)
+
+    threading.Thread(target=work, daemon=True).start()
+
+    def call() -> None:
+        begin.put(None)
+        np.copyto(target[:middle], source[:middle])
+        done.get()
+
+    return call

@@ -1,0 +1,211 @@
+"""Check the answers, then time them: all forms of a workload, in interleaved rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks import limits
+from benchmarks.forms import Form
+from benchmarks.process import Failed, Process, interpreter
+from benchmarks.workload import Workload
+
+SETTLE = 0.02  # seconds for the threads of the process before to stop spinning
+ALWAYS_COMPILE = {"GRADTAPE_JIT": "always"}
+
+
+@dataclass
+class Cell:
+    """What one form did: seconds of calls, seconds of the first one, bytes."""
+
+    seconds: list[float] = field(default_factory=list)
+    first: float | None = None
+    peak: int | None = None
+    version: str | None = None
+    trouble: str | None = None  # missing, failed or wrong
+    wrong: bool = False
+
+    @property
+    def best(self) -> float | None:
+        return min(self.seconds) if self.seconds else None
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.seconds) if self.seconds else None
+
+
+@dataclass
+class Measured:
+    """A row group of the table. `parts` are the limit's parts in seconds."""
+
+    name: str
+    title: str
+    cells: dict[str, Cell]
+    limit: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    # A row that is all about first calls or imports has no other measures.
+    only_seconds: bool = False
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    rounds: int
+    turn: float  # seconds
+    fresh: int  # processes for first calls and imports
+
+
+def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measured:
+    """Start a process for each form, check every answer, and let the right ones take turns."""
+    forms = [form for form in forms if workload.build(form.library)]
+    measured = Measured(workload.name, workload.title, {form.title: Cell() for form in forms})
+    with contextlib.ExitStack() as outer:
+        folder = outer.enter_context(tempfile.TemporaryDirectory())
+        # What is too large to be held by all at once is measured by one form after the other.
+        together = [[], *([form] for form in forms)] if workload.alone else [forms]
+        for place, some in enumerate(together):
+            with contextlib.ExitStack() as stack:
+                bounds = _start_limits(workload, stack, folder) if place == 0 else []
+                running: dict[str, Process] = {}
+                for form in some:
+                    cell = measured.cells[form.title]
+                    process = _start(workload, form, cell, folder, form.environment, stack)
+                    if process is not None:
+                        running[form.title] = process
+                _take_turns(measured, bounds, running, effort)
+    measured.limit = limits.total(workload.limit, measured.parts)
+    return measured
+
+
+def _take_turns(
+    measured: Measured, bounds: list[Process], running: dict[str, Process], effort: Effort
+) -> None:
+    """Rounds of turns, limits first; then the memory that each form took."""
+    for _ in range(effort.rounds):
+        for bound in bounds:
+            for part, seconds in bound.ask("turn", seconds=effort.turn)["parts"].items():
+                measured.parts[part] = min(measured.parts.get(part, seconds), seconds)
+            time.sleep(SETTLE)
+        for title, process in list(running.items()):
+            try:
+                measured.cells[title].seconds += process.ask("turn", seconds=effort.turn)["seconds"]
+            except Failed as failure:
+                measured.cells[title].trouble = str(failure)
+                del running[title]
+            time.sleep(SETTLE)
+    for title, process in running.items():
+        with contextlib.suppress(Failed):
+            measured.cells[title].peak = process.ask("memory")["bytes"]
+
+
+def _start_limits(workload: Workload, stack: contextlib.ExitStack, folder: str) -> list[Process]:
+    """The processes that measure limits; the first one also writes the reference answer."""
+    found = [stack.enter_context(Process("limit", "numpy", workload.name))]
+    found[0].ask("reference", folder=folder)
+    if workload.limit.copied or workload.limit.products:
+        with contextlib.suppress(Failed):  # torch is not there: NumPy's figures stand
+            found.append(stack.enter_context(Process("limit", "torch", workload.name)))
+    return found
+
+
+def _start(
+    workload: Workload,
+    form: Form,
+    cell: Cell,
+    folder: str,
+    environment: Mapping[str, str],
+    stack: contextlib.ExitStack,
+) -> Process | None:
+    """A process that made its first call and gave the right answer, or None and the trouble."""
+    try:
+        process = stack.enter_context(
+            Process(form.library, form.variant, workload.name, environment)
+        )
+        cell.version = process.facts["version"]
+        first = process.ask("first")["seconds"]
+        checked = process.ask("check", folder=folder)
+    except Failed as failure:
+        cell.trouble = str(failure)
+        return None
+    if "wrong" in checked:
+        cell.trouble, cell.wrong = f"wrong answer: {checked['wrong']}", True
+        process.close()
+        return None
+    cell.first = first
+    return process
+
+
+def measure_first_calls(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measured:
+    """The first call of a workload in fresh processes; ours compiles at once."""
+    cells = {form.title: Cell() for form in forms if workload.build(form.library)}
+    title = f"first call, {workload.title}"
+    measured = Measured("first-call", title, cells, only_seconds=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with Process("limit", "numpy", workload.name) as process:
+            process.ask("reference", folder=folder)
+        for _ in range(effort.fresh):
+            for form in forms:
+                cell = cells.get(form.title)
+                if cell is None or cell.trouble:
+                    continue
+                ours = {} if form.peer else ALWAYS_COMPILE
+                environment = {**form.environment, **ours}
+                with contextlib.ExitStack() as stack:
+                    _start(workload, form, cell, folder, environment, stack)
+                if cell.first is not None:
+                    cell.seconds.append(cell.first)
+    return measured
+
+
+def measure_imports(forms: Sequence[Form], effort: Effort) -> Measured:
+    """Seconds to import, in fresh processes; what the bare interpreter takes is subtracted."""
+    shown: dict[str, Form] = {}
+    for form in forms:
+        shown.setdefault(form.library, form)
+    cells = {form.title: Cell() for form in shown.values()}
+    measured = Measured("import", "import", cells, only_seconds=True)
+    statements = [(form.title, form.library, form.environment) for form in shown.values()]
+    # JAX users import both.
+    modules = {"jax": "jax, jax.numpy", "autograd": "autograd.numpy"}
+    bare: dict[str, float] = {}
+    numpy: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        # Compiled modules are there, as after any installation; the first import makes them.
+        for turn in range(effort.fresh + 1):
+            for title, library, environment in [*statements, ("", "numpy", {})]:
+                python = interpreter(library)
+                if python is None or (title and cells[title].trouble):
+                    continue
+                whole = {**os.environ, **environment, "PYTHONPYCACHEPREFIX": folder}
+                whole.pop("PYTHONDONTWRITEBYTECODE", None)
+                empty = _run(python, "pass", whole)
+                spent = _run(python, f"import {modules.get(library, library)}", whole)
+                if spent is None or empty is None:
+                    if title:
+                        cells[title].trouble = f"{library} cannot be imported"
+                    continue
+                bare[python] = min(empty, bare.get(python, empty))
+                if turn:
+                    (cells[title].seconds if title else numpy).append(spent - bare[python])
+    measured.limit = min(numpy) if numpy else None
+    measured.title = "import (limit: import numpy)"
+    return measured
+
+
+def _run(python: str, statement: str, environment: Mapping[str, str]) -> float | None:
+    """Seconds that an interpreter takes for a statement."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [os.path.abspath(python), "-c", statement],
+        env=dict(environment),
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return time.perf_counter() - start if done.returncode == 0 else None

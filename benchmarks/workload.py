@@ -1,0 +1,57 @@
+"""What a workload is: inputs, a reference answer, one function per library, and a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Arrays = dict[str, Any]
+Wrap = Callable[..., Any]
+Call = Callable[[], Any]
+# Takes the NumPy inputs and the form's compiler (`jax.jit`, `tf.function`, or nothing), and gives
+# what is timed. Named like the library it uses; it imports that library inside.
+Build = Callable[[Arrays, Wrap], Call]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the machine allows: the sum of what the parts take by themselves."""
+
+    copied: int = 0  # bytes read and written once
+    products: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of each matrix product
+    lines: Callable[[Any], Any] | None = (
+        None  # the user's Python, run on an object that does nothing
+    )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row group of the table. `name` is for `--only`, `title` for people."""
+
+    name: str
+    title: str
+    dtype: str
+    inputs: Callable[[], Arrays]
+    # NumPy, by hand: what a call gives after `checked_after` calls, in the order it gives it.
+    reference: Callable[[Arrays], list[Any]]
+    builds: tuple[Build, ...]
+    limit: Limit = Limit()
+    checked_after: int = 1
+    # Calls timed together and waited for once, at the end: more than one for training steps.
+    calls_together: int = 1
+    tolerance: float | None = None
+    by_norm: bool = False  # compare each array by its norm, not element by element
+    slow: bool = False  # left out by --quick
+    alone: bool = False  # too large for all processes to hold it at once
+
+    def build(self, library: str) -> Build | None:
+        """The function of one library, if this workload has one."""
+        found: Mapping[str, Build] = {build.__name__: build for build in self.builds}
+        return found.get(library)
+
+    def allowed_error(self) -> float:
+        """Largest relative error: see `server.compare`."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return {"float32": 1e-5, "float64": 1e-11}[self.dtype]

@@ -1,0 +1,86 @@
+"""Kernel: the structure of one fused loop nest, without sizes. It is its own cache key.
+
+Axes run from the outermost to the innermost, which is vectorised. Sizes, strides, slots and offsets
+are run-time arguments, so one kernel serves every size of the same rank and dtypes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# How an operand moves along the innermost axis; along all others strides are run-time values.
+SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Something in memory that a kernel reads or writes."""
+
+    dtype: str
+    access: str
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One op of the body on earlier values, by number; operands are numbered first."""
+
+    op: Any
+    params: tuple[Any, ...]
+    arguments: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """A value written for every point of the iteration space."""
+
+    value: int
+    target: Operand
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A value combined over the reduced axes: sum, prod, max, min, any, all."""
+
+    value: int
+    kind: str
+    dtype: str
+    access: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loop nest: `layout` says what is reduced, and where.
+
+    | layout | axes |
+    |---|---|
+    | map | no reduction |
+    | rows | the innermost axis is reduced, the others are not |
+    | columns | the innermost axis is kept; the one before it is reduced |
+    | all | every axis is reduced, in chunks; each writes one partial result |
+    """
+
+    layout: str
+    axes: int
+    operands: tuple[Operand, ...]
+    body: tuple[Instruction, ...]
+    stores: tuple[Store, ...]
+    reductions: tuple[Reduce, ...]
+
+    @property
+    def width(self) -> int:
+        """Bytes of the widest element, which decides how many lanes fit."""
+        sizes = [int(np_size(o.dtype)) for o in self.operands]
+        sizes += [int(np_size(i.dtype)) for i in self.body]
+        sizes += [int(np_size(s.target.dtype)) for s in self.stores]
+        return max(sizes, default=8)
+
+    def argument_count(self) -> int:
+        """Sizes, then slot, offset and one stride per axis for everything in memory."""
+        entries = len(self.operands) + len(self.stores) + len(self.reductions)
+        return self.axes + entries * (2 + self.axes)
+
+
+def np_size(dtype: str) -> int:
+    return int(dtype[1:]) if dtype[0] in "iuf" else 1

@@ -1,0 +1,321 @@
+"""Lower: a fused loop becomes a kernel (structure) and its arguments (sizes, strides, places)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen.builder import Builder, NotLowered, Vector, scalar_type
+from gradtape.codegen.kernel import (
+    SAME,
+    SCALAR,
+    STRIDED,
+    UNIT,
+    Instruction,
+    Kernel,
+    Operand,
+    Reduce,
+    Store,
+)
+from gradtape.codegen.loops import CHUNK, lane_count
+from gradtape.graph.node import Node
+from gradtape.graph.spec import Shape
+from gradtape.optimize.fuse import REDUCTIONS, VIEWS, Loop
+from gradtape.optimize.views import Access, Strides, row_major
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something in memory that a loop touches: what it is, and its strides over the space."""
+
+    node: Node
+    dtype: Any
+    strides: Strides
+    offset: int
+
+
+@dataclass
+class Lowered:
+    """A kernel with its arguments; places (slot, byte offset) are filled in by the plan."""
+
+    kernel: Kernel
+    sizes: tuple[int, ...]
+    # For each thing in memory: the node it belongs to, its byte offset there, byte strides.
+    entries: list[tuple[Node | str, int, tuple[int, ...]]]
+    total: int
+    grain: int
+    work: int
+
+
+def fusible(node: Node) -> bool:
+    """Whether a node can be computed inside a loop; a movement, whether it can be copied in one."""
+    if node.op.name in VIEWS:
+        return len(node.inputs) == 1 and _plain(node.dtype)
+    if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
+        return False
+    if node.op.name in REDUCTIONS:
+        return _plain(node.spec.dtype) and _plain(node.inputs[0].dtype) and _reducible(node)
+    if node.op.llvm is None or node.op.family != "elementwise":
+        return False
+    return _lowers(node.op, node.params, tuple(parent.dtype for parent in node.inputs), node.dtype)
+
+
+def _plain(dtype: Any) -> bool:
+    return dtype.kind in "biuf"
+
+
+def _reducible(node: Node) -> bool:
+    # An empty extremum raises, and an empty sum is a constant: both are rare enough for NumPy, and
+    # so are extrema of booleans.
+    known = node.op.name in ("any", "all", "sum") or node.dtype.kind != "b"
+    return known and node.inputs[0].size > 0
+
+
+_known: dict[Any, bool] = {}
+
+
+def _lowers(op: Any, params: tuple[Any, ...], dtypes: tuple[Any, ...], result: Any) -> bool:
+    """Try the op's lowering once per dtypes."""
+    key = (op, params, dtypes)
+    found = _known.get(key)
+    if found is None:
+        builder = Builder(4)
+        try:
+            values = [Vector(f"%x{n}", dtype) for n, dtype in enumerate(dtypes)]
+            for dtype in (*dtypes, result):
+                scalar_type(dtype)
+            value = op.llvm(builder, *values, **op.keywords(params))
+            found = value.dtype == result
+        except NotLowered:
+            found = False
+        if len(_known) > 10_000:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def lower(loop: Loop, access: dict[Node, Access], constants: set[Node], bits: int) -> list[Lowered]:
+    """The kernels of a loop: one, or two where a whole-tensor reduction needs a second."""
+    space = loop.space
+    operands: list[Entry] = []
+    number: dict[Any, int] = {}
+
+    def operand(node: Node) -> Any:
+        """The key of something read from memory."""
+        found = access[node]
+        strides = found.stretched(space)
+        key = (found.base, strides, found.offset)
+        if key not in number:
+            number[key] = len(operands)
+            operands.append(Entry(found.base, node.dtype, strides, found.offset))
+        return key
+
+    inside: dict[Node, int] = {}
+    for node in loop.nodes:  # operands are numbered before the body, so find them first
+        for parent in node.inputs:
+            if parent not in loop.pointwise and parent not in constants:
+                operand(parent)
+    body: list[Instruction] = []
+
+    def value_of(node: Node) -> int:
+        if node in inside:
+            return inside[node]
+        if node in constants:
+            _, value, dtype = node.params
+            body.append(Instruction(node.op, ((), value, dtype), (), _code(dtype)))
+            inside[node] = len(operands) + len(body) - 1
+            return inside[node]
+        return number[operand(node)]
+
+    stores: list[tuple[int, Node]] = []
+    reductions: list[tuple[int, Node]] = []
+    wanted = set(loop.outputs)
+    for node in loop.nodes:
+        if node in loop.copies:
+            stores.append((value_of(node.inputs[0]), node))
+            continue
+        arguments = tuple(value_of(parent) for parent in node.inputs)
+        if node.op.name in REDUCTIONS:
+            source = arguments[0]
+            if node.inputs[0].dtype != node.dtype:
+                source = _cast(body, len(operands), source, node)
+            reductions.append((source, node))
+            continue
+        body.append(Instruction(node.op, node.params, arguments, _code(node.dtype)))
+        inside[node] = len(operands) + len(body) - 1
+        if node in wanted:
+            stores.append((inside[node], node))
+    shape = _Shape(loop, operands, stores, reductions)
+    return shape.kernels(tuple(body), bits)
+
+
+def _cast(body: list[Instruction], first: int, source: int, node: Node) -> int:
+    from gradtape.ops.casting import CAST
+
+    body.append(Instruction(CAST, (node.dtype,), (source,), _code(node.dtype)))
+    return first + len(body) - 1
+
+
+def _code(dtype: Any) -> str:
+    return np.dtype(dtype).str[1:]
+
+
+class _Shape:
+    """Chooses axes and layout for one loop."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        operands: list[Entry],
+        stores: list[tuple[int, Node]],
+        reductions: list[tuple[int, Node]],
+    ) -> None:
+        self.loop = loop
+        self.operands = operands
+        self.stores = stores
+        self.reductions = reductions
+        space = loop.space
+        reduced = loop.axes or ()
+        contiguous = row_major(space)
+        strides = [entry.strides for entry in operands]
+        strides += [contiguous for _ in stores]
+        strides += [_reduced_strides(space, reduced) for _ in reductions]
+        axes = [(n, axis in reduced, [s[axis] for s in strides]) for axis, n in enumerate(space)]
+        self.axes = _merge([axis for axis in axes if axis[0] != 1])
+
+    def kernels(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
+        roles = [reduced for _, reduced, _ in self.axes]
+        count = sum(roles)
+        if not self.reductions:
+            axes = self.axes or [(1, False, [1] * self._entries())]
+            return [self._lowered("map", axes, body, bits)]
+        if count == 0:  # reduced over axes of length 1: each result is its operand
+            axes = [*self.axes, (1, True, [0] * self._entries())]
+            return [self._lowered("rows", axes, body, bits)]
+        if len(roles) == 1:
+            return self._whole(self.axes, body, bits)
+        if count == len(roles) or count > 1:
+            return self._in_two(body, bits)
+        position = roles.index(True)
+        axis = self.axes[position]
+        rest = self.axes[:position] + self.axes[position + 1 :]
+        if position == len(roles) - 1:
+            return [self._lowered("rows", [*rest, axis], body, bits)]
+        return [self._lowered("columns", [*rest[:-1], axis, rest[-1]], body, bits)]
+
+    def _entries(self) -> int:
+        return len(self.operands) + len(self.stores) + len(self.reductions)
+
+    def _in_two(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
+        raise NotLowered("a reduction over axes that lie apart")
+
+    def _whole(self, axes: list[Any], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
+        """Every element into one: chunks first, then the chunks' results."""
+        first = self._lowered("all", axes, body, bits)
+        lanes = lane_count(first.kernel, bits)
+        chunks = -(-axes[0][0] // (CHUNK * lanes))
+        first.total, first.grain = chunks, 1
+        if chunks == 1:
+            return [first]
+        # Each chunk writes one partial result to scratch memory, which a second kernel combines.
+        done = len(self.operands) + len(self.stores)
+        lowered = [first]
+        for position, (_, node) in enumerate(self.reductions):
+            name = f"partial {position}"
+            first.entries[done + position] = (name, chunks * node.dtype.itemsize, ())
+            lowered.append(_combination(name, node, chunks))
+        return lowered
+
+    def _lowered(
+        self, layout: str, axes: list[Any], body: tuple[Instruction, ...], bits: int
+    ) -> Lowered:
+        inner = len(axes) - 1
+        strides = [[axis[2][entry] for axis in axes] for entry in range(self._entries())]
+        operands = tuple(
+            Operand(_code(entry.dtype), _access(strides[position]))
+            for position, entry in enumerate(self.operands)
+        )
+        first = len(operands)
+        stores = tuple(
+            Store(value, Operand(_code(node.dtype), _target_access(strides[first + position])))
+            for position, (value, node) in enumerate(self.stores)
+        )
+        first += len(stores)
+        reductions = tuple(
+            Reduce(
+                value, node.op.name, _code(node.dtype), _target_access(strides[first + position])
+            )
+            for position, (value, node) in enumerate(self.reductions)
+        )
+        kernel = Kernel(layout, len(axes), operands, body, stores, reductions)
+        owners: list[tuple[Node, Any, int]] = [
+            (entry.node, entry.dtype, entry.offset) for entry in self.operands
+        ]
+        owners += [(node, node.dtype, 0) for _, node in self.stores]
+        owners += [(node, node.dtype, 0) for _, node in self.reductions]
+        entries: list[tuple[Node | str, int, tuple[int, ...]]] = [
+            (node, offset * dtype.itemsize, tuple(s * dtype.itemsize for s in strides[position]))
+            for position, (node, dtype, offset) in enumerate(owners)
+        ]
+        sizes = tuple(axis[0] for axis in axes)
+        lanes = lane_count(kernel, bits)
+        outer = inner > 1 if layout == "columns" else inner > 0
+        total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
+        return Lowered(kernel, sizes, entries, total, grain, _work(kernel, math.prod(sizes)))
+
+
+def _combination(name: str, node: Node, chunks: int) -> Lowered:
+    """The kernel that combines partial results that lie one after the other."""
+    code = _code(node.dtype)
+    kernel = Kernel(
+        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),)
+    )
+    size = node.dtype.itemsize
+    return Lowered(kernel, (chunks,), [(name, 0, (size,)), (node, 0, (0,))], 1, 1, chunks)
+
+
+def _reduced_strides(space: Shape, axes: tuple[int, ...]) -> Strides:
+    kept = [n for axis, n in enumerate(space) if axis not in axes]
+    given = iter(row_major(tuple(kept)))
+    return tuple(0 if axis in axes else next(given) for axis in range(len(space)))
+
+
+def _merge(axes: list[Any]) -> list[Any]:
+    """Join neighbouring axes that every operand walks as one."""
+    merged: list[Any] = []
+    for n, reduced, strides in axes:
+        if merged:
+            m, role, outer = merged[-1]
+            if role == reduced and all(a == b * n for a, b in zip(outer, strides, strict=True)):
+                merged[-1] = (m * n, role, strides)
+                continue
+        merged.append((n, reduced, strides))
+    return merged
+
+
+def _access(strides: list[int]) -> str:
+    if not any(strides):
+        return SCALAR
+    return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
+
+
+def _target_access(strides: list[int]) -> str:
+    return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
+
+
+# Rough cost of an op beside a load, to decide what is worth a second thread.
+def _work(kernel: Kernel, points: int) -> int:
+    cost = len(kernel.operands) + len(kernel.stores)
+    for instruction in kernel.body:
+        cost += 1 if instruction.op.name in _CHEAP else 8
+    return points * cost
+
+
+_CHEAP = frozenset({
+    "add", "subtract", "multiply", "negative", "square", "where", "full", "cast", "maximum",
+    "minimum", "abs", "less", "greater", "equal", "not_equal", "less_equal", "greater_equal",
+    "logical_and", "logical_or", "logical_not", "relu", "divide", "reciprocal",
+})  # fmt: skip

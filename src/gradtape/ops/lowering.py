@@ -1,0 +1,150 @@
+"""How element-wise ops become IR, where it is not a call by their own name.
+
+Each is an `llvm` rule: it gets a builder (gradtape.codegen.builder) and values, and gives a value.
+Where a dtype has no lowering the builder raises, and the op runs in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., Any]
+
+
+def by_name(name: str) -> Rule:
+    """A function of the vector math library, called by the op's name."""
+    return lambda b, *values, **params: b.call(name, *values)
+
+
+def arithmetic(real: str, whole: str) -> Rule:
+    """One instruction for floats, one for integers."""
+    return lambda b, x, y: b.arithmetic(real, whole, x, y)
+
+
+def comparison(real: str, whole: str) -> Rule:
+    return lambda b, x, y: b.compare(real, whole, x, y)
+
+
+def bits(name: str) -> Rule:
+    return lambda b, x, y: b.bits(name, x, y)
+
+
+def whole_or_call(name: str) -> Rule:
+    """Rounding: whole numbers are as they are."""
+    return lambda b, x: x if x.dtype.kind in "iu" else b.call(name, x)
+
+
+def same(b: Any, x: Any) -> Any:
+    return x
+
+
+def negative(b: Any, x: Any) -> Any:
+    return b.negative(x)
+
+
+def square(b: Any, x: Any) -> Any:
+    return b.arithmetic("fmul", "mul", x, x)
+
+
+def reciprocal(b: Any, x: Any) -> Any:
+    return b.arithmetic("fdiv", "sdiv", b.constant(1, x.dtype), x)
+
+
+def invert(b: Any, x: Any) -> Any:
+    return b.invert(x)
+
+
+def absolute(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "f":
+        return b.intrinsic("fabs", x)
+    if x.dtype.kind == "u":
+        return x
+    return b.select(b.compare("olt", "lt", x, b.constant(0, x.dtype)), b.negative(x), x)
+
+
+def sign(b: Any, x: Any) -> Any:
+    zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
+    below = (
+        x
+        if x.dtype.kind == "u"
+        else b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), x)
+    )
+    return b.select(b.compare("ogt", "gt", x, zero), one, below)
+
+
+def larger(b: Any, x: Any, y: Any) -> Any:
+    """NaN wins, as in NumPy."""
+    return b.select(_or_nan(b, b.compare("ogt", "gt", x, y), x), x, y)
+
+
+def smaller(b: Any, x: Any, y: Any) -> Any:
+    return b.select(_or_nan(b, b.compare("olt", "lt", x, y), x), x, y)
+
+
+def _or_nan(b: Any, chosen: Any, x: Any) -> Any:
+    return b.bits("or", chosen, isnan(b, x)) if x.dtype.kind == "f" else chosen
+
+
+def relu(b: Any, x: Any) -> Any:
+    return larger(b, x, b.constant(0, x.dtype))
+
+
+def isnan(b: Any, x: Any) -> Any:
+    if x.dtype.kind != "f":
+        return b.constant(False, bool)
+    return b.compare("uno", "ne", x, x)
+
+
+def isinf(b: Any, x: Any) -> Any:
+    if x.dtype.kind != "f":
+        return b.constant(False, bool)
+    return b.compare("oeq", "eq", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
+
+
+def isfinite(b: Any, x: Any) -> Any:
+    if x.dtype.kind != "f":
+        return b.constant(True, bool)
+    return b.compare("olt", "lt", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
+
+
+def signbit(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "f":
+        x = b.copysign(b.constant(1, x.dtype), x)
+    return b.compare("olt", "lt", x, b.constant(0, x.dtype))
+
+
+def copysign(b: Any, x: Any, y: Any) -> Any:
+    return b.copysign(x, y)
+
+
+def square_root(b: Any, x: Any) -> Any:
+    return b.intrinsic("sqrt", x)
+
+
+def reciprocal_root(b: Any, x: Any) -> Any:
+    return reciprocal(b, square_root(b, x))
+
+
+def integer_power(b: Any, x: Any, exponent: int) -> Any:
+    """Products by repeated squaring."""
+    if exponent == 0:
+        return b.constant(1, x.dtype)
+    if exponent < 0:
+        return reciprocal(b, integer_power(b, x, -exponent))
+    result, power = None, x
+    while exponent:
+        if exponent & 1:
+            result = power if result is None else b.arithmetic("fmul", "mul", result, power)
+        exponent >>= 1
+        if exponent:
+            power = square(b, power)
+    return result
+
+
+def select(b: Any, condition: Any, x: Any, y: Any) -> Any:
+    return b.select(condition, x, y)
+
+
+def cast(b: Any, x: Any, dtype: Any) -> Any:
+    return b.cast(x, dtype)

@@ -1,0 +1,163 @@
+"""Fuse: nodes that share an iteration space become one loop.
+
+Units come out in an order that can be run. A node joins the first loop of its space that is not
+before anything it needs, so siblings fuse as well as chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.graph.spec import Shape
+from gradtape.optimize.views import Access, view, whole
+
+REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
+# A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
+LARGEST_LOOP = 2000
+
+
+@dataclass
+class Loop:
+    """Nodes computed point by point over one space; reductions in it share their axes."""
+
+    space: Shape
+    axes: tuple[int, ...] | None = None
+    nodes: list[Node] = field(default_factory=list)
+    # Nodes that are copies of a view which strides cannot express, in their own shape.
+    copies: set[Node] = field(default_factory=set)
+    outputs: list[Node] = field(default_factory=list)
+    # Nodes whose value at a point is known inside the loop: not reductions, not copies.
+    pointwise: set[Node] = field(default_factory=set)
+
+
+@dataclass
+class Call:
+    """One node that runs as a library call."""
+
+    node: Node
+
+
+Unit = Loop | Call
+
+
+@dataclass
+class Fused:
+    """A program as units, with where each value that is read from memory lies."""
+
+    units: list[Unit]
+    access: dict[Node, Access]
+    constants: set[Node]
+
+
+def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
+    """Group the nodes of a program."""
+    units: list[Unit] = []
+    unit_of: dict[Node, int] = {}
+    access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
+    constants: set[Node] = set()
+    open_loops: dict[Shape, list[int]] = {}
+
+    def ready(node: Node, space: Shape) -> int:
+        """The first unit in which `node` can be computed over `space`."""
+        earliest = 0
+        for parent in node.inputs:
+            if parent in constants or parent not in unit_of:
+                continue
+            index = unit_of[parent]
+            unit = units[index]
+            inside = (
+                isinstance(unit, Loop)
+                and unit.space == space == parent.shape
+                and parent in unit.pointwise
+            )
+            earliest = max(earliest, index if inside else index + 1)
+        return earliest
+
+    def join(node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
+        earliest = ready(node, space)
+        for index in open_loops.get(space, ()):
+            loop = units[index]
+            assert isinstance(loop, Loop)
+            fits = axes is None or loop.axes is None or loop.axes == axes
+            if index >= earliest and fits and len(loop.nodes) < LARGEST_LOOP:
+                loop.axes = loop.axes if axes is None else axes
+                return index
+        loop = Loop(space, axes)
+        units.append(loop)
+        open_loops.setdefault(space, []).append(len(units) - 1)
+        return len(units) - 1
+
+    for node in program.nodes:
+        if node.op.name == "full":
+            constants.add(node)
+            continue
+        if node.op.name in VIEWS and len(node.inputs) == 1:
+            parent = node.inputs[0]
+            found = view(node, access.get(parent) or whole(parent))
+            if found is not None:
+                access[node] = found
+                if parent in unit_of:
+                    unit_of[node] = unit_of[parent]
+                continue
+            access[node] = whole(node)
+            if fusible(node):
+                unit_of[node] = join(node, parent.shape, None)
+                loop = units[unit_of[node]]
+                assert isinstance(loop, Loop)
+                loop.nodes.append(node)
+                loop.copies.add(node)
+            else:
+                units.append(Call(node))
+                unit_of[node] = len(units) - 1
+            continue
+        if fusible(node):
+            reduction = node.op.name in REDUCTIONS
+            space = node.inputs[0].shape if reduction else node.shape
+            index = join(node, space, node.params[0] if reduction else None)
+            loop = units[index]
+            assert isinstance(loop, Loop)
+            loop.nodes.append(node)
+            if not reduction:
+                loop.pointwise.add(node)
+        else:
+            units.append(Call(node))
+            index = len(units) - 1
+        unit_of[node] = index
+        if type(node.spec) is not tuple:
+            access[node] = whole(node)
+    _mark_outputs(program, units, unit_of, access, constants)
+    return Fused(units, access, constants)
+
+
+def _mark_outputs(
+    program: Program,
+    units: list[Unit],
+    unit_of: dict[Node, int],
+    access: dict[Node, Access],
+    constants: set[Node],
+) -> None:
+    """A node of a loop is written to memory if anything outside the loop reads it."""
+    needed: set[Node] = set()
+    for node in program.outputs:
+        needed.add(access[node].base if node in access else node)
+    for index, unit in enumerate(units):
+        nodes = [unit.node] if isinstance(unit, Call) else unit.nodes
+        for node in nodes:
+            for parent in node.inputs:
+                if parent in constants or parent not in access:
+                    continue
+                base = access[parent].base
+                local = parent is base and unit_of.get(parent) == index
+                if not local:
+                    needed.add(base)
+    for unit in units:
+        if isinstance(unit, Loop):
+            unit.outputs = [
+                node
+                for node in unit.nodes
+                if node in needed or node in unit.copies or node.op.name in REDUCTIONS
+            ]

@@ -1,0 +1,64 @@
+"""Separate: a reduction over axes that lie apart becomes reductions over neighbours."""
+
+from __future__ import annotations
+
+from gradtape.graph.node import Node
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.program import Program
+from gradtape.graph.spec import spec
+
+_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+
+
+def separate(program: Program) -> Program:
+    """Before: `sum(x, axis=(0, 2))` of three axes. After: axis 2 first, then axis 0."""
+    new: dict[Node, Node] = {node: node for node in program.inputs}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        inputs = tuple(new[parent] for parent in node.inputs)
+        changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
+        current = Node(node.op, inputs, node.params, node.spec) if changed else node
+        if node.op.name in _REDUCTIONS:
+            first = _inner_part(current)
+            if first is not None:
+                nodes.append(first)
+                # The inner run lies behind the others, so their numbers stay.
+                axes = tuple(axis for axis in node.params[0] if axis not in first.params[0])
+                current = Node(node.op, (first,), (axes, False), _without(first, axes))
+                if node.params[1]:
+                    nodes.append(current)
+                    current = _restored(current, node)
+        nodes.append(current)
+        new[node] = current
+    return Program(program.inputs, tuple(nodes), tuple(new[node] for node in program.outputs))
+
+
+def _inner_part(node: Node) -> Node | None:
+    """The reduction over the last run of neighbouring axes, if there is another run."""
+    axes = node.params[0]
+    operand = node.inputs[0]
+    # Axes of length 1 lie between nothing.
+    long = [axis for axis in range(operand.ndim) if operand.shape[axis] != 1]
+    runs: list[list[int]] = []
+    for axis in (axis for axis in axes if axis in long):
+        near = runs and long.index(axis) == long.index(runs[-1][-1]) + 1
+        if near:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    if len(runs) < 2:
+        return None
+    inner = tuple(runs[-1])
+    return Node(node.op, (operand,), (inner, False), spec(_drop(operand.shape, inner), node.dtype))
+
+
+def _drop(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for axis, n in enumerate(shape) if axis not in axes)
+
+
+def _without(node: Node, axes: tuple[int, ...]) -> object:
+    return spec(_drop(node.shape, axes), node.dtype)
+
+
+def _restored(node: Node, like: Node) -> Node:
+    return Node(REGISTRY["reshape"], (node,), (like.shape,), like.spec)

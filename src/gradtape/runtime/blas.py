@@ -1,0 +1,382 @@
+"""BLAS: which library, the addresses of its routines, and products as plan instructions.
+
+The library is MKL if it is installed (`pip install gradtape[mkl]`), else the one SciPy brings, by
+the function pointers that `scipy.linalg.cython_blas` exports; `GRADTAPE_BLAS=openblas` or `mkl`
+decides otherwise. Nothing is imported or loaded before the first product.
+
+Products are cut by our own thread team, so the library must run each part on one thread:
+
+- OpenBLAS counts threads per process (`openblas_set_num_threads_local` sets the same number for
+  every thread in the builds without OpenMP, which SciPy's wheels are). `hold_instruction` and
+  `release_instruction` enclose the products of a plan: the count is one in between and the
+  user's own again after it, at about 15 ns each. NumPy's wheels bring another copy of OpenBLAS,
+  which is never touched. SciPy calls of other threads run on one thread while a plan is running.
+- MKL counts threads per calling thread too, and each call sets that. If MKL was not in the process
+  before, it is loaded with its sequential layer: no OpenMP runtime comes with it.
+- A library that cannot be held keeps its own threads, and its products are not cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen import gemm
+from gradtape.codegen.gemm import GemmArguments
+from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
+from gradtape.codegen.team import Instruction
+from gradtape.runtime.threads import get_num_threads
+
+CHOICES = ("auto", "openblas", "mkl")
+LARGEST = 2**31 - 1
+
+# From so many multiplications on a product is cut, at multiples of these rows and columns: whole
+# tiles of the library's innermost kernels.
+GEMM_WORK = 200_000
+GEMV_WORK = 100_000
+GEMM_ROWS = (8, 32)
+GEMV_ROWS = (16, 16)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A BLAS in this process. Addresses are zero where it lacks the function."""
+
+    name: str
+    find: Callable[[str], int]
+    get_threads: int = 0
+    set_threads: int = 0
+    set_threads_local: int = 0
+    sequential: bool = False
+
+    @property
+    def can_be_held(self) -> bool:
+        """Whether the library can be kept to one thread."""
+        return self.sequential or bool(self.set_threads_local or self.set_threads)
+
+
+@lru_cache(maxsize=1)
+def library() -> Library:
+    """The BLAS that products call."""
+    choice = os.environ.get("GRADTAPE_BLAS", "auto").strip().lower() or "auto"
+    if choice not in CHOICES:
+        raise ValueError(f"GRADTAPE_BLAS={choice!r} is not one of {', '.join(CHOICES)}.")
+    if choice != "openblas":
+        found = _mkl()
+        if found is not None:
+            return found
+        if choice == "mkl":
+            raise ImportError("GRADTAPE_BLAS=mkl, but MKL is not installed: pip install mkl.")
+    return _scipy()
+
+
+def address(routine: str) -> int:
+    """The address of a routine by its BLAS name, such as `sgemm`; Fortran's calling convention."""
+    found = library().find(routine)
+    if not found:
+        raise LookupError(f"blas: {library().name} has no routine {routine}.")
+    return found
+
+
+def _scipy() -> Library:
+    from scipy.linalg import cython_blas
+
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    exported: Any = cython_blas.__pyx_capi__
+
+    def find(routine: str) -> int:
+        capsule = exported.get(routine)
+        return 0 if capsule is None else pointer(capsule, name(capsule)) or 0
+
+    get_threads, set_threads = next(_thread_functions(), (0, 0))
+    return Library("openblas" if set_threads else "scipy", find, get_threads, set_threads)
+
+
+def _thread_functions() -> Iterator[tuple[int, int]]:
+    """Addresses of OpenBLAS's getter and setter in the library that SciPy has loaded."""
+    for path in _openblas_paths():
+        loaded = _already_loaded(path)
+        for prefix in ("scipy_openblas", "openblas"):
+            for suffix in ("", "64_"):
+                names = (f"{prefix}_{verb}_num_threads{suffix}" for verb in ("get", "set"))
+                getter, setter = (_symbol(loaded, name) for name in names)
+                kind = getattr(loaded, f"{prefix}_get_parallel{suffix}", None)
+                # A build on OpenMP, kind 2, asks each thread for its own count: it is not held.
+                if getter and setter and kind is not None and kind() != 2:
+                    yield getter, setter
+
+
+def _openblas_paths() -> Iterator[Path]:
+    import scipy
+
+    package = Path(scipy.__file__).parent
+    for folder in (package.parent / "scipy.libs", package / ".dylibs", Path(sys.prefix) / "lib"):
+        yield from sorted(folder.glob("*openblas*"))
+    # A library of the system, wherever it is. NumPy's own copy is not SciPy's.
+    with contextlib.suppress(OSError):
+        mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+        for name in sorted(mapped):
+            if "openblas" in name and "numpy.libs" not in name:
+                yield Path(name)
+
+
+def _already_loaded(path: Path) -> ctypes.CDLL | None:
+    """The library if the process has it: a second copy would have a thread count of its own."""
+    mode = ctypes.DEFAULT_MODE | getattr(os, "RTLD_NOLOAD", 0)
+    try:
+        return ctypes.CDLL(str(path), mode=mode)
+    except OSError:
+        return None
+
+
+def _symbol(loaded: ctypes.CDLL | None, name: str) -> int:
+    function = getattr(loaded, name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _mkl() -> Library | None:
+    path = next(_mkl_paths(), None)
+    if path is None:
+        return None
+    present = _already_loaded(path) is not None
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError:
+        return None
+    layer = _symbol(loaded, "MKL_Set_Threading_Layer")
+    if not present and layer:
+        loaded.MKL_Set_Threading_Layer(1)
+    return Library(
+        "mkl",
+        lambda routine: _symbol(loaded, f"{routine}_"),
+        set_threads_local=_symbol(loaded, "MKL_Set_Num_Threads_Local"),
+        sequential=not present and bool(layer),
+    )
+
+
+def _mkl_paths() -> Iterator[Path]:
+    from importlib.metadata import PackageNotFoundError, files
+
+    pattern = {"win32": "mkl_rt*.dll", "darwin": "libmkl_rt*.dylib"}.get(
+        sys.platform, "libmkl_rt.so*"
+    )
+    try:
+        for entry in files("mkl") or ():
+            if entry.match(pattern):
+                yield Path(str(entry.locate())).resolve()
+    except PackageNotFoundError:
+        pass
+    yield from sorted((Path(sys.prefix) / "lib").glob(pattern))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix, or a stack of them, in a buffer of the plan. Offset and strides are bytes."""
+
+    slot: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugate: bool = False
+
+    def transposed(self) -> Operand:
+        """The same memory with its last two axes exchanged."""
+        (*outer, rows, columns), (*steps, down, across) = self.shape, self.strides
+        return replace(self, shape=(*outer, columns, rows), strides=(*steps, across, down))
+
+
+def gemm_instruction(
+    dtype: Any, a: Operand, b: Operand, c: Operand, *, accumulate: bool = False
+) -> Instruction | None:
+    """The instruction for c = a @ b, or c += a @ b, of one dtype and three shapes with strides.
+
+    Leading axes are a batch, along which a and b may broadcast. None means that BLAS cannot take
+    the operands as they lie in memory; a contiguous copy of each always works. A plan puts
+    `hold_instruction` before its products and `release_instruction` after them.
+    """
+    item = np.dtype(dtype).itemsize
+    letter = gemm.LETTERS[np.dtype(dtype).name]
+    if c.shape[-1] > 1 and c.strides[-1] != item:
+        if c.strides[-2] != item and c.shape[-2] > 1:
+            return None
+        a, b, c = b.transposed(), a.transposed(), c.transposed()
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    if a.shape[-2:] != (m, k) or b.shape[-2:] != (k, n):
+        raise AssertionError(f"gemm: shapes {a.shape}, {b.shape} do not give {c.shape}")
+    batch = _batch(a, b, c)
+    if batch is None:
+        return None
+    count, steps = batch
+    if (
+        count > 1
+        and steps[1] == 0
+        and all(
+            each.strides[-1] == item and step == m * each.strides[-2]
+            for each, step in ((a, steps[0]), (c, steps[2]))
+        )
+    ):
+        # The rows of all items times the same matrix are the rows of one product.
+        m, count, steps = m * count, 1, (0, 0, 0)
+    layout_a = _layout(m, k, a, item)
+    layout_b = _layout(k, n, b, item)
+    leading_c = _leading(m, n, c.strides[-2], c.strides[-1], item)
+    if layout_a is None or layout_b is None or not leading_c:
+        return None
+    words = GemmArguments(
+        *(a.slot, a.offset, b.slot, b.offset, c.slot, c.offset),
+        *(m, n, k, layout_a[1], layout_b[1], leading_c),
+        *(layout_a[0], layout_b[0], int(accumulate), count, *steps, gemm.SPLIT_ROWS),
+    )
+    if max(words[6:12]) > LARGEST:
+        return None
+    return _instruction(letter, words)
+
+
+def _batch(a: Operand, b: Operand, c: Operand) -> tuple[int, tuple[int, int, int]] | None:
+    """The leading axes as one: its length, and the step of each operand along it."""
+    shape = c.shape[:-2]
+    steps = [_outer_strides(each, shape) for each in (a, b, c)]
+    count, step = 1, (0, 0, 0)
+    for axis in reversed(range(len(shape))):
+        here = (steps[0][axis], steps[1][axis], steps[2][axis])
+        if shape[axis] == 1:
+            continue
+        if count == 1:
+            count, step = shape[axis], here
+        elif all(outer == count * inner for outer, inner in zip(here, step, strict=True)):
+            count *= shape[axis]
+        else:
+            return None
+    return (0, (0, 0, 0)) if 0 in shape else (count, step)
+
+
+def _outer_strides(operand: Operand, shape: tuple[int, ...]) -> list[int]:
+    missing = len(shape) - (len(operand.shape) - 2)
+    sizes = (1,) * missing + operand.shape[:-2]
+    strides = (0,) * missing + operand.strides[:-2]
+    return [0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True)]
+
+
+def _layout(rows: int, columns: int, operand: Operand, item: int) -> tuple[int, int] | None:
+    """How BLAS is to read a matrix: the code of its transposition, and its leading dimension."""
+    down, across = operand.strides[-2:]
+    if not operand.conjugate:
+        leading = _leading(rows, columns, down, across, item)
+        if leading:
+            return gemm.PLAIN, leading
+    leading = _leading(columns, rows, across, down, item)
+    if not leading:
+        return None
+    return gemm.CONJUGATE_TRANSPOSED if operand.conjugate else gemm.TRANSPOSED, leading
+
+
+def _leading(rows: int, columns: int, down: int, across: int, item: int) -> int:
+    """The leading dimension of a matrix whose rows are contiguous; 0 if they are not."""
+    if columns > 1 and across != item:
+        return 0
+    if rows <= 1 or columns == 0:
+        return max(columns, 1)
+    return down // item if down % item == 0 and down >= columns * item else 0
+
+
+def _instruction(letter: str, words: GemmArguments) -> Instruction:
+    kernels = _kernels(letter)
+    vector = _as_matrix_times_vector(words)
+    if vector is not None:
+        return _cut(kernels["gemv"], vector, GEMV_WORK, GEMV_ROWS)
+    return _cut(kernels["gemm"], words, GEMM_WORK, GEMM_ROWS)
+
+
+def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
+    """The words of `gemv`, or None if this is no such product or needs a conjugate BLAS lacks."""
+    if words.n == 1 and words.transb != gemm.CONJUGATE_TRANSPOSED:
+        if words.transa == gemm.CONJUGATE_TRANSPOSED:
+            return None
+        return words._replace(ldb=1 if words.transb else words.ldb)
+    if words.m == 1 and words.transa != gemm.CONJUGATE_TRANSPOSED:
+        # c' = b' a': the matrix comes first and is transposed once more.
+        transposed = {
+            gemm.PLAIN: gemm.TRANSPOSED,
+            gemm.TRANSPOSED: gemm.PLAIN,
+            gemm.CONJUGATE_TRANSPOSED: gemm.CONJUGATE_TRANSPOSED,
+        }
+        return words._replace(
+            slot_a=words.slot_b,
+            offset_a=words.offset_b,
+            stride_a=words.stride_b,
+            lda=words.ldb,
+            transa=transposed[words.transb],
+            slot_b=words.slot_a,
+            offset_b=words.offset_a,
+            stride_b=words.stride_a,
+            ldb=words.lda if words.transa else 1,
+            transb=gemm.PLAIN,
+            ldc=1,
+            m=words.n,
+            n=1,
+        )
+    return None
+
+
+def _cut(function: int, words: GemmArguments, enough: int, grains: tuple[int, int]) -> Instruction:
+    """Cut along the batch if that shares the work evenly, else along the longer side of c."""
+    threads = get_num_threads()
+    rounds = -(-words.batch // threads)
+    if words.batch > 1 and words.batch * 5 >= 4 * rounds * threads:
+        split, total, grain = gemm.SPLIT_BATCH, words.batch, 1
+    elif words.m >= words.n:
+        split, total, grain = gemm.SPLIT_ROWS, words.m, grains[0]
+    else:
+        split, total, grain = gemm.SPLIT_COLUMNS, words.n, grains[1]
+    work = words.m * words.n * words.k * words.batch
+    parallel = work >= enough and total > grain and library().can_be_held
+    return Instruction(function, words._replace(split=split), total, grain, parallel)
+
+
+@lru_cache(maxsize=len(gemm.LETTERS))
+def _kernels(letter: str) -> dict[str, int]:
+    found = library()
+    for routine in ("gemm", "gemv"):
+        add_symbol(gemm.symbol(letter, routine), address(letter + routine))
+    local = bool(found.set_threads_local) and not found.sequential
+    if local:
+        add_symbol(gemm.LOCAL_THREADS, found.set_threads_local)
+    compiled = compile_ir(gemm.gemm_ir(letter, local_threads=local))
+    return {routine: compiled.address(routine) for routine in ("gemm", "gemv")}
+
+
+def hold_instruction() -> Instruction | None:
+    """What a plan does before its products; None if the library needs no holding."""
+    hold = _hold()
+    return None if hold is None else Instruction(hold[0], (), 0)
+
+
+def release_instruction() -> Instruction | None:
+    """What a plan does after its products; None if the library needs no holding."""
+    hold = _hold()
+    return None if hold is None else Instruction(hold[1], (), 0)
+
+
+@lru_cache(maxsize=1)
+def _hold() -> tuple[int, int] | None:
+    found = library()
+    if found.sequential or not found.set_threads:
+        return None
+    add_symbol(gemm.GET_THREADS, found.get_threads)
+    add_symbol(gemm.SET_THREADS, found.set_threads)
+    compiled = compile_ir(gemm.hold_ir())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
+    return compiled.address("hold"), compiled.address("release")

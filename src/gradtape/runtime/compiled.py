@@ -1,0 +1,376 @@
+"""Tier 1: a program as compiled kernels and library calls over one block of memory."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen import llvm
+from gradtape.codegen.builder import NotLowered
+from gradtape.codegen.compile import compile_kernels
+from gradtape.codegen.gemm import LETTERS
+from gradtape.codegen.lower import Lowered, fusible, lower
+from gradtape.codegen.team import Instruction, Instructions
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.graph.recording import Value
+from gradtape.optimize.fuse import Call, Fused, Loop, fuse
+from gradtape.optimize.separate import separate
+from gradtape.optimize.views import Access, row_major, whole
+from gradtape.runtime import blas, threads
+from gradtape.runtime.buffers import Buffer, allocate, array
+from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.memory import Arena
+
+# Slots: the block of intermediate values, the scalars, then inputs, outputs, results of calls.
+ARENA, SCALARS, FIRST = 0, 1, 2
+# Work, in operand loads, below which a second thread costs more than it brings.
+PARALLEL_WORK = 1 << 18
+# Work below which giving up the GIL costs more than it brings to other threads.
+QUICK_WORK = 1 << 14
+
+
+class CompiledPlan:
+    """Runs a program in as few native calls as its library calls allow."""
+
+    def __init__(self, program: Program) -> None:
+        program = separate(program)
+        self.program = program
+        fused = fuse(program, fusible)
+        self._fused = fused
+        self._scalars = [n for n in program.inputs if n.spec.ndim == 0 and n.dtype.kind != "c"]
+        self._place: dict[Node | str, tuple[int, int]] = {}
+        self._slots = FIRST
+        self._number_inputs(program)
+        self._outputs = self._number_outputs(program, fused)
+        self._arena = Arena()
+        self._steps: list[tuple[str, Any]] = []
+        self._lay_out(fused)
+        self.arena_size = self._arena.size
+        self._finish()
+
+    # Slots.
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        return self._slots - 1
+
+    def _number_inputs(self, program: Program) -> None:
+        # Every 0-d input may come as a Python number; it lies among the scalars, by value.
+        self._arrays = [n for n in program.inputs if n.spec.ndim != 0]
+        for position, node in enumerate(self._scalars):
+            self._place[node] = (SCALARS, 8 * position)
+        for node in self._arrays:
+            self._place[node] = (self._new_slot(), 0)
+
+    def _number_outputs(self, program: Program, fused: Fused) -> list[tuple[Node, str]]:
+        """How each output comes about: written by a unit, copied from a view, or constant."""
+        produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
+        called = {unit.node for unit in fused.units if isinstance(unit, Call)}
+        produced.update(node for node in called if is_product(node))
+        found: list[tuple[Node, str]] = []
+        for node in dict.fromkeys(program.outputs):
+            if node in produced:
+                self._place[node] = (self._new_slot(), 0)
+                found.append((node, "written"))
+            elif node in called:
+                found.append((node, "called"))
+            else:
+                found.append((node, "viewed"))
+        return found
+
+    # Memory and instructions.
+
+    def _lay_out(self, fused: Fused) -> None:
+        last = _last_reads(self.program, fused)
+        bits = llvm.host().bits
+        written = {node for node, how in self._outputs if how == "written"}
+        for index, unit in enumerate(fused.units):
+            product = isinstance(unit, Call) and is_product(unit.node)
+            outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
+            for node in outputs:
+                if node not in written:
+                    self._place[node] = (ARENA, self._arena.take(node, node.spec.nbytes))
+            if isinstance(unit, Call):
+                found = self._product(unit.node) if product else None
+                if found is None:
+                    self._call(unit.node)
+                else:
+                    self._stretch().append(found)
+            else:
+                try:
+                    lowered = lower(unit, fused.access, fused.constants, bits)
+                except NotLowered:
+                    for node in unit.nodes:
+                        self._call(node)
+                else:
+                    self._native(lowered)
+            self._arena.release(node for node, at in last.items() if at == index)
+
+    def _native(self, lowered: list[Lowered]) -> None:
+        scratch: list[str] = []
+        for item in lowered:
+            for owner, size, _ in item.entries:
+                if isinstance(owner, str) and owner not in scratch:
+                    self._place[owner] = (ARENA, self._arena.take(owner, size))
+                    scratch.append(owner)
+        # Scratch is reused by later loops, so its place is read now.
+        places = {owner: self._place[owner] for item in lowered for owner, _, _ in item.entries}
+        self._stretch().extend((item, places) for item in lowered)
+        self._arena.release(scratch)
+
+    def _stretch(self) -> list[Any]:
+        """The native instructions since the last library call."""
+        if not self._steps or self._steps[-1][0] != "native":
+            self._steps.append(("native", []))
+        return self._steps[-1][1]
+
+    def _product(self, node: Node) -> Instruction | None:
+        """A matrix product as BLAS does it, if BLAS can read the operands where they lie."""
+        left, right = (self._matrix(parent) for parent in node.inputs)
+        if left is None or right is None:
+            return None
+        a, b = node.inputs
+        shape = node.shape
+        if a.ndim == 1:
+            left = blas.Operand(left.slot, left.offset, (1, *left.shape), (0, *left.strides))
+            shape = (*shape[: max(b.ndim - 2, 0)], 1, *shape[max(b.ndim - 2, 0) :])
+        if b.ndim == 1:
+            right = blas.Operand(right.slot, right.offset, (*right.shape, 1), (*right.strides, 0))
+            shape = (*shape, 1)
+        slot, offset = self._place[node]
+        size = node.dtype.itemsize
+        strides = tuple(size * step for step in row_major(shape))
+        return blas.gemm_instruction(
+            node.dtype, left, right, blas.Operand(slot, offset, shape, strides)
+        )
+
+    def _matrix(self, node: Node) -> blas.Operand | None:
+        found = self._fused.access.get(node)
+        if found is None or found.base not in self._place or node in self._fused.constants:
+            return None
+        slot, start = self._place[found.base]
+        size = node.dtype.itemsize
+        strides = tuple(size * step for step in found.strides)
+        return blas.Operand(slot, start + size * found.offset, node.shape, strides)
+
+    def _call(self, node: Node) -> None:
+        placed = node in self._place
+        if type(node.spec) is not tuple and not placed:
+            self._place[node] = (self._new_slot(), 0)
+        self._steps.append(("call", (node, placed)))
+
+    def _finish(self) -> None:
+        kernels = [
+            item[0].kernel
+            for kind, group in self._steps
+            if kind == "native"
+            for item in group
+            if not isinstance(item, Instruction)
+        ]
+        addresses, fresh = compile_kernels(kernels)
+        COUNTS.kernels_compiled += fresh
+        COUNTS.kernels_reused += len(kernels) - fresh
+        steps: list[tuple[str, Any]] = []
+        for kind, content in self._steps:
+            if kind == "native":
+                steps.append((kind, _packed(content, addresses)))
+            else:
+                steps.append((kind, content))
+        self._steps = steps
+        formats = "".join(_FORMAT[node.dtype.str[1:]] for node in self._scalars)
+        self._format = f"={self._slots}q{formats}"
+        self._bytes = struct.calcsize(self._format)
+        self._position = {node: index for index, node in enumerate(self.program.inputs)}
+        self._scalar_positions = [(self._position[n], n.dtype.type) for n in self._scalars]
+        self._array_positions = [self._position[n] for n in self._arrays]
+        self._written = [
+            (self._place[node][0], node.spec.nbytes)
+            for node, how in self._outputs
+            if how == "written"
+        ]
+        self._written_nodes = [node for node, how in self._outputs if how == "written"]
+        # With library calls, or outputs that are views, values have to be found by name.
+        self._mixed = any(kind == "call" for kind, _ in steps) or len(self._written) < len(
+            self._outputs
+        )
+        self.ops = len(self.program.nodes)
+
+    # Running.
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Evaluate on Values and Python numbers; gives a Buffer or array per output."""
+        inputs = list(inputs)
+        arena = allocate(self.arena_size) if self.arena_size else None
+        memory = ctypes.create_string_buffer(self._bytes)
+        base = ctypes.addressof(memory)
+        slots = [0] * self._slots
+        slots[SCALARS] = base + 8 * self._slots
+        if arena is not None:
+            slots[ARENA] = arena.address
+        for number, position in enumerate(self._array_positions):
+            value = inputs[position]
+            if type(value) is not Value:  # an array, as tier 0 takes them
+                value = inputs[position] = Value(np.asarray(value), self._arrays[number].spec)
+            slots[FIRST + number] = value.address
+        buffers: list[Buffer] = []
+        for slot, nbytes in self._written:
+            buffer = allocate(nbytes)
+            buffers.append(buffer)
+            slots[slot] = buffer.address
+        scalars = [_number(inputs[position], kind) for position, kind in self._scalar_positions]
+        struct.pack_into(self._format, memory, 0, *slots, *scalars)
+        alive: dict[Any, Any] = {"arena": arena}
+        if self._mixed:
+            alive.update(zip(self._written_nodes, buffers, strict=True))
+            self._run_steps(inputs, memory, base, alive)
+        else:
+            for _, run in self._steps:
+                run(base)
+        COUNTS.plans_run += 1
+        COUNTS.ops_run += self.ops
+        written = iter(buffers)
+        found = {
+            node: next(written) if how == "written" else self._other(node, how, inputs, alive)
+            for node, how in self._outputs
+        }
+        return [found[node] for node in self.program.outputs]
+
+    def _run_steps(self, inputs: Any, memory: Any, base: int, alive: dict[Any, Any]) -> None:
+        """Native stretches and library calls in turn; `alive` gets what calls return."""
+        for kind, content in self._steps:
+            if kind == "native":
+                content(base)
+                continue
+            node, placed = content
+            arrays = [self._array(parent, inputs, alive) for parent in node.inputs]
+            with np.errstate(all="ignore"):
+                result = node.op.numpy(*arrays, **node.keywords)
+            if type(node.spec) is tuple:
+                # Views of memory that later steps use again must become values of their own.
+                alive[node] = tuple(np.array(part) for part in result)
+                continue
+            if placed:  # a loop that could not be compiled: its result has a place already
+                self._array(node, inputs, alive)[...] = result
+                continue
+            if not result.flags.owndata if isinstance(result, np.ndarray) else False:
+                result = np.array(result)
+            result = np.ascontiguousarray(result, node.dtype).reshape(node.shape)
+            alive[node] = result
+            struct.pack_into("=q", memory, 8 * self._place[node][0], result.ctypes.data)
+
+    def _array(self, node: Node, inputs: Any, alive: dict[Any, Any]) -> Any:
+        """A value as a NumPy array, for a library call or as an output."""
+        if type(node.spec) is tuple:
+            return alive[node]
+        if node in self._fused.constants:
+            shape, value, dtype = node.params
+            return np.full(shape, value, dtype)
+        found: Access = self._fused.access.get(node) or whole(node)
+        base = found.base
+        if base in self._position:
+            value = inputs[self._position[base]]
+            flat = value.array if type(value) is Value else np.asarray(value, base.dtype)
+        elif base in alive:
+            held = alive[base]
+            flat = held if isinstance(held, np.ndarray) else array(held, base.shape, base.dtype)
+        else:
+            _, offset = self._place[base]
+            block = array(alive["arena"], (self.arena_size,), np.uint8)
+            flat = block[offset : offset + base.spec.nbytes].view(base.dtype).reshape(base.shape)
+        if found.strides == row_major(found.shape) and found.shape == base.shape:
+            return flat
+        size = base.dtype.itemsize
+        flat = np.ascontiguousarray(flat).reshape(-1)[found.offset :]
+        return np.lib.stride_tricks.as_strided(
+            flat, found.shape, [size * s for s in found.strides], writeable=False
+        )
+
+    def _other(self, node: Node, how: str, inputs: Any, alive: dict[Any, Any]) -> Any:
+        result = self._array(node, inputs, alive)
+        return result if how == "called" else np.array(result)
+
+
+def is_product(node: Node) -> bool:
+    """Whether BLAS may compute this node."""
+    return node.op.name == "matmul" and node.dtype.name in LETTERS and node.size > 0
+
+
+def _packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], None]:
+    """A stretch of native instructions as one call."""
+    instructions: list[Instruction] = []
+    products, work = False, 0
+    for item in content:
+        if isinstance(item, Instruction):
+            products = True
+            instructions.append(item)
+            continue
+        lowered, places = item
+        work += lowered.work
+        instructions.append(
+            Instruction(
+                addresses[lowered.kernel],
+                _arguments(lowered, places),
+                lowered.total,
+                lowered.grain,
+                lowered.work >= PARALLEL_WORK,
+            )
+        )
+    if products:
+        before, after = blas.hold_instruction(), blas.release_instruction()
+        instructions = [i for i in (before, *instructions, after) if i is not None]
+    packed = Instructions(instructions)
+    quick = not products and work < QUICK_WORK
+    runner = threads.plan_runner(keep_gil=quick)
+    address, count = packed.address, packed.count
+
+    def run(slots: int) -> None:
+        runner(threads.team() if packed.parallel else 0, address, count, slots)
+
+    return run
+
+
+def _last_reads(program: Program, fused: Fused) -> dict[Node, int]:
+    """The last unit that reads each value from memory; outputs are read for ever."""
+    last: dict[Node, int] = {}
+    for index, unit in enumerate(fused.units):
+        nodes = [unit.node] if isinstance(unit, Call) else unit.nodes
+        for node in nodes:
+            last.setdefault(node, index)
+            for parent in node.inputs:
+                found = fused.access.get(parent)
+                if found is not None:
+                    last[found.base] = index
+    for node in program.outputs:
+        found = fused.access.get(node)
+        last[found.base if found is not None else node] = len(fused.units)
+    return last
+
+
+def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
+    arguments = list(item.sizes)
+    for owner, offset, strides in item.entries:
+        slot, start = places[owner]
+        shift = start if isinstance(owner, str) else start + offset
+        padded = (*strides, *[0] * (item.kernel.axes - len(strides)))
+        arguments += [slot, shift, *padded]
+    return arguments
+
+
+def _number(value: Any, kind: Any) -> Any:
+    """A Python number for `struct`, in the dtype of its leaf."""
+    if type(value) is Value:
+        return value.array.item()
+    return kind(value).item()
+
+
+_FORMAT = {
+    "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
+    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x",
+}  # fmt: skip
+
+Value.array_over = staticmethod(array)

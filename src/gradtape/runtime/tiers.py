@@ -1,0 +1,80 @@
+"""Tiers: a plan runs in NumPy at first, and is compiled when that is likely to pay."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.runtime.plan import Plan
+
+# Element-ops past which compiling pays within one run: about what takes NumPy as long.
+WORTH_COMPILING = 30_000_000
+# Compiled at first sight and never used again this often: then a second sight is required.
+SPECULATIONS = 16
+
+MODE = os.environ.get("GRADTAPE_JIT", "auto")
+if MODE not in ("off", "auto", "always"):
+    raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto or always.")
+
+_lock = threading.Lock()
+_speculations = {"wasted": 0}
+
+
+class Tiered:
+    """One program, as a plan of tier 0 and, when it pays, of tier 1."""
+
+    __slots__ = ("_compiled", "_guessed", "_plain", "_runs", "program")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._plain: Plan | None = None
+        self._compiled: Any = None
+        self._runs = 0
+        self._guessed = False
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Evaluate on Values and Python scalars."""
+        compiled = self._compiled
+        if compiled is not None:
+            if self._guessed and self._runs:
+                _speculations["wasted"] -= 1
+                self._guessed = False
+            self._runs += 1
+            return compiled.run(inputs)
+        if MODE != "off" and self._should_compile():
+            with _lock:
+                if self._compiled is None:
+                    from gradtape.runtime.compiled import CompiledPlan
+
+                    self._compiled = CompiledPlan(self.program)
+            return self.run(inputs)
+        self._runs += 1
+        if self._plain is None:
+            self._plain = Plan(self.program)
+        return self._plain.run(inputs)
+
+    def _should_compile(self) -> bool:
+        if MODE == "always" or self._runs:
+            return True
+        if _speculations["wasted"] >= SPECULATIONS or work(self.program) < WORTH_COMPILING:
+            return False
+        _speculations["wasted"] += 1
+        self._guessed = True
+        return True
+
+
+def work(program: Program) -> int:
+    """A rough count of element-ops."""
+    return sum(_elements(node) for node in program.nodes)
+
+
+def _elements(node: Node) -> int:
+    if type(node.spec) is tuple:
+        return sum(of.size for of in node.spec)
+    if node.op.family == "reduction":
+        return node.inputs[0].size
+    return node.spec.size

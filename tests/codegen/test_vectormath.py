@@ -1,0 +1,472 @@
+"""Vector math against references of higher precision: errors in ulp, and special values exactly."""
+
+import ctypes
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+
+from gradtape.codegen import complexmath, llvm, mathlibrary, polynomials, vectormath
+
+DTYPES = {"float": np.float32, "double": np.float64}
+COMPLEX = {"float": np.complex64, "double": np.complex128}
+NUMPY_NAMES = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+    "atanh": "arctanh", "atan2": "arctan2", "round": "rint", "pow": "power",
+}  # fmt: skip
+LIMIT = 4.0
+
+
+def nearest_sinc(x):
+    """sinc in float64 for float32 arguments: the whole periods are taken off exactly."""
+    n = np.rint(x)
+    sine = np.sin((x - n) * np.pi) * np.where(n % 2 == 0, 1.0, -1.0)
+    return np.where(x == 0, 1.0, sine / (np.where(x == 0, 1.0, x) * np.pi))
+
+
+def sigmoid(x):
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def quiet(kernel):
+    def run(*operands):
+        with np.errstate(all="ignore"):
+            return kernel(*operands)
+
+    return run
+
+
+SPECIAL = {
+    "erf": np.vectorize(math.erf), "erfc": np.vectorize(math.erfc), "sinc": nearest_sinc,
+    "sigmoid": sigmoid, "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
+    "log_sigmoid": lambda x: -np.logaddexp(-x, x.dtype.type(0)), "rsqrt": lambda x: 1 / np.sqrt(x),
+    "xlogy": scipy.special.xlogy, "lgamma": scipy.special.gammaln, "digamma": scipy.special.psi,
+    "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr, "i0": scipy.special.i0,
+    "i1": scipy.special.i1,
+}  # fmt: skip
+
+
+def reference(name):
+    return quiet(SPECIAL.get(name) or getattr(np, NUMPY_NAMES.get(name, name)))
+
+
+MPMATH = {
+    name: getattr(mpmath, name)
+    for name in (
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+        "atanh", "exp", "expm1", "log", "log1p", "log10", "cbrt", "erf", "erfc", "sqrt",
+    )
+} | {
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x) / mpmath.log(2),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sinc": mpmath.sincpi,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+    "log_sigmoid": lambda x: -mpmath.log1p(mpmath.exp(-x)),
+}  # fmt: skip
+ELEMENTARY = tuple(MPMATH)
+SCIPY = ("lgamma", "digamma", "erfinv", "ndtr", "i0", "i1")
+STEPS = ("floor", "ceil", "trunc", "round", "abs")
+BINARY = ("pow", "atan2", "hypot", "xlogy", "logaddexp")
+EXACT_BINARY = ("copysign", "nextafter", "maximum", "minimum", "remainder", "floor_divide")
+UNARY = ELEMENTARY + SCIPY + STEPS
+EVERYTHING = UNARY + BINARY + EXACT_BINARY
+
+
+@pytest.fixture
+def prefer(monkeypatch):
+    def choose(choice):
+        monkeypatch.setenv("GRADTAPE_VECTOR_MATH", choice)
+        mathlibrary.preference.cache_clear()
+
+    yield choose
+    monkeypatch.undo()
+    mathlibrary.preference.cache_clear()
+
+
+def kernel_text(label, symbol, ty, lanes, operands, results):
+    """A loop over whole vectors that calls the function and stores what it gives."""
+    kind = ty if lanes == 1 else f"<{lanes} x {ty}>"
+    returns = kind if results == 1 else f"{{{kind}, {kind}}}"
+    pointers = [f"ptr %o{k}" for k in range(results)] + [f"ptr %a{k}" for k in range(operands)]
+    lines = [f"define void @{label}({', '.join(pointers)}, i64 %n) {{", "entry:",
+             "  br label %loop", "loop:", "  %i = phi i64 [0, %entry], [%j, %loop]"]  # fmt: skip
+    for k in range(operands):
+        lines += [f"  %p{k} = getelementptr {ty}, ptr %a{k}, i64 %i",
+                  f"  %v{k} = load {kind}, ptr %p{k}, align 4"]  # fmt: skip
+    listed = ", ".join(f"{kind} %v{k}" for k in range(operands))
+    lines.append(f"  %r = call {returns} @{symbol}({listed})")
+    for k in range(results):
+        value = "%r"
+        if results > 1:
+            value = f"%r{k}"
+            lines.append(f"  {value} = extractvalue {returns} %r, {k}")
+        lines += [f"  %q{k} = getelementptr {ty}, ptr %o{k}, i64 %i",
+                  f"  store {kind} {value}, ptr %q{k}, align 4"]  # fmt: skip
+    lines += [f"  %j = add i64 %i, {lanes}", "  %c = icmp slt i64 %j, %n",
+              "  br i1 %c, label %loop, label %done", "done:", "  ret void", "}"]  # fmt: skip
+    return "\n".join(lines)
+
+
+class Module:
+    """Many functions compiled together, each called on arrays."""
+
+    def __init__(self, names, ty, lanes, complex_numbers=False):
+        self.dtype, self.lanes, self.counts = DTYPES[ty], lanes, {}
+        snippets, kernels = {}, []
+        for name in names:
+            if complex_numbers:
+                symbol, needed = complexmath.complex_function(name, ty, lanes)
+                operands = 4 if name in ("multiply", "divide") else 2
+                results = 1 if name == "abs" else 2
+            else:
+                symbol, needed = vectormath.function(name, ty, lanes)
+                operands, results = vectormath.arity(name), 1
+            snippets.update(dict.fromkeys(needed))
+            self.counts[name] = operands, results
+            kernels.append(kernel_text(f"test_{name}", symbol, ty, lanes, operands, results))
+        self.compiled = llvm.compile_ir("\n".join([*snippets, *kernels]))
+
+    def __call__(self, name, *arrays):
+        operands, results = self.counts[name]
+        pointers = [ctypes.c_void_p] * (operands + results)
+        call = llvm.callable_at(self.compiled.address(f"test_{name}"), *pointers, ctypes.c_int64)
+        size = arrays[0].size
+        padding = np.ones(-size % self.lanes, self.dtype)
+        inputs = [np.concatenate([np.asarray(a, self.dtype), padding]) for a in arrays]
+        outputs = [np.empty_like(inputs[0]) for _ in range(results)]
+        call(*(a.ctypes.data for a in outputs + inputs), inputs[0].size)
+        found = tuple(output[:size] for output in outputs)
+        return found[0] if results == 1 else found
+
+
+def points(dtype, count, seed=0):
+    """Arguments of all sizes, subnormal to huge, and many where functions do something."""
+    rng = np.random.default_rng(seed)
+    n = count // 8
+    info = np.finfo(dtype)
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    every = rng.integers(0, np.array(info.max).view(bits), n, dtype=bits).view(dtype)
+    top = 110.0 if dtype == np.float32 else 760.0
+    parts = [every, -every[: n // 2], rng.uniform(-1, 1, n), rng.uniform(-20, 20, 2 * n),
+             rng.uniform(-top, top, n), 1 + rng.uniform(-0.1, 0.1, n // 2),
+             rng.integers(-40000, 40000, n) * (np.pi / 2), rng.uniform(-1e5, 1e5, n)]  # fmt: skip
+    return np.concatenate(parts).astype(dtype)
+
+
+def special_values(dtype):
+    info = np.finfo(dtype)
+    values = [0, 0.5, 1, 1.5, 2, 3, 7, 88, 100, 104, 127, 128, 150, 710, 746, 1024, 1075, 1e5, 1e30,
+              info.smallest_subnormal, info.tiny, info.max, 1 - info.epsneg, 1 + info.eps,
+              math.inf, math.nan]  # fmt: skip
+    positive = np.array(values, dtype)
+    return np.concatenate([positive, -positive])
+
+
+def ulps(found, wanted, scale=None):
+    """Errors of `found` in units of the last place that its type has at the wanted value."""
+    dtype = found.dtype.type
+    with np.errstate(all="ignore"):
+        rounded = wanted.astype(dtype)
+        size = np.abs(rounded) if scale is None else np.maximum(np.abs(rounded), scale)
+        unit = np.spacing(np.minimum(size, np.finfo(dtype).max)).astype(wanted.dtype)
+        error = np.abs(found.astype(wanted.dtype) - wanted) / unit
+    same = (np.isnan(found) & np.isnan(rounded)) | (found == rounded)
+    return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf)).astype(float)
+
+
+def assert_within(limit, errors, found, *operands):
+    worst = int(np.argmax(errors))
+    shown = [float(operand[worst]) for operand in operands]
+    assert errors[worst] <= limit, f"{errors[worst]} ulp at {shown}: {float(found[worst])!r}"
+
+
+def assert_same(found, wanted, *operands, limit=LIMIT):
+    """Equal up to a few ulp, with NaN, infinity and the sign of zero where they are wanted."""
+    signs = (wanted == 0) & (np.signbit(found) != np.signbit(wanted))
+    errors = np.where(signs, np.inf, ulps(found, wanted.astype(np.longdouble)))
+    assert_within(limit, errors, found, *operands)
+
+
+def choices(ty):
+    lanes = llvm.host().bits // (32 if ty == "float" else 64)
+    return [("auto", lanes), ("libmvec", lanes), ("scalar", 4)]
+
+
+def own_functions(choice):
+    return choice == "auto" and polynomials.fused()
+
+
+CASES = [(ty, k) for ty in DTYPES for k in range(3)]
+
+
+@pytest.mark.parametrize(("ty", "case"), CASES)
+def test_every_function_is_supported_and_exact_for_special_values(prefer, ty, case):
+    choice, lanes = choices(ty)[case]
+    prefer(choice)
+    assert all(vectormath.supported(name, ty) for name in EVERYTHING)
+    module = Module(UNARY, ty, lanes)
+    x = special_values(DTYPES[ty])
+    for name in UNARY:
+        wanted = reference(name)(x)
+        if name == "sinc":
+            # sin(πx) is 0 at integers, of either sign.
+            assert_within(LIMIT, ulps(module(name, x), wanted), x, x)
+        else:
+            assert_same(module(name, x), wanted.astype(DTYPES[ty]), x)
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_single_precision_over_the_whole_range(prefer, case):
+    choice, lanes = choices("float")[case]
+    prefer(choice)
+    module = Module(UNARY, "float", lanes)
+    x = points(np.float32, 200_000 if case == 0 else 40_000)
+    for name in ELEMENTARY + STEPS:
+        assert_within(LIMIT, ulps(module(name, x), reference(name)(x.astype(float))), x, x)
+
+
+def mpmath_errors(name, x, found):
+    """Errors in ulp where the function is real, at 40 digits."""
+    with mpmath.workdps(40):
+        errors = np.zeros(x.size)
+        for k, (argument, value) in enumerate(zip(x.tolist(), found.tolist(), strict=True)):
+            exact = MPMATH[name](mpmath.mpf(argument))
+            if isinstance(exact, mpmath.mpc) or not math.isfinite(float(exact)):
+                continue
+            unit = float(np.spacing(abs(float(exact))))
+            errors[k] = abs(exact - value) / unit if math.isfinite(value) else math.inf
+    return errors
+
+
+def real_domain(name, x):
+    x = x[np.abs(x) < 1e200]
+    if name in ("log", "log2", "log10", "sqrt", "rsqrt"):
+        return np.abs(x[x != 0])
+    if name in ("asin", "acos", "atanh"):
+        return x[np.abs(x) < 1]
+    if name in ("exp", "exp2", "expm1", "sinh", "cosh", "sigmoid", "softplus", "log_sigmoid"):
+        return x[np.abs(x) < 1100]
+    if name in ("erf", "erfc"):
+        return x[np.abs(x) < 28]
+    return {"acosh": 1 + np.abs(x), "log1p": x[x > -1], "cbrt": np.abs(x)}.get(name, x)
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_double_precision_against_mpmath(prefer, case):
+    choice, lanes = choices("double")[case]
+    prefer(choice)
+    module = Module(ELEMENTARY, "double", lanes)
+    for name in ELEMENTARY:
+        x = real_domain(name, points(np.float64, 2000 if case == 0 else 400))
+        found = module(name, x)
+        assert_within(LIMIT, mpmath_errors(name, x, found), found, x)
+
+
+@pytest.mark.parametrize("ty", DTYPES)
+def test_special_functions_are_scipys(ty):
+    module = Module(SCIPY, ty, 8)
+    x = points(DTYPES[ty], 4000)
+    for name in SCIPY:
+        with np.errstate(over="ignore"):
+            wanted = reference(name)(x.astype(float)).astype(DTYPES[ty])
+        np.testing.assert_array_equal(module(name, x), wanted, name)
+
+
+def pairs(dtype, count, seed=3):
+    rng = np.random.default_rng(seed)
+    a, b = points(dtype, count, seed), points(dtype, count, seed + 1)
+    rng.shuffle(b)
+    similar = (a * rng.uniform(0.25, 0.99, a.size)).astype(dtype)
+    base = rng.uniform(0, 3, a.size).astype(dtype)
+    power = rng.uniform(-20, 20, a.size).astype(dtype)
+    return np.concatenate([a, a, base]), np.concatenate([b, similar, power])
+
+
+@pytest.mark.parametrize(("ty", "case"), CASES)
+def test_functions_of_two_operands(prefer, ty, case):
+    choice, lanes = choices(ty)[case]
+    prefer(choice)
+    dtype = DTYPES[ty]
+    module = Module(BINARY + EXACT_BINARY, ty, lanes)
+    x, y = pairs(dtype, 30_000)
+    wide = float if ty == "float" else np.longdouble
+    for name in BINARY:
+        found = module(name, x, y)
+        if name == "xlogy":
+            wanted = quiet(lambda a, b: np.where(a == 0, 0, a * np.log(b)))(
+                x.astype(wide), y.astype(wide)
+            )
+        else:
+            wanted = reference(name)(x.astype(wide), y.astype(wide))
+        # Where exp(x) + exp(y) is about 1, only the operands' own precision is left.
+        scale = np.abs(np.maximum(x, y)) if name == "logaddexp" else None
+        # Two functions of libmvec's that are each 4 ulp off at most.
+        limit = 6.0 if name == "logaddexp" and not own_functions(choice) else LIMIT
+        assert_within(limit, ulps(found, wanted, scale), found, x, y)
+    for name in EXACT_BINARY:
+        np.testing.assert_array_equal(module(name, x, y), exact_reference(name)(x, y), name)
+    values = special_values(dtype)
+    x, y = np.array(list(itertools.product(values, values)), dtype).T
+    for name in set(BINARY) - {"logaddexp"}:
+        assert_same(module(name, x, y), reference(name)(x, y), x, y)
+    # The test above has its finite operands.
+    odd = ~np.isfinite(x) | ~np.isfinite(y) | (x == 0) | (y == 0)
+    wanted = reference("logaddexp")(x, y)
+    assert_same(module("logaddexp", x, y)[odd], wanted[odd], x[odd], y[odd])
+    for name in EXACT_BINARY:
+        found, wanted = module(name, x, y), exact_reference(name)(x, y)
+        if name in ("maximum", "minimum"):
+            # Which of two zeros is larger is nobody's promise.
+            np.testing.assert_array_equal(found, wanted)
+        else:
+            assert_same(found, wanted, x, y, limit=0)
+
+
+def floor_quotient(x, y):
+    """As the operation is declared: the array API standard's for infinities, else NumPy's."""
+    infinite = np.isinf(x) | np.isinf(y)
+    return np.where(infinite, x / y, np.floor_divide(x, y))
+
+
+def exact_reference(name):
+    return quiet(floor_quotient) if name == "floor_divide" else reference(name)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
+@pytest.mark.parametrize("ty", DTYPES)
+def test_any_number_of_lanes(ty, lanes):
+    names = ("exp", "log", "sin", "tanh", "tan", "erf", "sigmoid", "digamma", "pow", "remainder")
+    module = Module(names, ty, lanes)
+    x = points(DTYPES[ty], 2000)
+    y = np.roll(x, 1)
+    for name in names:
+        operands = (x, y)[: vectormath.arity(name)]
+        wide = [operand.astype(float if ty == "float" else np.longdouble) for operand in operands]
+        if name in ("erf", "digamma"):
+            wide = [x.astype(float)]
+        if name == "remainder":
+            wide = [x, y]
+        assert_within(LIMIT, ulps(module(name, *operands), reference(name)(*wide)), x, x)
+
+
+@pytest.mark.skipif(not polynomials.fused(), reason="needs fused multiply-add")
+def test_polynomials_do_not_depend_on_the_number_of_lanes():
+    x = points(np.float32, 4000)
+    x = x[np.abs(x) < 1e5]
+    names = ("exp", "log", "sin", "cos", "tanh", "expm1", "log1p", "erf")
+    modules = [Module(names, "float", lanes) for lanes in (1, 4, 16)]
+    for name in names:
+        first, *others = (module(name, x) for module in modules)
+        for other in others:
+            np.testing.assert_array_equal(first, other, name)
+
+
+ACCURATE_COMPLEX = ("exp", "log", "sqrt", "sin", "cos", "sinh", "cosh", "abs", "reciprocal")
+COMPLEX_NAMES = (
+    *ACCURATE_COMPLEX, "tan", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+)  # fmt: skip
+
+
+def complex_reference(name):
+    if name == "reciprocal":
+        return quiet(lambda z: 1 / z)
+    if name == "tanh":
+        return quiet(standard_tanh)
+    return reference(name)
+
+
+def standard_tanh(z):
+    found = np.array(np.tanh(z))
+    limit = np.isinf(z.real) & np.isfinite(z.imag)
+    found.imag = np.where(limit, np.copysign(0, z.imag), found.imag)
+    return found
+
+
+def as_complex(a, b, dtype):
+    z = np.empty(a.shape, dtype)
+    z.real, z.imag = a, b
+    return z
+
+
+@pytest.mark.parametrize(("ty", "case"), CASES)
+def test_complex_functions(prefer, ty, case):
+    choice, lanes = choices(ty)[case]
+    prefer(choice)
+    assert all(complexmath.supported(name, ty) for name in COMPLEX_NAMES)
+    dtype = DTYPES[ty]
+    module = Module(COMPLEX_NAMES, ty, lanes, complex_numbers=True)
+    rng = np.random.default_rng(5)
+    n = 2000
+    circle = rng.uniform(0, 7, n)
+    a = np.concatenate([rng.uniform(-5, 5, n), rng.normal(size=n) * 1e-3, np.cos(circle),
+                        rng.uniform(-60, 60, n)]).astype(dtype)  # fmt: skip
+    b = np.concatenate([rng.uniform(-5, 5, n), rng.normal(size=n) * 1e-3, np.sin(circle),
+                        rng.uniform(-60, 60, n)]).astype(dtype)  # fmt: skip
+    values = special_values(dtype)
+    special = np.array(list(itertools.product(values, values)), dtype).T
+    # Where a number is large or tiny and finite, libm itself is what is tested.
+    special = special[:, (~np.isfinite(special)).any(0) | (special == 0).any(0)]
+    wide = np.complex128 if ty == "float" else np.clongdouble
+    for name in COMPLEX_NAMES:
+        kernel = complex_reference(name)
+        found, wanted = module(name, a, b), kernel(as_complex(a, b, wide))
+        # Products and quotients of functions that are each 4 ulp off at most, and libm's own.
+        limit = LIMIT if own_functions(choice) and name in ACCURATE_COMPLEX else 8.0
+        if name == "abs":
+            assert_within(limit, ulps(found, wanted), found, a, b)
+            assert_same(module(name, *special), kernel(as_complex(*special, COMPLEX[ty])), *special)
+            continue
+        for part, exact in zip(found, (wanted.real, wanted.imag), strict=True):
+            assert_within(limit, ulps(part, exact), part, a, b)
+        wanted = kernel(as_complex(*special, COMPLEX[ty]))
+        for part, exact in zip(module(name, *special), (wanted.real, wanted.imag), strict=True):
+            assert_same(part, exact, *special, limit=limit)
+
+
+@pytest.mark.parametrize("ty", DTYPES)
+def test_complex_products_and_quotients_are_numpys(ty):
+    module = Module(("multiply", "divide"), ty, 8, complex_numbers=True)
+    values = np.array([0, -0.0, 1, -2.5, 0.375, math.inf, -math.inf, math.nan], DTYPES[ty])
+    a, b, c, d = np.array(list(itertools.product(values, repeat=4)), DTYPES[ty]).T
+    x, y = as_complex(a, b, COMPLEX[ty]), as_complex(c, d, COMPLEX[ty])
+    for name in ("multiply", "divide"):
+        wanted = reference(name)(x, y)
+        real, imaginary = module(name, a, b, c, d)
+        np.testing.assert_array_equal(real, wanted.real)
+        np.testing.assert_array_equal(imaginary, wanted.imag)
+
+
+def test_vector_symbols_are_called_and_polynomials_inlined(prefer):
+    prefer("auto")
+    host = llvm.host()
+    if not host.libmvec or host.bits != 512:
+        pytest.skip("needs libmvec and AVX-512")
+    assert vectormath.function("tan", "float", 16)[0] == "_ZGVeN16v_tanf"
+    symbol, snippets = vectormath.function("exp", "float", 16)
+    assert not any("_ZGV" in snippet for snippet in snippets)
+    assert any(f"@{symbol}" in snippet and "alwaysinline" in snippet for snippet in snippets)
+
+
+def test_scalar_choice_calls_no_vector_function(prefer):
+    prefer("scalar")
+    for name in EVERYTHING:
+        assert "_ZGV" not in "".join(vectormath.function(name, "double", 8)[1])
+
+
+def test_choice_must_be_known(prefer):
+    prefer("fast")
+    with pytest.raises(ValueError, match="GRADTAPE_VECTOR_MATH is 'fast'"):
+        mathlibrary.preference()
+
+
+def test_unknown_functions_are_not_supported():
+    assert not vectormath.supported("zeta", "double")
+    assert not vectormath.supported("fmod", "double")
+    assert not vectormath.supported("exp", "half")
+    assert not complexmath.supported("pow", "double")
