@@ -136,7 +136,7 @@ class Generator:
         found = draws.unit_interval(self.bits(shape), dtype)
         low, high = _parameter(low, dtype), _parameter(high, dtype)
         if not (_is_number(low, 0.0) and _is_number(high, 1.0)):
-            found = low + found * (high - low)
+            found = draws.shift(found * (high - low), low)
         return _fitting("uniform", found, shape)
 
     def normal(
@@ -215,7 +215,7 @@ def _moved(name: str, standard: Any, loc: Any, scale: Any) -> Any:
     if not _is_number(scale, 1.0):
         found = found * _parameter(scale, dtype)
     if not _is_number(loc, 0.0):
-        found = found + _parameter(loc, dtype)
+        found = draws.shift(found, _parameter(loc, dtype))
     return _fitting(name, found, standard.shape)
 
 

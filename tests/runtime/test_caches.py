@@ -10,6 +10,7 @@ import gradtape as gt
 from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
+from gradtape.graph.recording import Value
 from gradtape.graph.spec import spec
 from gradtape.runtime import cache
 from gradtape.runtime.cache import clear_plans, plan_for
@@ -23,6 +24,11 @@ def chain(length, ordinal=0):
     for _ in range(length):
         node = apply(REGISTRY["sin"], (node,))
     return program([node])
+
+
+def first_result(plan, array):
+    """What a plan of either tier gives for its first output."""
+    return Value(plan.run([Value(array, FLOAT)])[0], FLOAT).array
 
 
 @pytest.fixture
@@ -79,8 +85,7 @@ def test_counters_of_plans():
     assert difference(before) == {"plans_built": 1, "plan_hits": 1}
     plan_for(chain(7)).run([np.zeros(3)])
     after = difference(before)
-    after.pop("kernels_compiled", None)  # where GRADTAPE_JIT=always compiles at first sight
-    after.pop("kernels_reused", None)
+    after = {name: n for name, n in after.items() if name.startswith(("plan", "ops"))}
     assert after == {"plans_built": 1, "plan_hits": 2, "plans_run": 1, "ops_run": 7}
 
 
@@ -137,8 +142,8 @@ def test_threads_share_plans_of_the_same_structure():
     plans = in_threads(lambda number: [plan_for(chain(length)) for length in range(1, 30)])
     # Threads that race may each build a plan; all of them compute the same.
     for column in zip(*plans, strict=True):
-        results = {plan.run([np.ones(3)])[0].tobytes() for plan in column}
-        assert len(results) == 1
+        results = [first_result(plan, np.ones(3)) for plan in column]
+        np.testing.assert_allclose(results, results[:1] * len(results), rtol=1e-13)
     assert len({id(plan_for(chain(5))) for _ in range(3)}) == 1
 
 
@@ -146,11 +151,11 @@ def test_threads_evict_and_clear_while_others_look_up(bound):
     def work(number):
         for round_ in range(60):
             length = 1 + (number * 7 + round_) % 12
-            (found,) = plan_for(chain(length)).run([np.ones(3)])
+            found = first_result(plan_for(chain(length)), np.ones(3))
             expected = np.ones(3)
             for _ in range(length):
                 expected = np.sin(expected)
-            assert found.tobytes() == expected.tobytes()
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
             if round_ % 20 == 19:
                 clear_plans()
         return True

@@ -1,6 +1,7 @@
 """Both modes on random small graphs: against each other, finite differences and plain NumPy."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,11 @@ def node_graph(steps):
 def run(outputs, bound):
     found = verify(program(outputs))
     return Plan(found).run([bound[node] for node in found.inputs])
+
+
+@pytest.fixture(autouse=True)
+def reference_tier(monkeypatch):
+    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "off")
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)

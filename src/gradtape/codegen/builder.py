@@ -108,11 +108,13 @@ class Builder:
 
     # What lowerings are written with.
 
-    def arithmetic(self, real: str, whole: str, x: Vector, y: Vector) -> Vector:
-        """One instruction for floats, another for integers."""
+    def arithmetic(
+        self, real: str, whole: str, x: Vector, y: Vector, contract: bool = True
+    ) -> Vector:
+        """One instruction for floats, which may join another in one rounding, or for integers."""
         kind = x.dtype.kind
         if kind == "f":
-            name = f"{real} contract"
+            name = f"{real} contract" if contract else real
         elif kind in "iu":
             name = whole
         else:

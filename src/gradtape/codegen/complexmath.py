@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gradtape.codegen import llvm, mathlibrary
-from gradtape.codegen.vectormath import function
+from gradtape.codegen.vectormath import accurate_function
 from gradtape.codegen.vectors import Body, Found, Value, exact_sum, vector
 
 Pair = tuple[Value, ...]
@@ -21,7 +21,7 @@ _LIBM = frozenset((
     "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
     "asinh", "acosh", "atanh",
 ))  # fmt: skip
-_INLINED = "alwaysinline nounwind"
+_CALLED = "noinline nounwind"
 
 
 def supported(name: str, ty: str) -> bool:
@@ -50,11 +50,11 @@ def _complex_function(name: str, ty: str, lanes: int, preference: str) -> Found:
         write = None
     if write is None:
         return _lane_by_lane(name, ty, lanes)
-    body = Body(ty, lanes, function)
+    body = Body(ty, lanes, accurate_function)
     names = ["a", "b", "c", "d"][: 4 if name in ("multiply", "divide") else 2]
     result = write(body, *(body.operand(operand) for operand in names))
     symbol = f"gradtape_complex_{name}_{ty}{lanes}"
-    return symbol, body.function(symbol, names, result, _INLINED)
+    return symbol, body.function(symbol, names, result, _CALLED)
 
 
 def _c_name(name: str, ty: str) -> str:

@@ -1,7 +1,7 @@
 """Mathematical functions for kernels: by name, type and number of lanes, as functions in IR.
 
-What is exact is one of LLVM's intrinsics; where a polynomial is faster than a call it is inlined;
-the rest is glibc's vector math, and where there is none, libm lane by lane.
+What is exact is one of LLVM's intrinsics; the rest is glibc's vector math, where there is none or
+it is slower our own polynomials, and else libm lane by lane.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ def function(name: str, ty: str, lanes: int) -> Found:
     Operands and result are `<lanes x ty>`, or plain `ty` for one lane. A snippet repeated for
     another function has the same text, so each distinct text is to be included once.
     """
-    return _function(name, ty, lanes, mathlibrary.preference())
+    return _function(name, ty, lanes, mathlibrary.preference(), (name, ty) in _OWN_FIRST)
+
+
+def accurate_function(name: str, ty: str, lanes: int) -> Found:
+    """The same, by our polynomials where there are any: for parts, whose errors add up."""
+    return _function(name, ty, lanes, mathlibrary.preference(), True)
 
 
 @lru_cache(maxsize=512)
-def _function(name: str, ty: str, lanes: int, preference: str) -> Found:
+def _function(name: str, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
     composite = COMPOSITES.get(name)
     if not composite:
         wanted = preference == "auto" or (
@@ -55,12 +60,12 @@ def _function(name: str, ty: str, lanes: int, preference: str) -> Found:
         )
         own = wanted and fused() and (name, ty) in POLYNOMIALS
         found = None
-        if not own or (name, ty) not in _OWN_FIRST:
+        if not own or not own_first:
             found = mathlibrary.from_libmvec(name, ty, lanes)
         if found or not own:
             return found or mathlibrary.library_function(name, ty, lanes)
     write = composite.write if composite else POLYNOMIALS[name, ty]
-    body = Body(ty, lanes, function)
+    body = Body(ty, lanes, accurate_function)
     names = [f"x{k}" for k in range(arity(name))]
     result = write(body, *(body.operand(operand) for operand in names))
     symbol = f"gradtape_{name}_{ty}{lanes}"

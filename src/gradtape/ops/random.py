@@ -19,14 +19,11 @@ from gradtape.errors import ShapeError
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops.arithmetic import bitwise_right_shift, clip, identity, remainder
+from gradtape.ops.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import cos, log1p, sin, sqrt
-from gradtape.ops.joining import stack
-from gradtape.ops.movement import reshape
+from gradtape.ops.families import elementwise
 from gradtape.ops.samples import Sample
-from gradtape.ops.slicing import along_axis
-from gradtape.ops.special import erf, erfinv
+from gradtape.ops.shapes import broadcast_shapes
 
 WORDS_PER_BLOCK = 4
 _WORD = np.dtype(np.uint64)
@@ -84,34 +81,118 @@ def unit_interval(words: Any, dtype: Any) -> Any:
     return cast(bitwise_right_shift(words, 64 - kept), dtype) * 2.0**-kept
 
 
-def standard_normal(position: Any, shape: Shape, dtype: Any) -> Any:
+# Numbers that a seed replays must not depend on the tier that computes them, and compiled functions
+# differ from NumPy's in the last bits: so each distribution is one op with NumPy's kernel.
+
+
+def _words(position: Any, count: int) -> Any:
+    return _bits_kernel(position, (count,))
+
+
+def _fractions(words: Any, dtype: Any) -> Any:
+    kept = _SIGNIFICAND[dtype]
+    return (words >> np.uint64(64 - kept)).astype(dtype) * dtype.type(2.0**-kept)
+
+
+def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
     """Box and Muller: a pair of words gives the radius and angle of a pair of numbers."""
     count = math.prod(shape)
     pairs = -(-count // 2)
-    uniform = unit_interval(bits(position, (pairs, 2)), dtype)
-    radius = sqrt(log1p(-along_axis(uniform, 1, 0, 1)) * -2.0)
-    angle = along_axis(uniform, 1, 1, 1) * (2.0 * math.pi)
-    both = reshape(stack([radius * cos(angle), radius * sin(angle)], axis=1), (2 * pairs,))
-    if count != 2 * pairs:
-        both = along_axis(both, 0, 0, count)
-    # A tensor of its own, not a view of the pairs: it may be written to.
-    return identity(reshape(both, shape))
+    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(pairs, 2)
+    radius = np.sqrt(dtype.type(-2) * np.log1p(-uniform[:, 0]))
+    angle = uniform[:, 1] * dtype.type(2 * math.pi)
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return both.reshape(-1)[:count].reshape(shape)
+
+
+def _exponential_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+    """Minus the logarithm of a uniform number that is never 0."""
+    uniform = _fractions(_words(position, math.prod(shape)), dtype)
+    return -np.log1p(-uniform).reshape(shape)
+
+
+def _distribution(name: str, kernel: Any) -> Op:
+    why = Undefined("random numbers do not depend on their seed smoothly")
+    return declare(
+        Op(
+            name,
+            "random",
+            spec=lambda position, shape, dtype: spec(shape, dtype),
+            numpy=kernel,
+            jvp=why,
+            vjp=why,
+            params=("shape", "dtype"),
+            samples=lambda: [
+                Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
+                for shape in ((5,), (2, 3), (), (0, 2))
+                for dtype in _SIGNIFICAND
+            ],
+            expensive=True,
+        )
+    )
+
+
+NORMAL = _distribution("standard_normal", _normal_kernel)
+EXPONENTIAL = _distribution("standard_exponential", _exponential_kernel)
+
+
+def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype: Any) -> Any:
+    """The inverse of the distribution function between two bounds."""
+    from scipy import special
+
+    root = dtype.type(_ROOT_TWO)
+    low, high = special.erf(lower / root), special.erf(upper / root)
+    uniform = _fractions(_words(position, math.prod(shape)), dtype).reshape(shape)
+    found = special.erfinv(low + (high - low) * uniform) * root
+    return np.clip(found, lower, upper).astype(dtype)
+
+
+def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: Any) -> Spec:
+    return spec(broadcast_shapes("truncated_normal", [shape, lower.shape, upper.shape]), dtype)
+
+
+TRUNCATED_NORMAL = declare(
+    Op(
+        "standard_truncated_normal",
+        "random",
+        spec=_truncated_spec,
+        numpy=_truncated_kernel,
+        jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+        vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+        params=("shape", "dtype"),
+        samples=lambda: [
+            Sample(
+                (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
+                {"shape": (2, 3), "dtype": np.dtype(np.float64)},
+                order=0,
+            )
+        ],
+        expensive=True,
+    )
+)
+
+# A sum that is not contracted with the product before it, in any tier, for the same reason.
+shift = elementwise(
+    "shift", np.add, "Sum of two operands, rounded on its own.",
+    ("float(gt.ops.random.shift(1.0, 2.0))", "3.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: 1], arity=2,
+    llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
+)  # fmt: skip
+
+
+def standard_normal(position: Any, shape: Shape, dtype: Any) -> Any:
+    return record(NORMAL, (position,), (shape, dtype))
 
 
 def standard_exponential(position: Any, shape: Shape, dtype: Any) -> Any:
-    """Minus the logarithm of a uniform number that is never 0."""
-    return -log1p(-unit_interval(bits(position, shape), dtype))
+    return record(EXPONENTIAL, (position,), (shape, dtype))
 
 
 def standard_truncated_normal(
     position: Any, shape: Shape, dtype: Any, lower: Any, upper: Any
 ) -> Any:
-    """The inverse of the distribution function between two bounds."""
-    low, high = (erf(cast(bound, dtype) * (1.0 / _ROOT_TWO)) for bound in (lower, upper))
-    uniform = unit_interval(bits(position, shape), dtype)
-    return clip(
-        erfinv(low + (high - low) * uniform) * _ROOT_TWO, cast(lower, dtype), cast(upper, dtype)
-    )
+    bounds = [stop_gradient(cast(bound, dtype)) for bound in (lower, upper)]
+    return record(TRUNCATED_NORMAL, (position, *bounds), (shape, dtype))
 
 
 def integers_below(words: Any, count: int) -> Any:

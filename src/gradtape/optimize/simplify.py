@@ -69,6 +69,8 @@ def _folded(node: Node) -> Node | None:
 
 
 def _multiply(node: Node) -> Node | None:
+    if node.dtype.kind == "c":  # (a + bi)(1 + 0i) is not a + bi where a or b is 0 or infinite
+        return None
     for factor, other in (node.inputs, node.inputs[::-1]):
         value = constant_value(factor)
         if value == 1:
@@ -79,12 +81,14 @@ def _multiply(node: Node) -> Node | None:
 
 
 def _divide(node: Node) -> Node | None:
-    return stretched(node.inputs[0], node) if constant_value(node.inputs[1]) == 1 else None
+    exact = node.dtype.kind != "c" and constant_value(node.inputs[1]) == 1
+    return stretched(node.inputs[0], node) if exact else None
 
 
 def _subtract(node: Node) -> Node | None:
     # x - 0 is x for every x, -0 included; x + 0 is not.
-    return stretched(node.inputs[0], node) if constant_value(node.inputs[1]) == 0 else None
+    exact = node.dtype.kind != "c" and constant_value(node.inputs[1]) == 0
+    return stretched(node.inputs[0], node) if exact else None
 
 
 def _negative(node: Node) -> Node | None:
@@ -94,6 +98,8 @@ def _negative(node: Node) -> Node | None:
 
 def _power(node: Node) -> Node | None:
     (exponent,) = node.params
+    if node.dtype.kind == "c":  # NumPy's complex powers are not products to the last bit
+        return None
     if exponent == 1:
         return node.inputs[0]
     if exponent == 2:

@@ -39,7 +39,7 @@ class Tiered:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate on Values and Python scalars."""
         compiled = self._compiled
-        if compiled is not None:
+        if compiled is not None and MODE != "off":
             if self._guessed and self._runs:
                 _speculations["wasted"] -= 1
                 self._guessed = False

@@ -1,0 +1,126 @@
+"""Every op's samples through the compiled tier, against NumPy's kernel."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.codegen.lower import fusible
+from gradtape.graph.node import apply, leaf
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.program import program
+from gradtape.graph.recording import Value
+from gradtape.graph.spec import spec
+from gradtape.optimize import optimize
+from gradtape.runtime.compiled import CompiledPlan
+from gradtape.runtime.plan import Plan
+
+# Rounded exactly by IEEE, so every tier gives the same bits.
+EXACT = {
+    "add", "subtract", "multiply", "divide", "sqrt", "negative", "abs", "where", "maximum",
+    "minimum", "square", "reciprocal", "floor", "ceil", "trunc", "round", "cast", "relu", "sign",
+    "identity", "positive", "copysign", "stop_gradient", "max", "min",
+}  # fmt: skip
+FAMILIES = ("elementwise", "reduction", "movement", "contraction")
+NAMES = [name for name, op in REGISTRY.items() if op.family in FAMILIES]
+
+
+def node_at(op, sample):
+    leaves = [
+        leaf(number, spec(np.shape(array), np.asarray(array).dtype))
+        for number, array in enumerate(sample.inputs)
+    ]
+    return apply(op, tuple(leaves), tuple(sample.params[name] for name in op.params))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_equals_numpy(name):
+    op = REGISTRY[name]
+    for sample in op.samples():
+        node = node_at(op, sample)
+        if type(node.spec) is tuple:
+            return
+        found = optimize(program([node]))
+        values = [Value(np.array(sample.inputs[n.params[0]]), n.spec) for n in found.inputs]
+        (expected,) = Plan(found).run(values)
+        (content,) = CompiledPlan(found).run(values)
+        got = Value(content, node.spec).array
+        assert got.dtype == expected.dtype
+        assert got.shape == expected.shape
+        if expected.dtype.kind in "fc" and name not in EXACT:
+            eps = np.finfo(expected.dtype).eps
+            np.testing.assert_allclose(got, expected, rtol=64 * eps, atol=64 * eps)
+        else:
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["sin", "exp", "add", "where", "sum", "max", "tanh", "less"])
+def test_what_matters_is_fused(name):
+    op = REGISTRY[name]
+    assert fusible(node_at(op, op.samples()[0]))
+
+
+def test_a_new_length_compiles_nothing():
+    def f(n):
+        x = gt.asarray(np.linspace(0.1, 1.0, n))
+        return gt.grad(lambda x: gt.sum(gt.sin(x) * gt.exp(x)))(x).numpy()
+
+    f(10), f(10)
+    before = gt.counters().kernels_compiled
+    for n in (11, 100, 1000, 31):
+        f(n), f(n)
+    assert gt.counters().kernels_compiled == before
+
+
+def test_a_new_batch_size_compiles_nothing():
+    w = gt.asarray(np.ones((4, 3)))
+
+    def f(n):
+        x = gt.asarray(np.ones((n, 4)))
+        return gt.grad(lambda w: gt.mean(gt.tanh(x @ w) ** 2))(w).numpy()
+
+    f(8), f(8)
+    before = gt.counters().kernels_compiled
+    for n in (9, 16, 33):
+        f(n), f(n)
+    assert gt.counters().kernels_compiled == before
+
+
+def test_a_growing_loop_compiles_nothing_each_time():
+    def f(rounds):
+        y = x = gt.asarray([1.0, 2.0])
+        for _ in range(rounds):
+            y = gt.sin(y) + x
+        return y.numpy()
+
+    before = gt.counters().kernels_compiled
+    for rounds in range(1, 30):
+        f(rounds)
+    assert gt.counters().kernels_compiled == before
+
+
+def test_steady_training_allocates_nothing_new():
+    w = gt.Variable(np.full((64, 64), 0.01))
+    x = gt.asarray(np.ones((32, 64)))
+
+    def step():
+        with gt.GradientTape() as tape:
+            loss = gt.mean(gt.tanh(x @ w) ** 2)
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+
+    for _ in range(6):
+        step()
+    before = gt.counters().bytes_allocated
+    for _ in range(50):
+        step()
+    assert gt.counters().bytes_allocated == before
+
+
+def test_plans_and_kernels_can_be_read():
+    x = gt.asarray(np.ones((3, 4)))
+    y = gt.sum(gt.sin(x) @ np.ones((4, 2)), axis=0)
+    text = gt.plan_of(y)
+    assert "loop over (3, 4)" in text
+    assert "call" in text
+    assert "matmul" in text
+    assert "define void @kernel_0" in gt.kernels_of(y)
+    assert "BLAS" in gt.show_config()
