@@ -1,4 +1,4 @@
-"""Switches: the eager debug mode and the deterministic mode."""
+"""Switches: the eager debug mode and the deterministic mode, for the thread that enters them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from gradtape.graph.recording import handle_list, state
+from gradtape.graph.recording import modes, state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
-
-_deterministic = {"on": False}
 
 
 class EagerHandles(list[Any]):
@@ -32,7 +30,7 @@ def eager(on: bool = True) -> Iterator[None]:
     2
     """
     state.cut()
-    earlier = handle_list["class"]
+    earlier = modes.handle_list
     _use(EagerHandles if on else list)
     try:
         yield
@@ -42,7 +40,7 @@ def eager(on: bool = True) -> Iterator[None]:
 
 
 def _use(kind: type[list[Any]]) -> None:
-    handle_list["class"] = kind
+    modes.handle_list = kind
     state.recording.handles = kind()
 
 
@@ -54,12 +52,12 @@ def deterministic(on: bool = True) -> Iterator[None]:
     ...     gt.is_deterministic()
     True
     """
-    earlier = _deterministic["on"]
-    _deterministic["on"] = on
+    earlier = modes.deterministic
+    modes.deterministic = on
     try:
         yield
     finally:
-        _deterministic["on"] = earlier
+        modes.deterministic = earlier
 
 
 def is_deterministic() -> bool:
@@ -68,4 +66,4 @@ def is_deterministic() -> bool:
     >>> gt.is_deterministic()
     False
     """
-    return _deterministic["on"]
+    return modes.deterministic

@@ -174,3 +174,18 @@ def test_threads_have_their_own_tapes():
         y = x * x * x
     assert found == [9.0]
     assert float(tape.gradient(y, x)) == 27.0
+
+
+def test_modes_belong_to_their_thread():
+    found = []
+
+    def other():
+        found.append(gt.is_deterministic())
+        y = gt.asarray(2.0) * 3.0
+        found.append(y.computed is None)
+
+    with gt.deterministic(), gt.eager():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert found == [False, True]

@@ -35,8 +35,17 @@ SCALARS = (bool, int, float, complex)
 
 _stamps = itertools.count(1)
 
-# What a recording lists its handles in; the eager debug mode installs a list that evaluates.
-handle_list: dict[str, type[list[Any]]] = {"class": list}
+
+
+class Modes(threading.local):
+    """Switches that each thread has of its own."""
+
+    # What a recording lists its handles in; the eager debug mode installs a list that evaluates.
+    handle_list: type[list[Any]] = list
+    deterministic = False
+
+
+modes = Modes()
 
 
 class Value:
@@ -144,7 +153,7 @@ class Recording:
         self.interned = self.table.nodes
         self.leaves: list[Any] = []
         self.nodes: list[Node] = []
-        self.handles: list[Handle] = handle_list["class"]()
+        self.handles: list[Handle] = modes.handle_list()
         self.imported: dict[int, Node] = {}
         self.repeats: dict[tuple[Any, ...], Node] = {}
         # Values kept while a tape may ask for them, and the interned history that led to them.
