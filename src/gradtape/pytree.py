@@ -8,6 +8,8 @@ from typing import Any
 
 __all__ = ["flatten", "flatten_up_to", "map_leaves", "register_pytree", "unflatten"]
 
+# Types found to be leaves: asking what a container is costs more than most things a leaf is for.
+_leaf_types: set[type] = set()
 _registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
 
@@ -42,6 +44,7 @@ def register_pytree(
     [1, 2, 3]
     """
     _registered[kind] = (flatten, unflatten)
+    _leaf_types.discard(kind)
     return kind
 
 
@@ -71,13 +74,19 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> gt.pytree.flatten({"a": 1, "b": (2, 3)})[0]
     [1, 2, 3]
     """
+    if type(tree) in _leaf_types:
+        return [tree], LEAF
     leaves: list[Any] = []
     return leaves, _flatten(tree, leaves)
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    if type(tree) in _leaf_types:
+        leaves.append(tree)
+        return LEAF
     found = _children(tree)
     if found is None:
+        _leaf_types.add(type(tree))
         leaves.append(tree)
         return LEAF
     kind, context, children = found

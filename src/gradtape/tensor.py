@@ -344,9 +344,11 @@ def evaluate(*trees: Any) -> Any:
 
     for tree in trees:
         for leaf in flatten(tree)[0]:
-            numpy = getattr(leaf, "numpy", None)
-            if isinstance(leaf, Operators) and numpy is not None:
-                numpy()
+            if isinstance(leaf, Tensor):
+                if leaf.computed is None:
+                    state.evaluate(leaf)
+            elif isinstance(leaf, Operators):
+                leaf.numpy()
     return trees[0] if len(trees) == 1 else trees
 
 

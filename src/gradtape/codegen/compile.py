@@ -29,7 +29,7 @@ def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
         f'attributes #0 = {{ nounwind "min-legal-vector-width"="{bits}" '
         f'"prefer-vector-width"="{bits}" }}'
     )
-    return "\n".join([*definitions, *functions, attributes]), names
+    return "\n".join([*definitions, *functions, attributes, "!0 = !{i32 1}"]), names
 
 
 def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, int], int]:

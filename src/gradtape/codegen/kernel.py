@@ -33,10 +33,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Store:
-    """A value written for every point of the iteration space."""
+    """A value written for every point of the iteration space.
+
+    `streaming` writes past the caches: for results too large to be read from them anyway.
+    """
 
     value: int
     target: Operand
+    streaming: bool = False
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,9 @@ class Emitter:
         index: str,
         stride: str,
         mask: str | None,
+        streaming: bool = False,
     ) -> None:
+        """Write `lanes` elements from `index` on along the innermost axis."""
         b = self.b
         kind = memory_type(target.dtype)
         size = np.dtype(target.dtype).itemsize
@@ -215,7 +217,12 @@ class Emitter:
             return
         at = b.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}", "p")
         if mask is None:
-            b.line(f"store {vector} {name}, ptr {at}, align {size}")
+            if streaming:
+                b.line(
+                    f"store {vector} {name}, ptr {at}, align {self.lanes * size}, !nontemporal !0"
+                )
+            else:
+                b.line(f"store {vector} {name}, ptr {at}, align {size}")
             return
         symbol = f"@llvm.masked.store.v{self.lanes}{_suffix(kind)}.p0"
         b.define(f"declare void {symbol}({vector}, ptr, i32, <{self.lanes} x i1>)")
@@ -261,7 +268,8 @@ class Emitter:
         for position, item in enumerate(kernel.stores):
             entry = first + position
             stride = self.strides[entry][axis]
-            self.store(values[item.value], item.target, rows[entry], index, stride, mask)
+            value = values[item.value]
+            self.store(value, item.target, rows[entry], index, stride, mask, item.streaming)
         return values
 
     def reduce_target(self, number: int) -> Operand:
@@ -286,6 +294,10 @@ class Emitter:
         head = (
             f"define void @{self.name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) #0 {{"
         )
+        if any(item.streaming for item in self.kernel.stores):
+            # Other threads read the results: writes that pass the caches must have arrived.
+            b.define("declare void @llvm.x86.sse.sfence()")
+            b.line("call void @llvm.x86.sse.sfence()")
         lines = [head, "entry:", *b.entry, *b.lines, "  ret void", "}"]
         return "\n".join(lines), list(b.definitions)
 

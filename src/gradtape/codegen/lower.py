@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +98,17 @@ def _lowers(op: Any, params: tuple[Any, ...], dtypes: tuple[Any, ...], result: A
     return found
 
 
-def lower(loop: Loop, access: dict[Node, Access], constants: set[Node], bits: int) -> list[Lowered]:
-    """The kernels of a loop: one, or two where a whole-tensor reduction needs a second."""
+def lower(
+    loop: Loop,
+    access: dict[Node, Access],
+    constants: set[Node],
+    bits: int,
+    streamed: Collection[Node] = (),
+) -> list[Lowered]:
+    """The kernels of a loop: one, or two where a whole-tensor reduction needs a second.
+
+    `streamed` nodes are results that nothing in the program reads, worth writing past the caches.
+    """
     space = loop.space
     operands: list[Entry] = []
     number: dict[Any, int] = {}
@@ -148,7 +158,7 @@ def lower(loop: Loop, access: dict[Node, Access], constants: set[Node], bits: in
         inside[node] = len(operands) + len(body) - 1
         if node in wanted:
             stores.append((inside[node], node))
-    shape = _Shape(loop, operands, stores, reductions)
+    shape = _Shape(loop, operands, stores, reductions, streamed)
     return shape.kernels(tuple(body), bits)
 
 
@@ -172,8 +182,10 @@ class _Shape:
         operands: list[Entry],
         stores: list[tuple[int, Node]],
         reductions: list[tuple[int, Node]],
+        streamed: Collection[Node],
     ) -> None:
         self.loop = loop
+        self.streamed = streamed
         self.operands = operands
         self.stores = stores
         self.reductions = reductions
@@ -240,7 +252,12 @@ class _Shape:
         )
         first = len(operands)
         stores = tuple(
-            Store(value, Operand(_code(node.dtype), _target_access(strides[first + position])))
+            Store(
+                value,
+                Operand(_code(node.dtype), _target_access(strides[first + position])),
+                # Only along one axis is every vector aligned.
+                layout == "map" and len(axes) == 1 and node in self.streamed,
+            )
             for position, (value, node) in enumerate(self.stores)
         )
         first += len(stores)

@@ -36,7 +36,6 @@ SCALARS = (bool, int, float, complex)
 _stamps = itertools.count(1)
 
 
-
 class Modes(threading.local):
     """Switches that each thread has of its own."""
 

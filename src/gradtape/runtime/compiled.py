@@ -22,7 +22,7 @@ from gradtape.optimize.fuse import Call, Fused, Loop, fuse
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
 from gradtape.runtime import blas, threads
-from gradtape.runtime.buffers import Buffer, allocate, array
+from gradtape.runtime.buffers import allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
 
@@ -30,6 +30,8 @@ from gradtape.runtime.memory import Arena
 ARENA, SCALARS, FIRST = 0, 1, 2
 # Work, in operand loads, below which a second thread costs more than it brings.
 PARALLEL_WORK = 1 << 18
+# Results from this many bytes on are written past the caches: a second-level cache holds no more.
+STREAMED = 1 << 21
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_WORK = 1 << 14
 
@@ -89,6 +91,7 @@ class CompiledPlan:
         last = _last_reads(self.program, fused)
         bits = llvm.host().bits
         written = {node for node, how in self._outputs if how == "written"}
+        streamed = _streamed(self.program, written)
         for index, unit in enumerate(fused.units):
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
@@ -103,7 +106,7 @@ class CompiledPlan:
                     self._stretch().append(found)
             else:
                 try:
-                    lowered = lower(unit, fused.access, fused.constants, bits)
+                    lowered = lower(unit, fused.access, fused.constants, bits, streamed)
                 except NotLowered:
                     for node in unit.nodes:
                         self._call(node)
@@ -183,59 +186,73 @@ class CompiledPlan:
                 steps.append((kind, content))
         self._steps = steps
         formats = "".join(_FORMAT[node.dtype.str[1:]] for node in self._scalars)
-        self._format = f"={self._slots}q{formats}"
-        self._bytes = struct.calcsize(self._format)
+        packer = struct.Struct(f"={self._slots}q{formats}")
+        self._pack = packer.pack_into
+        self._bytes = packer.size
+        self._idle: list[tuple[Any, int]] = []
         self._position = {node: index for index, node in enumerate(self.program.inputs)}
-        self._scalar_positions = [(self._position[n], n.dtype.type) for n in self._scalars]
+        self._scalar_positions = [(self._position[n], _python_type(n)) for n in self._scalars]
         self._array_positions = [self._position[n] for n in self._arrays]
-        self._written = [
-            (self._place[node][0], node.spec.nbytes)
-            for node, how in self._outputs
-            if how == "written"
-        ]
+        # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
+        self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
+        self._unset = [0] * (self._slots - FIRST - len(self._arrays) - len(self._written))
         self._written_nodes = [node for node, how in self._outputs if how == "written"]
         # With library calls, or outputs that are views, values have to be found by name.
         self._mixed = any(kind == "call" for kind, _ in steps) or len(self._written) < len(
             self._outputs
         )
+        number = {node: index for index, node in enumerate(self._written_nodes)}
+        self._order = [] if self._mixed else [number[node] for node in self.program.outputs]
         self.ops = len(self.program.nodes)
 
     # Running.
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate on Values and Python numbers; gives a Buffer or array per output."""
-        inputs = list(inputs)
-        arena = allocate(self.arena_size) if self.arena_size else None
-        memory = ctypes.create_string_buffer(self._bytes)
-        base = ctypes.addressof(memory)
-        slots = [0] * self._slots
-        slots[SCALARS] = base + 8 * self._slots
-        if arena is not None:
+        # The slots of one run: taken from those of earlier runs, unless another thread has them.
+        memory, base = self._idle.pop() if self._idle else self._new_memory()
+        slots = [0, base + 8 * self._slots]
+        arena = None
+        if self.arena_size:
+            arena = allocate(self.arena_size)
             slots[ARENA] = arena.address
-        for number, position in enumerate(self._array_positions):
+        for position in self._array_positions:
             value = inputs[position]
             if type(value) is not Value:  # an array, as tier 0 takes them
-                value = inputs[position] = Value(np.asarray(value), self._arrays[number].spec)
-            slots[FIRST + number] = value.address
-        buffers: list[Buffer] = []
-        for slot, nbytes in self._written:
-            buffer = allocate(nbytes)
-            buffers.append(buffer)
-            slots[slot] = buffer.address
-        scalars = [_number(inputs[position], kind) for position, kind in self._scalar_positions]
-        struct.pack_into(self._format, memory, 0, *slots, *scalars)
-        alive: dict[Any, Any] = {"arena": arena}
+                inputs = list(inputs)
+                value = inputs[position] = Value(
+                    np.asarray(value), self.program.inputs[position].spec
+                )
+            slots.append(value.address)
+        buffers = [allocate(nbytes) for nbytes in self._written]
+        slots += [buffer.address for buffer in buffers]
+        slots += self._unset
+        for position, kind in self._scalar_positions:
+            value = inputs[position]
+            slots.append(value if type(value) is kind else _number(value, kind))
+        self._pack(memory, 0, *slots)
         if self._mixed:
-            alive.update(zip(self._written_nodes, buffers, strict=True))
+            alive = dict(zip(self._written_nodes, buffers, strict=True))
+            alive["arena"] = arena
             self._run_steps(inputs, memory, base, alive)
+            results = self._collected(inputs, alive)
         else:
             for _, run in self._steps:
                 run(base)
+            results = [buffers[position] for position in self._order]
+        self._idle.append((memory, base))
         COUNTS.plans_run += 1
         COUNTS.ops_run += self.ops
-        written = iter(buffers)
+        return results
+
+    def _new_memory(self) -> tuple[Any, int]:
+        memory = ctypes.create_string_buffer(self._bytes)
+        return memory, ctypes.addressof(memory)
+
+    def _collected(self, inputs: Any, alive: dict[Any, Any]) -> list[Any]:
+        """The outputs of a plan of which some are results of calls, views or constants."""
         found = {
-            node: next(written) if how == "written" else self._other(node, how, inputs, alive)
+            node: alive[node] if how == "written" else self._other(node, how, inputs, alive)
             for node, how in self._outputs
         }
         return [found[node] for node in self.program.outputs]
@@ -293,6 +310,16 @@ class CompiledPlan:
     def _other(self, node: Node, how: str, inputs: Any, alive: dict[Any, Any]) -> Any:
         result = self._array(node, inputs, alive)
         return result if how == "called" else np.array(result)
+
+
+def _streamed(program: Program, written: set[Node]) -> set[Node]:
+    """Results too large for the caches that nothing in the program reads again."""
+    if llvm.host().machine != "x86_64":
+        return set()
+    read = {parent for node in program.nodes for parent in node.inputs}
+    return {
+        n for n in written if n not in read and n.spec.nbytes >= STREAMED and n.dtype.kind != "b"
+    }
 
 
 def is_product(node: Node) -> bool:
@@ -361,11 +388,22 @@ def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
     return arguments
 
 
+def _python_type(node: Node) -> Any:
+    """What makes of a number what `struct` takes for a scalar of this dtype."""
+    if node.dtype == np.float32:
+        return _rounded
+    return {"f": float, "b": bool}.get(node.dtype.kind, int)
+
+
+def _rounded(value: Any) -> float:
+    # `struct` refuses what overflows float32; NumPy makes it infinite.
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
 def _number(value: Any, kind: Any) -> Any:
-    """A Python number for `struct`, in the dtype of its leaf."""
-    if type(value) is Value:
-        return value.array.item()
-    return kind(value).item()
+    """A Python number for `struct`."""
+    return value.array.item() if type(value) is Value else kind(value)
 
 
 _FORMAT = {
