@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node
-from gradtape.graph.recording import Handle, Recording, Value, state
+from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
 from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
@@ -52,6 +52,7 @@ class Variable(Operators):
 
     # Variables are operands like handles, but always through `enter`.
     recording = None
+    computed = UNENTERED
 
     def __init__(
         self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None

@@ -124,3 +124,9 @@ def test_plans_and_kernels_can_be_read():
     assert "matmul" in text
     assert "define void @kernel_0" in gt.kernels_of(y)
     assert "BLAS" in gt.show_config()
+
+
+def test_a_scalar_that_overflows_float32_is_infinite():
+    x = gt.asarray(np.ones(3, np.float32))
+    for _ in range(3):
+        assert (x * 1e300).tolist() == [np.inf] * 3

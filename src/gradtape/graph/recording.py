@@ -31,7 +31,7 @@ from gradtape.graph.spec import Spec, spec
 
 # Past this many pending applications outside any tape, a recording is cut and computed.
 PENDING_LIMIT = 10_000
-SCALARS = (bool, int, float, complex)
+SCALARS = frozenset((bool, int, float, complex))
 
 _stamps = itertools.count(1)
 
@@ -86,6 +86,15 @@ class Value:
             else:
                 self._address = content.address
         return self._address
+
+
+class _Unentered:
+    """What operands that always enter through their own method have for a value."""
+
+    entry = (-1, None)
+
+
+UNENTERED = _Unentered()
 
 
 class Handle:
@@ -375,6 +384,34 @@ def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:
 
 
 def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
+    nodes: list[Any] = []
+    scalars = False
+    for operand in operands:
+        if type(operand) in SCALARS:
+            scalars = True
+            nodes.append(None)
+            continue
+        method = getattr(operand, "enter", None)
+        if method is None:
+            return _enter_anything(recording, op, operands)
+        nodes.append(method(recording))
+    if scalars:
+        weak = op.weak
+        partner = None
+        for position, node in enumerate(nodes):
+            if node is not None and (weak is None or position in weak):
+                dtype = node.spec.dtype
+                partner = dtype if partner is None else np.promote_types(partner, dtype)
+        for position, node in enumerate(nodes):
+            if node is None:
+                adapts = weak is None or position in weak
+                nodes[position] = enter(recording, operands[position], partner if adapts else None)
+    return tuple(nodes)
+
+
+def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    """The same where an array, a list or another foreign object is among them."""
     partner = None
     if any(type(operand) in SCALARS for operand in operands):
         operands = as_arrays(operands)

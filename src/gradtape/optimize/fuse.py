@@ -129,8 +129,56 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
         unit_of[node] = index
         if type(node.spec) is not tuple:
             access[node] = whole(node)
+    _sink(program, units, unit_of)
     _mark_outputs(program, units, unit_of, access, constants)
+    units = [unit for unit in units if isinstance(unit, Call) or unit.nodes]
     return Fused(units, access, constants)
+
+
+def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None:
+    """Move a node down into the only loop that reads it, so that it need not be stored.
+
+    A node joins the first loop it can, which may be long before its reader: the decayed momentum
+    of an optimiser would be written before the gradient is known and read again after.
+    """
+    readers: dict[Node, list[Node]] = {}
+    for node in program.nodes:
+        for parent in node.inputs:
+            readers.setdefault(parent, []).append(node)
+    kept = set(program.outputs)
+    for node in reversed(program.nodes):
+        home = units[unit_of[node]] if node in unit_of else None
+        if not isinstance(home, Loop) or node not in home.pointwise or node in kept:
+            continue
+        targets = {_reading_loop(reader, units, unit_of) for reader in readers.get(node, ())}
+        if len(targets) != 1:
+            continue
+        index = targets.pop()
+        if index is None or index == unit_of[node]:
+            continue
+        loop = units[index]
+        assert isinstance(loop, Loop)
+        if loop.space != home.space or len(loop.nodes) >= LARGEST_LOOP:
+            continue
+        # What it reads inside its present loop must be able to follow it.
+        inside = [parent for parent in node.inputs if parent in home.pointwise]
+        if any(parent in kept or set(readers[parent]) != {node} for parent in inside):
+            continue
+        home.nodes.remove(node)
+        home.pointwise.discard(node)
+        loop.nodes.insert(0, node)
+        loop.pointwise.add(node)
+        unit_of[node] = index
+
+
+def _reading_loop(reader: Node, units: list[Unit], unit_of: dict[Node, int]) -> int | None:
+    """The loop that reads a value point by point, or None if it is read from memory."""
+    if reader not in unit_of:
+        return None
+    unit = units[unit_of[reader]]
+    if not isinstance(unit, Loop) or reader in unit.copies or reader.op.name in VIEWS:
+        return None
+    return unit_of[reader]
 
 
 def _mark_outputs(

@@ -230,7 +230,12 @@ class CompiledPlan:
         for position, kind in self._scalar_positions:
             value = inputs[position]
             slots.append(value if type(value) is kind else _number(value, kind))
-        self._pack(memory, 0, *slots)
+        try:
+            self._pack(memory, 0, *slots)
+        except OverflowError:
+            # `struct` refuses what overflows float32; NumPy makes it infinite.
+            first = self._slots
+            self._pack(memory, 0, *slots[:first], *_infinite(self._scalars, slots[first:]))
         if self._mixed:
             alive = dict(zip(self._written_nodes, buffers, strict=True))
             alive["arena"] = arena
@@ -388,17 +393,14 @@ def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
     return arguments
 
 
-def _python_type(node: Node) -> Any:
-    """What makes of a number what `struct` takes for a scalar of this dtype."""
-    if node.dtype == np.float32:
-        return _rounded
+def _python_type(node: Node) -> type:
+    """The type of Python number that `struct` takes for a scalar of this dtype."""
     return {"f": float, "b": bool}.get(node.dtype.kind, int)
 
 
-def _rounded(value: Any) -> float:
-    # `struct` refuses what overflows float32; NumPy makes it infinite.
+def _infinite(nodes: Sequence[Node], numbers: Sequence[Any]) -> list[Any]:
     with np.errstate(over="ignore"):
-        return float(np.float32(value))
+        return [node.dtype.type(n).item() for node, n in zip(nodes, numbers, strict=True)]
 
 
 def _number(value: Any, kind: Any) -> Any:
