@@ -97,14 +97,18 @@ def _machine(level: int) -> Any:
 
 
 def compile_ir(text: str, level: int = 1) -> Compiled:
-    """Compile a module of IR text for this machine."""
+    """Compile a module of IR text for this machine.
+
+    Level 0 runs no passes: for code written by hand, where they find nothing but take time.
+    """
     llvm = _binding()
     with _lock:
         module = llvm.parse_assembly(text)
-        machine = _machine(2)
+        machine = _machine(2 if level else 1)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        _optimize(llvm, module, machine, level)
+        if level:
+            _optimize(llvm, module, machine, level)
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
         compiled = Compiled(engine)

@@ -22,6 +22,8 @@ from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
 
 Domain = tuple[float, float]
+
+new: Any = object.__new__
 Unary = Callable[[Any], Any]
 Binary = Callable[[Any, Any], Any]
 
@@ -187,7 +189,11 @@ def unary_function(op: Op) -> Unary:
                 node = recording.first_application(key, op, (a,), ())
             else:
                 node = recording.twin(key, node)
-            handle = x.result_class(node, recording, None)
+            # As Handle.__init__ does, without the call.
+            handle = new(x.result_class)
+            handle.node = node
+            handle.recording = recording
+            handle.computed = None
             recording.handles.append(handle)
             return handle
         except AttributeError:
@@ -212,7 +218,7 @@ def binary_function(op: Op) -> Binary:
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
                 leaves = recording.leaves
-                of = a.spec.scalar(kind)
+                of = a.spec.scalars.get(kind) or a.spec.scalar(kind)
                 b = recording.interned.get((of, len(leaves)))
                 if b is None:
                     b = leaf(len(leaves), of)
@@ -235,7 +241,11 @@ def binary_function(op: Op) -> Binary:
                 node = recording.first_application(key, op, (a, b), ())
             else:
                 node = recording.twin(key, node)
-            handle = x.result_class(node, recording, None)
+            # As Handle.__init__ does, without the call.
+            handle = new(x.result_class)
+            handle.node = node
+            handle.recording = recording
+            handle.computed = None
             recording.handles.append(handle)
             return handle
         except AttributeError:

@@ -353,7 +353,7 @@ def _kernels(letter: str) -> dict[str, int]:
     local = bool(found.set_threads_local) and not found.sequential
     if local:
         add_symbol(gemm.LOCAL_THREADS, found.set_threads_local)
-    compiled = compile_ir(gemm.gemm_ir(letter, local_threads=local))
+    compiled = compile_ir(gemm.gemm_ir(letter, local_threads=local), level=0)
     return {routine: compiled.address(routine) for routine in ("gemm", "gemv")}
 
 
@@ -376,7 +376,7 @@ def _hold() -> tuple[int, int] | None:
         return None
     add_symbol(gemm.GET_THREADS, found.get_threads)
     add_symbol(gemm.SET_THREADS, found.set_threads)
-    compiled = compile_ir(gemm.hold_ir())
+    compiled = compile_ir(gemm.hold_ir(), level=0)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
     return compiled.address("hold"), compiled.address("release")

@@ -211,7 +211,7 @@ class CompiledPlan:
         """Evaluate on Values and Python numbers; gives a Buffer or array per output."""
         # The slots of one run: taken from those of earlier runs, unless another thread has them.
         memory, base = self._idle.pop() if self._idle else self._new_memory()
-        slots = [0, base + 8 * self._slots]
+        slots: list[Any] = [0, base + 8 * self._slots]
         arena = None
         if self.arena_size:
             arena = allocate(self.arena_size)
@@ -237,7 +237,7 @@ class CompiledPlan:
             first = self._slots
             self._pack(memory, 0, *slots[:first], *_infinite(self._scalars, slots[first:]))
         if self._mixed:
-            alive = dict(zip(self._written_nodes, buffers, strict=True))
+            alive: dict[Any, Any] = dict(zip(self._written_nodes, buffers, strict=True))
             alive["arena"] = arena
             self._run_steps(inputs, memory, base, alive)
             results = self._collected(inputs, alive)

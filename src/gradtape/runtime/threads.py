@@ -137,7 +137,7 @@ class _Native:
     """The compiled team: its functions, and how many looks a worker takes before it sleeps."""
 
     def __init__(self) -> None:
-        compiled: Compiled = compile_ir(team_ir(), level=2)
+        compiled: Compiled = compile_ir(team_ir(), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
         plan = compiled.address("run_plan")

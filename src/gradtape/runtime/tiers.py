@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ WORTH_COMPILING = 30_000_000
 # Compiled at first sight and never used again this often: then a second sight is required.
 SPECULATIONS = 16
 
+# A program of more ops than this is compiled only when NumPy has taken about as long on it.
+LONG_PROGRAM = 2000
+COMPILE_SECONDS = 1e-4
+
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
 if MODE not in ("off", "auto", "always"):
     raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto or always.")
@@ -27,7 +32,7 @@ _speculations = {"wasted": 0}
 class Tiered:
     """One program, as a plan of tier 0 and, when it pays, of tier 1."""
 
-    __slots__ = ("_compiled", "_guessed", "_plain", "_runs", "program")
+    __slots__ = ("_compiled", "_guessed", "_plain", "_runs", "_spent", "program")
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -35,6 +40,8 @@ class Tiered:
         self._compiled: Any = None
         self._runs = 0
         self._guessed = False
+        # Seconds spent on it in NumPy so far.
+        self._spent = 0.0
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate on Values and Python scalars."""
@@ -55,10 +62,18 @@ class Tiered:
         self._runs += 1
         if self._plain is None:
             self._plain = Plan(self.program)
-        return self._plain.run(inputs)
+        start = time.perf_counter()
+        results = self._plain.run(inputs)
+        self._spent += time.perf_counter() - start
+        return results
 
     def _should_compile(self) -> bool:
-        if MODE == "always" or self._runs:
+        if MODE == "always":
+            return True
+        nodes = len(self.program.nodes)
+        if nodes > LONG_PROGRAM:
+            return self._spent >= COMPILE_SECONDS * nodes
+        if self._runs:
             return True
         if _speculations["wasted"] >= SPECULATIONS or work(self.program) < WORTH_COMPILING:
             return False
