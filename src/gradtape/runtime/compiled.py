@@ -210,7 +210,10 @@ class CompiledPlan:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate on Values and Python numbers; gives a Buffer or array per output."""
         # The slots of one run: taken from those of earlier runs, unless another thread has them.
-        memory, base = self._idle.pop() if self._idle else self._new_memory()
+        try:
+            memory, base = self._idle.pop()
+        except IndexError:
+            memory, base = self._new_memory()
         slots: list[Any] = [0, base + 8 * self._slots]
         arena = None
         if self.arena_size:
