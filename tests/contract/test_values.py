@@ -2,6 +2,9 @@
 
 import re
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -46,6 +49,13 @@ KINKS = [
 def test_kinks(f, at, slope):
     assert float(gt.grad(f)(at)) == slope
     assert float(gt.jvp(f, (at,), (1.0,))[1]) == slope
+
+
+def test_kinks_are_those_of_the_documentation():
+    text = (Path(__file__).parents[2] / "docs" / "derivatives.md").read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (\S+) \|$", text, re.MULTILINE))
+    del rows["where"]
+    assert {name: float(slope) for name, slope in rows.items()} == {k[0]: k[3] for k in KINKS}
 
 
 def test_max_and_min_share_ties_equally():
