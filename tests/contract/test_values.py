@@ -1,8 +1,6 @@
 """CONTRACT: complex numbers, kinks, errors."""
 
 import re
-
-import re
 from pathlib import Path
 
 import numpy as np
