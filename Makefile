@@ -2,6 +2,7 @@
 #
 #   make demo              what the library does, in a few seconds
 #   make test              lint, format, types, tests
+#   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format bench bench-recording clean
+.PHONY: help demo test fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -40,6 +41,11 @@ demo: $(RUN_READY)
 
 test: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_ARGS)
+
+FUZZ ?= 20000
+
+fuzz: $(DEV_READY)
+	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .
