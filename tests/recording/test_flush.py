@@ -322,6 +322,23 @@ class TestBorrowedMemory:
         assert v.numpy().tolist() == [1.0, 2.0]
 
 
+class TestRebinding:
+    def test_a_handle_rebound_into_another_recording(self):
+        x = gt.asarray([1.0, 2.0])
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = x * x
+            pending = y + 1.0
+        float(gt.sum(y))
+        other = y + 1.0
+        fresh = gt.asarray([10.0, 20.0]) * 3.0
+        other.rebind(fresh, "test")
+        pending.rebind(gt.asarray([7.0, 8.0]) * 2.0, "test")
+        assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+        assert other.tolist() == [30.0, 60.0]
+        assert pending.tolist() == [14.0, 16.0]
+
+
 class TestFailure:
     def test_a_failing_plan_loses_nothing(self):
         flag = {"fail": True}

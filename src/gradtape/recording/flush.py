@@ -96,7 +96,8 @@ def _alone(recording: Recording, handle: Handle) -> None:
 def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
     with recording.lock:
-        held = live(recording.handles)
+        # A handle that was rebound since may be pending in another recording.
+        held = [handle for handle in live(recording.handles) if handle.recording is recording]
         recording.handles = type(recording.handles)()
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
@@ -115,7 +116,7 @@ def flush(recording: Recording) -> None:
         tracked = bool(recording.tapes)
         for handle in held:
             node = handle.node
-            if node is None:  # listed twice, because it was rebound
+            if node is None:  # listed twice, because it was rebound here
                 continue
             content = results[node] if node in results else values[node].content
             handle.computed = Value(content, node.spec)
