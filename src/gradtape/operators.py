@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,9 +104,10 @@ class Operators:
 
     # Observation: each of these computes what is pending.
 
-    def numpy(self) -> Any:
-        """The value as a read-only NumPy array, computed now if it is pending."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # Tensor and Variable each have their own
+
+        def numpy(self) -> Any:
+            """The value as a read-only NumPy array, computed now if it is pending."""
 
     def __bool__(self) -> bool:
         return bool(self._single("bool"))
