@@ -95,16 +95,6 @@ def as_dtype(dtype: Any) -> DType:
     return found.newbyteorder("=")
 
 
-def is_float(dtype: DType) -> builtins.bool:
-    """Real floating dtypes."""
-    return dtype.kind == "f"
-
-
-def is_inexact(dtype: DType) -> builtins.bool:
-    """Dtypes that carry derivatives: real and complex floats."""
-    return dtype.kind in "fc"
-
-
 def promote(*dtypes: DType) -> DType:
     """The common dtype of tensors, by NumPy's rules."""
     first = dtypes[0]

@@ -11,9 +11,8 @@ import numpy as np
 
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program, program
-from gradtape.graph.recording import Handle, State, Value, host_value, record, state
+from gradtape.graph.recording import Handle, State, Value, host_value, state
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.operators import Operators
@@ -362,9 +361,3 @@ def program_of(*tensors: Any) -> Program:
     recording = state.recording
     nodes: list[Node] = [tensor.enter(recording) for tensor in tensors]
     return program(nodes, recording.values.keys())
-
-
-def record_named(name: str, *operands: Any, **params: Any) -> Any:
-    """Record an op of the registry by name, with params by keyword."""
-    op = REGISTRY[name]
-    return record(op, operands, tuple(params[key] for key in op.params))

@@ -376,6 +376,47 @@ class TestHigherOrder:
         assert float(second.gradient(g, x)) == 12.0
 
 
+class TestBeyond:
+    def test_jvp_of_a_tape(self):
+        x, y = gt.Variable([1.0, 2.0]), gt.asarray(3.0)
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(y)
+            z = x * x * y
+        assert tape.jvp(z, [x, y], [[1.0, 1.0], 10.0]).tolist() == [16.0, 52.0]
+        assert tape.jvp(gt.asarray([1.0]), x, [1.0, 1.0]).tolist() == [0.0]
+
+    def test_hvp_of_a_tape(self):
+        x, y = gt.Variable([1.0, 2.0]), gt.Variable(3.0)
+        with gt.GradientTape() as tape:
+            z = gt.sum(x**3) * y
+        by_x, by_y = tape.hvp(z, [x, y], [[1.0, 0.0], 1.0])
+        assert by_x.tolist() == [18.0 + 3.0, 12.0]
+        assert float(by_y) == 3.0
+
+    def test_products_with_the_hessian_take_no_new_memory(self):
+        x = gt.asarray(np.ones(20_000))
+
+        def product():
+            slope = gt.grad(lambda x: gt.sum(gt.sin(x) * x))
+            return gt.jvp(slope, (x,), (x,))[1].numpy()
+
+        for _ in range(4):
+            product()
+        before = gt.counters().bytes_allocated
+        for _ in range(10):
+            product()
+        assert gt.counters().bytes_allocated == before
+
+    def test_report_counts_what_was_recorded_and_kept(self):
+        x = gt.Variable(np.ones((3, 3)), name="weights")
+        with gt.GradientTape() as tape:
+            y = gt.sum(x @ x)
+        assert tape.report().startswith("2 ops recorded, 1 source watched, 0 values kept")
+        float(y)
+        assert "2 values kept (80 bytes)" in tape.report()
+        assert "weights: float64[3,3]" in tape.report()
+
+
 class TestMemory:
     def test_a_consumed_tape_holds_nothing(self):
         data = gt.asarray(np.ones(1000))

@@ -80,11 +80,6 @@ class Kernel:
         sizes += [int(np_size(s.target.dtype)) for s in self.stores]
         return max(sizes, default=8)
 
-    def argument_count(self) -> int:
-        """Sizes, then slot, offset and one stride per axis for everything in memory."""
-        entries = len(self.operands) + len(self.stores) + len(self.reductions)
-        return self.axes + entries * (2 + self.axes)
-
 
 def np_size(dtype: str) -> int:
     return int(dtype[1:]) if dtype[0] in "iuf" else 1

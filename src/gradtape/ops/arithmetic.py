@@ -404,13 +404,8 @@ def stop_gradient(x: Any, /) -> Any:
     return record(STOP_GRADIENT, (x,))
 
 
-def alias(node: Node) -> Node:
-    """A node of its own for the same value, so that a derivative can be taken by it alone."""
-    return Node(IDENTITY, (node,), (), node.spec)
-
-
 __all__ = [
-    "add", "alias", "apply", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or",
+    "add", "apply", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "clip", "copysign", "divide", "equal", "exp",
     "floor_divide", "greater", "greater_equal", "hypot", "identity", "less", "less_equal",
     "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply",

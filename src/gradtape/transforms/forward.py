@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from gradtape.graph.node import Node, constant, outputs
+from gradtape.graph.node import Node, outputs
 from gradtape.graph.op import Undefined
 from gradtape.graph.walk import dependents, topological
 from gradtape.transforms.reverse import jvp_from_vjp
@@ -56,7 +56,3 @@ def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None
         return jvp_from_vjp(node, tangents)
     y = outputs(node) if several else node
     return jvp(tangents, y, node.inputs, **node.keywords)
-
-
-def zero_tangent(node: Node) -> Node:
-    return constant(0, node.spec)
