@@ -93,3 +93,11 @@ def _elements(node: Node) -> int:
     if node.op.family == "reduction":
         return node.inputs[0].size
     return node.spec.size
+
+
+if MODE == "always":
+    # The first evaluation will compile: what it needs is loaded with the rest of the library.
+    from gradtape.codegen.llvm import host
+    from gradtape.runtime import compiled as _compiled  # noqa: F401
+
+    host()
