@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,8 +59,11 @@ class Scope:
             self._entered = None
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self._detach()
+        try:
+            if self._recording is not None:
+                self._detach()
+        except Exception:  # noqa: S110 - the interpreter may be ending
+            pass
 
     def _begin_step(self) -> None:
         """An outermost tape begins a step: pending updates run now, ended tapes keep their own."""
@@ -101,8 +103,9 @@ class Scope:
         state.tapes.append(self)
 
     def _close(self) -> None:
-        if self in state.tapes:
-            state.tapes.remove(self)
+        tapes = state.tapes
+        if self in tapes:
+            tapes.remove(self)
             recording = self._recording
             if recording is not None:
                 self._windows[-1][1] = len(recording.nodes)

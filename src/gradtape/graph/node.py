@@ -191,7 +191,14 @@ def constant(value: Any, of: Spec) -> Node:
     if value == 0 and math.copysign(1.0, np.real(value)) < 0:
         # Keys compare by value and -0.0 == 0.0: negative zero gets a structure of its own.
         return apply(REGISTRY["negative"], (constant(0, of),))
-    return apply(REGISTRY["full"], (), (of.shape, value, of.dtype))
+    # Found by the spec, an object: shapes and dtypes are slow to hash. True == 1, but not here.
+    nodes = table().nodes
+    key = ("constant", type(value), value, of)
+    found = nodes.get(key)
+    if found is None:
+        found = apply(REGISTRY["full"], (), (of.shape, value, of.dtype))
+        nodes[key] = found
+    return found
 
 
 def pick(node: Node, index: int) -> Node:

@@ -53,7 +53,8 @@ multiply: Binary = elementwise(
 )  # fmt: skip
 divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
-    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y / b)], arity=2,
+    # One division serves both.
+    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
     llvm=lowering.arithmetic("fdiv", "sdiv"),
 )  # fmt: skip

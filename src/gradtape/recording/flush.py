@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from gradtape.graph.node import LEAF, Node
@@ -25,7 +26,7 @@ LOSS_SIZE = 1 << 16
 class Schedule:
     """A plan bound to a recording's leaves and kept values, by number."""
 
-    __slots__ = ("available", "bindings", "inputs", "outputs", "plan", "steps")
+    __slots__ = ("_from_leaves", "available", "bindings", "inputs", "outputs", "plan", "steps")
 
     def __init__(self, found: Program, plan: Tiered) -> None:
         self.plan = plan
@@ -38,20 +39,35 @@ class Schedule:
             node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
             for node in found.inputs
         )
+        # Most schedules read leaves only: then one call picks them all.
+        self._from_leaves: Any = None
+        if len(self.bindings) > 1 and not any(isinstance(b, Node) for b in self.bindings):
+            self._from_leaves = itemgetter(*self.bindings)
 
     def run(self, recording: Recording) -> dict[Node, Any]:
         leaves, values = recording.leaves, recording.values
-        inputs = []
-        for binding in self.bindings:
-            found = values[binding] if isinstance(binding, Node) else leaves[binding]
-            inputs.append(found)
+        inputs: Sequence[Any]
+        if self._from_leaves is not None:
+            inputs = self._from_leaves(leaves)
+        else:
+            inputs = [
+                values[binding] if isinstance(binding, Node) else leaves[binding]
+                for binding in self.bindings
+            ]
         return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
 
 
-def live(handles: list[Handle]) -> list[Handle]:
-    """The handles that somebody besides the recording still holds."""
+def live(recording: Recording) -> list[Handle]:
+    """The handles that somebody besides the recording still holds.
+
+    One that was rebound since may be pending in another recording.
+    """
     count = sys.getrefcount
-    return [handle for handle in handles if count(handle) > _UNHELD]
+    return [
+        handle
+        for handle in recording.handles
+        if count(handle) > _UNHELD and handle.recording is recording
+    ]
 
 
 def _references_of_unheld() -> int:
@@ -61,7 +77,17 @@ def _references_of_unheld() -> int:
     return references
 
 
+def _references_of_last(handles: list[Handle]) -> int:
+    last = handles[-1:]
+    return sys.getrefcount(last[0]) if last else 0
+
+
 _UNHELD = _references_of_unheld()
+_UNHELD_LAST = _references_of_last([Handle(None, None, None)])
+
+
+def _last_is_held(handles: list[Handle]) -> bool:
+    return _references_of_last(handles) > _UNHELD_LAST
 
 
 def evaluate(handle: Handle) -> None:
@@ -96,8 +122,7 @@ def _alone(recording: Recording, handle: Handle) -> None:
 def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
     with recording.lock:
-        # A handle that was rebound since may be pending in another recording.
-        held = [handle for handle in live(recording.handles) if handle.recording is recording]
+        held = live(recording)
         recording.handles = type(recording.handles)()
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
@@ -141,8 +166,8 @@ def release(recording: Recording) -> None:
     """A tape let go of the recording: retire it, unless a tape or a pending handle needs it."""
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
-    recording.handles = type(recording.handles)(live(recording.handles))
-    if not recording.handles:
+    # A tape that gave its gradient has just made the handle that will be asked for.
+    if not _last_is_held(recording.handles) and not live(recording):
         retire(recording)
 
 

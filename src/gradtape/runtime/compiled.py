@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,11 @@ class CompiledPlan:
         self._bytes = packer.size
         self._idle: list[tuple[Any, int]] = []
         self._position = {node: index for index, node in enumerate(self.program.inputs)}
-        self._scalar_positions = [(self._position[n], _python_type(n)) for n in self._scalars]
+        self._numbers = _picker([self._position[n] for n in self._scalars])
+        if any(node.dtype.kind == "b" for node in self._scalars):
+            # `struct` takes anything for a boolean, a 0-d tensor included.
+            pick = self._numbers
+            self._numbers = lambda inputs: self._converted(pick(inputs))
         self._array_positions = [self._position[n] for n in self._arrays]
         # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
         self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
@@ -214,31 +219,24 @@ class CompiledPlan:
             memory, base = self._idle.pop()
         except IndexError:
             memory, base = self._new_memory()
-        slots: list[Any] = [0, base + 8 * self._slots]
         arena = None
+        start = 0
         if self.arena_size:
             arena = allocate(self.arena_size)
-            slots[ARENA] = arena.address
-        for position in self._array_positions:
-            value = inputs[position]
-            if type(value) is not Value:  # an array, as tier 0 takes them
-                inputs = list(inputs)
-                value = inputs[position] = Value(
-                    np.asarray(value), self.program.inputs[position].spec
-                )
-            slots.append(value.address)
-        buffers = [allocate(nbytes) for nbytes in self._written]
-        slots += [buffer.address for buffer in buffers]
-        slots += self._unset
-        for position, kind in self._scalar_positions:
-            value = inputs[position]
-            slots.append(value if type(value) is kind else _number(value, kind))
+            start = arena.address
         try:
-            self._pack(memory, 0, *slots)
-        except OverflowError:
-            # `struct` refuses what overflows float32; NumPy makes it infinite.
-            first = self._slots
-            self._pack(memory, 0, *slots[:first], *_infinite(self._scalars, slots[first:]))
+            arrays = [inputs[position].address for position in self._array_positions]
+        except AttributeError:  # arrays, as tier 0 takes them
+            inputs = self._as_values(inputs)
+            arrays = [inputs[position].address for position in self._array_positions]
+        buffers = [allocate(nbytes) for nbytes in self._written]
+        arrays += [buffer.address for buffer in buffers]
+        numbers = self._numbers(inputs)
+        try:
+            self._pack(memory, 0, start, base + 8 * self._slots, *arrays, *self._unset, *numbers)
+        except (OverflowError, struct.error):
+            numbers = self._converted(numbers)
+            self._pack(memory, 0, start, base + 8 * self._slots, *arrays, *self._unset, *numbers)
         if self._mixed:
             alive: dict[Any, Any] = dict(zip(self._written_nodes, buffers, strict=True))
             alive["arena"] = arena
@@ -252,6 +250,28 @@ class CompiledPlan:
         COUNTS.plans_run += 1
         COUNTS.ops_run += self.ops
         return results
+
+    def _as_values(self, inputs: Sequence[Any]) -> list[Any]:
+        return [
+            given
+            if type(given) is Value or node.spec.ndim == 0
+            else Value(np.asarray(given), node.spec)
+            for node, given in zip(self.program.inputs, inputs, strict=True)
+        ]
+
+    def _converted(self, numbers: Sequence[Any]) -> list[Any]:
+        """What `struct` takes for 0-d tensors, for numbers of another kind and beyond float32."""
+        kinds = [_python_type(node) for node in self._scalars]
+        found = [
+            number if type(number) is kind else _number(number, kind)
+            for number, kind in zip(numbers, kinds, strict=True)
+        ]
+        with np.errstate(over="ignore"):
+            # `struct` refuses what overflows float32; NumPy makes it infinite.
+            return [
+                node.dtype.type(number).item()
+                for node, number in zip(self._scalars, found, strict=True)
+            ]
 
     def _new_memory(self) -> tuple[Any, int]:
         memory = ctypes.create_string_buffer(self._bytes)
@@ -396,14 +416,16 @@ def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
     return arguments
 
 
+def _picker(positions: list[int]) -> Callable[[Any], Sequence[Any]]:
+    """What gives the items at some positions of a sequence, as a sequence."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda inputs: [inputs[position] for position in positions]
+
+
 def _python_type(node: Node) -> type:
     """The type of Python number that `struct` takes for a scalar of this dtype."""
     return {"f": float, "b": bool}.get(node.dtype.kind, int)
-
-
-def _infinite(nodes: Sequence[Node], numbers: Sequence[Any]) -> list[Any]:
-    with np.errstate(over="ignore"):
-        return [node.dtype.type(n).item() for node, n in zip(nodes, numbers, strict=True)]
 
 
 def _number(value: Any, kind: Any) -> Any:
