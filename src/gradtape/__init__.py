@@ -137,6 +137,7 @@ from gradtape.ops.indexing import (
     take_along_axis,
 )
 from gradtape.ops.joining import concat, diff, meshgrid, split, stack, unstack
+from gradtape.ops.logsumexp import logsumexp
 from gradtape.ops.movement import (
     broadcast_arrays,
     broadcast_to,
@@ -160,7 +161,6 @@ from gradtape.ops.reduction import (
     count_nonzero,
     cumulative_prod,
     cumulative_sum,
-    logsumexp,
     max,
     mean,
     median,

@@ -62,7 +62,7 @@ class Scope:
         try:
             if self._recording is not None:
                 self._detach()
-        except Exception:  # noqa: S110 - the interpreter may be ending
+        except Exception:
             pass
 
     def _begin_step(self) -> None:

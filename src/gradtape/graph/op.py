@@ -37,6 +37,7 @@ class Op:
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
+    | expand | `expand(inputs, **params)` → the same value by other ops, which the compiler fuses |
     | batch, sparsity, llvm | filled by the transforms and the compiler that use them |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
 
@@ -52,6 +53,7 @@ class Op:
     vjp: Rule | Undefined | None = None
     mask: Rule | None = None
     promote: Rule | None = None
+    expand: Rule | None = None
     batch: Rule | Undefined | None = None
     sparsity: Rule | Undefined | None = None
     llvm: Any = None

@@ -1,4 +1,4 @@
-"""Reductions: sums, products, moments, log-sum-exp and logical ones.
+"""Reductions: sums, products, moments and logical ones.
 
 Extrema, norms and cumulative ops are modules of their own; they are named here too, so that this
 module has every reduction. Its functions hide the builtins of the same names.
@@ -26,7 +26,6 @@ from gradtape.ops.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.casting import promotion
 from gradtape.ops.complexes import imag, real
 from gradtape.ops.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.elementwise import square
@@ -39,7 +38,7 @@ from gradtape.ops.shapes import normalize_axes
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
-    "logsumexp", "max", "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
+    "max", "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
 ]  # fmt: skip
 
 
@@ -226,82 +225,3 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
     """
     distance, axes, number = _deviations("std", x, axis, correction)
     return norm(distance, 2, axes, keepdims) / math.sqrt(number)
-
-
-def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
-    """exp(x - m) and m, the maximum; at x = m also where both are infinite."""
-    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
-
-
-def _logsumexp_kernel(x: Any, axis: Axes, keepdims: bool) -> Any:
-    terms, highest = _exponentials(x, axis)
-    total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
-    return total.reshape(reduced_shape(x.shape, axis, keepdims))
-
-
-def _weights_kernel(x: Any, axis: Axes) -> Any:
-    terms, highest = _exponentials(x, axis)
-    weights = terms / np.sum(terms, axis=axis, keepdims=True)
-    return np.where(highest == -np.inf, x.dtype.type(0), weights)
-
-
-def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
-    """The derivative of the weights is symmetric: it serves both modes."""
-    weighted = y * tangent
-    return weighted - y * apply(SUM, (weighted,), (axis, True))
-
-
-# The weights come from the operand alone: exp(x - logsumexp(x)) would lose digits to large results.
-LOGSUMEXP_WEIGHTS = declare(
-    Op(
-        "logsumexp_weights",
-        "reduction",
-        spec=lambda x, axis: x,
-        numpy=_weights_kernel,
-        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
-        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
-        mask=lambda index, mask, y, inputs, axis: expand_reduced(
-            apply(ANY, (mask,), (axis, True)), mask.shape, axis
-        ),
-        params=("axis",),
-        samples=lambda: (
-            [
-                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
-                for axis in ((1,), (0, 1), ())
-            ]
-            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
-        ),
-        expensive=True,
-        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
-    )
-)
-LOGSUMEXP = declare(
-    Op(
-        "logsumexp",
-        "reduction",
-        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-        numpy=_logsumexp_kernel,
-        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
-            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
-        ),
-        vjp=lambda index, g, y, inputs, axis, keepdims: (
-            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
-        ),
-        mask=mask_reduced,
-        promote=promotion("logsumexp", "float", "float"),
-        params=("axis", "keepdims"),
-        samples=reduction_samples("logsumexp", ("float64", "float32")),
-        expensive=True,
-    )
-)
-
-
-def logsumexp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """log(sum(exp(x))) over axes, all by default, without overflow.
-
-    >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
-    1000.693147
-    """
-    x = record_operand(x)
-    return record(LOGSUMEXP, (x,), (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims)))
