@@ -7,6 +7,7 @@ __all__ = [
     "DtypeError",
     "GraphError",
     "InPlaceError",
+    "MixedExamplesError",
     "NotRecordingError",
     "ShapeError",
     "TapeConsumedError",
@@ -81,6 +82,20 @@ class InPlaceError(TypeError):
 
     >>> issubclass(gt.errors.InPlaceError, TypeError)
     True
+    """
+
+
+class MixedExamplesError(ValueError):
+    """A batch Jacobian whose examples are not known to be independent.
+
+    >>> x = gt.Variable([1.0, 2.0])
+    >>> with gt.GradientTape() as tape:
+    ...     y = x - gt.mean(x)
+    >>> try:
+    ...     tape.batch_jacobian(y, x)
+    ... except gt.errors.MixedExamplesError as error:
+    ...     print(str(error)[:34])
+    batch_jacobian: sum mixes examples
     """
 
 

@@ -50,16 +50,16 @@ def value_and_grad(
 
     @functools.wraps(f)
     def both(*args: Any, **kwargs: Any) -> Any:
-        positions = [_position(n, len(args)) for n in chosen]
+        positions = [argument_position("grad", n, len(args)) for n in chosen]
         tape = GradientTape(watch_accessed_variables=False)
         with tape:
-            sources = [_sources(args[n], "grad") for n in positions]
+            sources = [as_sources(args[n], "grad") for n in positions]
             tape.watch(sources)
             given = list(args)
             for n, source in zip(positions, sources, strict=True):
                 given[n] = source
             result = f(*given, **kwargs)
-        value, aux = _split(result, has_aux)
+        value, aux = split_result(result, has_aux)
         value = asarray(value)
         if value.shape != ():
             raise ShapeError(
@@ -87,10 +87,10 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
-        sources = [_sources(primal, "vjp") for primal in primals]
+        sources = [as_sources(primal, "vjp") for primal in primals]
         tape.watch(sources)
         result = f(*sources)
-    value, aux = _split(result, has_aux)
+    value, aux = split_result(result, has_aux)
     value = map_leaves(asarray, value)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -122,10 +122,10 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
-        sources = [_sources(primal, "jvp") for primal in primals]
+        sources = [as_sources(primal, "jvp") for primal in primals]
         tape.watch(sources)
         result = f(*sources)
-    value, aux = _split(result, has_aux)
+    value, aux = split_result(result, has_aux)
     value = map_leaves(asarray, value)
 
     def push(*tangents: Any) -> Any:
@@ -138,15 +138,16 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     return (value, push, aux) if has_aux else (value, push)
 
 
-def _position(number: int, count: int) -> int:
+def argument_position(name: str, number: int, count: int) -> int:
+    """The place of an argument to differentiate by, counted from the front."""
     if not -count <= number < count:
         raise ValueError(
-            f"grad: argnums {number} with {count} positional arguments. Pass them by position."
+            f"{name}: argnums {number} with {count} positional arguments. Pass them by position."
         )
     return number % count
 
 
-def _sources(tree: Any, name: str) -> Any:
+def as_sources(tree: Any, name: str) -> Any:
     """Every leaf as a tensor of its own: nested derivatives of one value must not be confused."""
 
     def source(leaf: Any) -> Any:
@@ -161,7 +162,8 @@ def _sources(tree: Any, name: str) -> Any:
     return map_leaves(source, tree)
 
 
-def _split(result: Any, has_aux: bool) -> tuple[Any, Any]:
+def split_result(result: Any, has_aux: bool) -> tuple[Any, Any]:
+    """The value of a function and what it returned beside it."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:

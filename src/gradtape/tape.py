@@ -12,14 +12,15 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.derive import derive_reverse
-from gradtape.scope import Scope, check_unconnected, direction, directions, finish, push
+from gradtape.scope import check_unconnected, direction, directions, finish, push
+from gradtape.tape_jacobians import Jacobians
 from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
 
 
-class GradientTape(Scope):
+class GradientTape(Jacobians):
     """Record what happens to watched tensors, and differentiate it.
 
     >>> x = gt.asarray(3.0)

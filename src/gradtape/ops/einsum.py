@@ -195,6 +195,10 @@ def contract_pair(a: Any, left: Labels, b: Any, right: Labels, output: Labels) -
             return _matrix_product(a, left, b, right, summed[0])
         if _is_matrix_product(right, left, output, summed[0]):
             return _matrix_product(b, right, a, left, summed[0])
+        if _is_rows_times_matrix(left, right, output, summed[0]):
+            return _matrix_product(a, left, b, right, summed[0])
+        if _is_rows_times_matrix(right, left, output, summed[0]):
+            return _matrix_product(b, right, a, left, summed[0])
     return record(EINSUM, (a, b), (canonical([left, right], output),))
 
 
@@ -209,6 +213,17 @@ def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str)
         return False
     row, column = output[-2:]
     return {*left[-2:]} == {row, summed} and {*right[-2:]} == {summed, column}
+
+
+def _is_rows_times_matrix(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
+    """Whether all axes of `left` but the last are rows of one product with the matrix `right`."""
+    return (
+        len(left) > 2
+        and len(right) == 2
+        and left[-1] == summed
+        and output[:-1] == left[:-1]
+        and {*right} == {summed, output[-1]}
+    )
 
 
 def _matrix_product(a: Any, left: Labels, b: Any, right: Labels, summed: str) -> Any:

@@ -34,6 +34,8 @@ ARENA, SCALARS, FIRST = 0, 1, 2
 PARALLEL_WORK = 1 << 18
 # Results from this many bytes on are written past the caches: a second-level cache holds no more.
 STREAMED = 1 << 21
+# Constant tables up to this many bytes are kept with the plan.
+FIXED = 1 << 20
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_WORK = 1 << 14
 
@@ -53,6 +55,7 @@ class CompiledPlan:
         self._outputs = self._number_outputs(program, fused)
         self._arena = Arena()
         self._steps: list[tuple[str, Any]] = []
+        self._fixed: dict[Node, Any] = {}
         self._lay_out(fused)
         self.arena_size = self._arena.size
         self._finish()
@@ -165,6 +168,11 @@ class CompiledPlan:
 
     def _call(self, node: Node) -> None:
         placed = node in self._place
+        if not placed and is_fixed(node):
+            # The same in every run: computed once, with the plan.
+            self._place[node] = (self._new_slot(), 0)
+            self._fixed[node] = np.ascontiguousarray(node.op.numpy(**node.keywords), node.dtype)
+            return
         if type(node.spec) is not tuple and not placed:
             self._place[node] = (self._new_slot(), 0)
         self._steps.append(("call", (node, placed)))
@@ -201,7 +209,10 @@ class CompiledPlan:
         self._array_positions = [self._position[n] for n in self._arrays]
         # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
         self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
-        self._unset = [0] * (self._slots - FIRST - len(self._arrays) - len(self._written))
+        preset = FIRST + len(self._arrays) + len(self._written)
+        self._unset = [0] * (self._slots - preset)
+        for node, content in self._fixed.items():
+            self._unset[self._place[node][0] - preset] = content.ctypes.data
         self._written_nodes = [node for node, how in self._outputs if how == "written"]
         # With library calls, or outputs that are views, values have to be found by name.
         self._mixed = any(kind == "call" for kind, _ in steps) or len(self._written) < len(
@@ -321,6 +332,8 @@ class CompiledPlan:
         if base in self._position:
             value = inputs[self._position[base]]
             flat = value.array if type(value) is Value else np.asarray(value, base.dtype)
+        elif base in self._fixed:
+            flat = self._fixed[base]
         elif base in alive:
             held = alive[base]
             flat = held if isinstance(held, np.ndarray) else array(held, base.shape, base.dtype)
@@ -349,6 +362,11 @@ def _streamed(program: Program, written: set[Node]) -> set[Node]:
     return {
         n for n in written if n not in read and n.spec.nbytes >= STREAMED and n.dtype.kind != "b"
     }
+
+
+def is_fixed(node: Node) -> bool:
+    """Whether a node is the same in every run, and small enough to be kept."""
+    return node.op.family == "creation" and not node.inputs and node.spec.nbytes <= FIXED
 
 
 def is_product(node: Node) -> bool:

@@ -1,0 +1,170 @@
+"""Whole matrices of derivatives of functions: jacobian, hessian, and products with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.functional import argument_position, as_sources, split_result
+from gradtape.pytree import map_leaves
+from gradtape.tape import GradientTape
+from gradtape.tensor import asarray
+
+__all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"]
+
+
+def jacobian(
+    f: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    mode: str = "auto",
+    sparse: Any = False,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """The function that gives the Jacobian of `f` by some of its arguments.
+
+    >>> gt.jacobian(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    >>> gt.jacobian(lambda x: x[1:] * x[:-1], sparse=True)([1.0, 2.0, 3.0]).toarray().tolist()
+    [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+
+    The shape is that of the value followed by that of the argument. Values and arguments may be
+    nests: the result has the structure of the value, with that of the argument inside. `mode` is
+    `auto` (by cost), `forward` or `reverse`. `sparse` is True, `"auto"` (whichever is smaller), or
+    a pattern to use instead of detecting it. With `has_aux`, `f` returns (value, aux).
+    """
+    single = isinstance(argnums, int)
+
+    @functools.wraps(f)
+    def at(*args: Any, **kwargs: Any) -> Any:
+        tape, sources, value, aux = _recorded("jacobian", f, argnums, args, kwargs, has_aux)
+        found = tape.jacobian(
+            value, sources[0] if single else tuple(sources), "zero", mode=mode, sparse=sparse
+        )
+        return (found, aux) if has_aux else found
+
+    return at
+
+
+def jacfwd(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """`jacobian` in forward mode: one pass for each element of the argument.
+
+    >>> gt.jacfwd(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    return jacobian(f, argnums, "forward", has_aux=has_aux)
+
+
+def jacrev(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """`jacobian` in reverse mode: one pass for each element of the value.
+
+    >>> gt.jacrev(lambda x: gt.sum(x * x))(gt.asarray([1.0, 2.0])).tolist()
+    [2.0, 4.0]
+    """
+    return jacobian(f, argnums, "reverse", has_aux=has_aux)
+
+
+def hessian(
+    f: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    sparse: Any = False,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """The function that gives the second derivatives of a scalar function.
+
+    >>> gt.hessian(lambda x: x[0] ** 2 * x[1])(gt.asarray([1.0, 2.0])).tolist()
+    [[4.0, 2.0], [2.0, 0.0]]
+
+    The shape is that of the argument twice. For several or nested arguments the result is a nest
+    of nests: block [a][b] is the derivative by b of the gradient by a. `sparse` is as in
+    `jacobian`.
+    """
+    single = isinstance(argnums, int)
+
+    @functools.wraps(f)
+    def at(*args: Any, **kwargs: Any) -> Any:
+        tape, sources, value, aux = _recorded("hessian", f, argnums, args, kwargs, has_aux)
+        value = _scalar("hessian", value)
+        found = tape.hessian(value, sources[0] if single else tuple(sources), "zero", sparse=sparse)
+        return (found, aux) if has_aux else found
+
+    return at
+
+
+def hvp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
+    """The Hessian of a scalar function at `primals`, times `vectors`: forward over reverse.
+
+    >>> gt.hvp(lambda x: gt.sum(x**3), gt.asarray([1.0, 2.0]), gt.asarray([1.0, 0.0])).tolist()
+    [6.0, 0.0]
+
+    A tuple of primals is a list of arguments; the result then is a tuple, too.
+    """
+    return _hessian_product("hvp", f, primals, vectors)
+
+
+def vhp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
+    """`vectors` times the Hessian of a scalar function: reverse over reverse.
+
+    >>> gt.vhp(lambda x: gt.sum(x**3), gt.asarray([1.0, 2.0]), gt.asarray([0.0, 1.0])).tolist()
+    [0.0, 12.0]
+    """
+    several = isinstance(primals, tuple)
+    given = primals if several else (primals,)
+    along = vectors if several else (vectors,)
+    outer = GradientTape(watch_accessed_variables=False)
+    with outer:
+        sources = [as_sources(primal, "vhp") for primal in given]
+        outer.watch(sources)
+        inner = GradientTape(watch_accessed_variables=False)
+        with inner:
+            inner.watch(sources)
+            value = _scalar("vhp", f(*sources))
+        slopes = inner.gradient(value, sources, unconnected_gradients="zero")
+    found = outer.gradient(slopes, sources, list(along), unconnected_gradients="zero")
+    return tuple(found) if several else found[0]
+
+
+def _hessian_product(name: str, f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
+    several = isinstance(primals, tuple)
+    given = primals if several else (primals,)
+    tape, sources, value, _ = _recorded(name, f, tuple(range(len(given))), given, {}, False)
+    found = tape.hvp(_scalar(name, value), sources, list(vectors) if several else [vectors])
+    return tuple(found) if several else found[0]
+
+
+def _recorded(
+    name: str,
+    f: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    has_aux: bool,
+) -> tuple[GradientTape, list[Any], Any, Any]:
+    """Call `f` under a tape that watches the chosen arguments."""
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = [argument_position(name, number, len(args)) for number in chosen]
+    tape = GradientTape(watch_accessed_variables=False)
+    with tape:
+        sources = [as_sources(args[position], name) for position in positions]
+        tape.watch(sources)
+        given = list(args)
+        for position, source in zip(positions, sources, strict=True):
+            given[position] = source
+        result = f(*given, **kwargs)
+    value, aux = split_result(result, has_aux)
+    return tape, sources, map_leaves(asarray, value), aux
+
+
+def _scalar(name: str, value: Any) -> Any:
+    value = asarray(value)
+    if value.shape != ():
+        raise ShapeError(
+            f"{name}: the function returned shape {value.shape}, not a scalar. "
+            "Sum it, or take the jacobian of its gradient."
+        )
+    return value

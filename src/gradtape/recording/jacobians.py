@@ -1,0 +1,106 @@
+"""Jacobians and Hessians of what a recording holds, found by structure when derived before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
+from gradtape.graph.node import Node, constant
+from gradtape.graph.recording import Recording
+from gradtape.graph.spec import spec
+from gradtape.graph.walk import dependents, topological
+from gradtape.recording.custom import PythonRules
+from gradtape.runtime.counters import COUNTS
+from gradtape.transforms.cotangent import Rows
+from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
+from gradtape.transforms.reverse import reverse
+
+
+@dataclass(frozen=True)
+class View:
+    """What a tape sees of a recording: the nodes it did not record, and what it watches."""
+
+    recording: Recording
+    outside: frozenset[Node]
+    # None: every source counts.
+    watched: tuple[Node, ...] | None
+
+    def connected(self, source: Node, targets: tuple[Node, ...]) -> bool:
+        """Whether a source counts: it is watched, or depends on something that is."""
+        if self.watched is None or source in self.watched:
+            return True
+        order = [n for n in topological((*targets, source)) if n not in self.outside]
+        return source in dependents(order, self.watched)
+
+    def remembered(self, key: tuple[Any, ...], derive: Callable[[PythonRules], Any]) -> Any:
+        """A derivative by structure; one that ran Python code is never remembered."""
+        derived = self.recording.table.derived
+        key = (*key, self.outside, self.watched)
+        if key in derived:
+            COUNTS.derivative_hits += 1
+            return derived[key]
+        COUNTS.derivatives_built += 1
+        rules = PythonRules(self.recording)
+        found = derive(rules)
+        if not rules.used:
+            derived[key] = found
+        return found
+
+    def question(self, source: Node, mode: str, rules: PythonRules) -> Question:
+        return Question(source, mode, self.outside, rules.push, rules.pull)
+
+
+def derive_jacobian(view: View, target: Node, source: Node, mode: str) -> Node | None:
+    """The dense Jacobian of one node by another; None where nothing connects them."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        if not _differentiable(target, source) or not view.connected(source, (target,)):
+            return None
+        return jacobian(target, view.question(source, mode, rules))
+
+    return view.remembered(("jacobian", target, source, mode), derive)
+
+
+def derive_batch_jacobian(view: View, target: Node, source: Node, mode: str) -> Node | None:
+    """The Jacobian of each example; that examples are independent is for the caller to know."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        if not _differentiable(target, source) or not view.connected(source, (target,)):
+            return None
+        return batch_jacobian(target, view.question(source, mode, rules))
+
+    return view.remembered(("batch_jacobian", target, source, mode), derive)
+
+
+def derive_gradient(view: View, target: Node, source: Node) -> Node | None:
+    """The gradient of the sum of a target, dense."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        if not _differentiable(target, source) or not view.connected(source, (target,)):
+            return None
+        ones = constant(1, target.spec)
+        (found,) = reverse([target], [ones], [source], view.outside, rules.pull)
+        return found.dense() if isinstance(found, Rows) else found
+
+    return view.remembered(("gradient", target, source), derive)
+
+
+def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node | None:
+    """The derivative by `second` of the gradient by `first`; zeros where only that vanishes."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        slope = derive_gradient(view, target, first)
+        if slope is None or not view.connected(second, (target,)):
+            return None
+        found = jacobian(slope, view.question(second, "auto", rules))
+        return (
+            constant(0, spec(first.shape + second.shape, slope.dtype)) if found is None else found
+        )
+
+    return view.remembered(("hessian", target, first, second), derive)
+
+
+def _differentiable(target: Node, source: Node) -> bool:
+    return target.spec.inexact and source.spec.inexact

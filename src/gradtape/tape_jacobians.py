@@ -1,0 +1,202 @@
+"""What a tape gives beyond gradients: Jacobians, of batches too, and Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.errors import MixedExamplesError
+from gradtape.graph.node import Node, constant
+from gradtape.graph.recording import Recording
+from gradtape.graph.spec import spec
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.jacobians import (
+    View,
+    derive_batch_jacobian,
+    derive_hessian,
+    derive_jacobian,
+)
+from gradtape.recording.sparse_jacobians import sparse_hessian, sparse_jacobian
+from gradtape.scope import Scope, check_unconnected, finish
+from gradtape.transforms.independence import DependenceError, check_independence
+
+MODES = ("auto", "forward", "reverse")
+
+
+class Jacobians(Scope):
+    """The part of a tape that asks for whole matrices of derivatives."""
+
+    # Provided by GradientTape.
+    _ask: Callable[[], Recording]
+    _source: Callable[[Any], Node]
+    _consume: Callable[[], None]
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: Any = None,
+        experimental_use_pfor: bool = True,
+        *,
+        mode: str = "auto",
+        sparse: Any = False,
+    ) -> Any:
+        """The derivative of every element of `target` by every element of each source.
+
+        >>> x = gt.Variable([1.0, 2.0])
+        >>> with gt.GradientTape() as tape:
+        ...     y = gt.stack([x[0] * x[1], x[0] + x[1]])
+        >>> tape.jacobian(y, x).tolist()
+        [[2.0, 1.0], [1.0, 1.0]]
+
+        The shape is target.shape + source.shape. Targets and sources may be nests: the result has
+        the structure of the target, with that of the sources inside. `mode` is chosen by cost;
+        `parallel_iterations` and `experimental_use_pfor` are accepted for TensorFlow's sake and
+        change nothing. With `sparse=True` each Jacobian is a scipy.sparse array of shape
+        (target.size, source.size), computed now; `"auto"` gives whichever takes less memory.
+        """
+        check_unconnected(unconnected_gradients)
+        check_mode("jacobian", mode)
+        check_sparse("jacobian", sparse)
+        recording = self._ask()
+        view = self._view(recording)
+        targets, target_structure = flatten(target)
+        leaves, structure = flatten(sources)
+        nodes = [self._source(leaf) for leaf in leaves]
+        rows = []
+        for one in targets:
+            y = self._enter(one, "jacobian: target")
+            found: list[Any] = []
+            for leaf, node in zip(leaves, nodes, strict=True):
+                if sparse is not False:
+                    matrix = sparse_jacobian(view, y, node, mode, sparse)
+                    if matrix is not None:
+                        found.append(matrix)
+                        continue
+                result = derive_jacobian(view, y, node, mode)
+                zeros = spec(y.shape + node.shape, node.dtype)
+                found.append(self._finish(recording, leaf, result, unconnected_gradients, zeros))
+            rows.append(unflatten(structure, found))
+        self._end()
+        return unflatten(target_structure, rows)
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: Any = None,
+        experimental_use_pfor: bool = True,
+        *,
+        mode: str = "auto",
+        check: bool = True,
+    ) -> Any:
+        """The Jacobian of each example: row b of `target` by row b of `source`.
+
+        >>> x = gt.Variable([2.0, 3.0])
+        >>> with gt.GradientTape() as tape:
+        ...     y = x**3
+        >>> tape.batch_jacobian(y, x).tolist()
+        [12.0, 27.0]
+
+        It is refused unless the graph proves that no example depends on another one;
+        `check=False` says that you know.
+        """
+        check_unconnected(unconnected_gradients)
+        check_mode("batch_jacobian", mode)
+        recording = self._ask()
+        view = self._view(recording)
+        y = self._enter(target, "batch_jacobian: target")
+        x = self._source(source)
+        if not y.shape or not x.shape or y.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"batch_jacobian: target of shape {y.shape} and source of shape {x.shape} have no "
+                "first axis in common that counts examples. Use jacobian, which needs none."
+            )
+        if check:
+            self._check(y, x, view)
+        result = derive_batch_jacobian(view, y, x, mode)
+        zeros = spec((*y.shape, *x.shape[1:]), x.dtype)
+        found = self._finish(recording, source, result, unconnected_gradients, zeros)
+        self._end()
+        return found
+
+    def hessian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: str = "none",
+        *,
+        sparse: Any = False,
+    ) -> Any:
+        """The second derivatives of the sum of `target`.
+
+        >>> x = gt.Variable([1.0, 2.0])
+        >>> with gt.GradientTape() as tape:
+        ...     y = x[0] ** 2 * x[1]
+        >>> tape.hessian(y, x).tolist()
+        [[4.0, 2.0], [2.0, 0.0]]
+
+        The shape is source.shape + source.shape. For a nest of sources the result is a nest of
+        nests: block [a][b] is the derivative by b of the gradient by a.
+        """
+        check_unconnected(unconnected_gradients)
+        check_sparse("hessian", sparse)
+        recording = self._ask()
+        view = self._view(recording)
+        y = self._enter(target, "hessian: target")
+        leaves, structure = flatten(sources)
+        nodes = [self._source(leaf) for leaf in leaves]
+        rows = []
+        for first in nodes:
+            found = []
+            for leaf, second in zip(leaves, nodes, strict=True):
+                if sparse is not False:
+                    matrix = sparse_hessian(view, y, first, second, sparse)
+                    if matrix is not None:
+                        found.append(matrix)
+                        continue
+                result = derive_hessian(view, y, first, second)
+                zeros = spec(first.shape + second.shape, first.dtype)
+                found.append(self._finish(recording, leaf, result, unconnected_gradients, zeros))
+            rows.append(unflatten(structure, found))
+        self._end()
+        return unflatten(structure, rows)
+
+    def _view(self, recording: Recording) -> View:
+        watched = tuple(node for _, node in self._watched.values())
+        return View(recording, self._outside(), watched)
+
+    def _end(self) -> None:
+        if not self.persistent:
+            self._consume()
+
+    def _finish(
+        self, recording: Recording, leaf: Any, result: Node | None, unconnected: str, zeros: Any
+    ) -> Any:
+        if result is None and unconnected == "zero":
+            result = constant(0, zeros)
+        return finish(recording, leaf, result, unconnected)
+
+    def _check(self, y: Node, x: Node, view: View) -> None:
+        try:
+            view.remembered(("independent", y, x), lambda _: check_independence(y, x, view.outside))
+        except DependenceError as found:
+            raise MixedExamplesError(
+                f"batch_jacobian: {found.op} {found.why}: rows of the target of shape {y.shape} "
+                f"may depend on other rows of the source of shape {x.shape}. Use jacobian, or "
+                "check=False if you know that examples are independent."
+            ) from None
+
+
+def check_mode(name: str, mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(f"{name}: mode {mode!r} is unknown. Use one of {', '.join(MODES)}.")
+
+
+def check_sparse(name: str, sparse: Any) -> None:
+    if isinstance(sparse, str) and sparse != "auto":
+        raise ValueError(
+            f'{name}: sparse={sparse!r} is unknown. Use True, False, "auto" or a pattern.'
+        )

@@ -1,0 +1,299 @@
+"""Independence: whether examples along the first axis stay apart on the way to a target.
+
+Every value that depends on the source is followed with the place of its batch index: `outer`, the
+number of elements in front of it in row-major order, which a reshape does not change. An op that
+combines different examples ends the proof, and so does one of which nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gradtape.graph.node import PICK, Node
+from gradtape.graph.spec import Shape
+from gradtape.graph.walk import dependents, topological
+from gradtape.ops.custom import passes_through
+
+
+class DependenceError(Exception):
+    """Why examples could not be shown to be independent."""
+
+    def __init__(self, why: str, op: str) -> None:
+        super().__init__(f"{op} {why}")
+        self.why = why
+        self.op = op
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where the examples of a value are: behind so many elements, so many of them."""
+
+    outer: int
+    count: int
+
+    def axis(self, node: Node) -> int:
+        """The axis that counts examples."""
+        before = 1
+        for axis, length in enumerate(_shape(node)):
+            if before == self.outer and length == self.count:
+                return axis
+            before *= length
+        raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+
+
+def _shape(node: Node) -> Shape:
+    return node.spec[0].shape if type(node.spec) is tuple else node.shape
+
+
+def check_independence(target: Node, source: Node, blocked: Collection[Node] = ()) -> None:
+    """Raise DependenceError unless row b of the target depends on row b of the source alone."""
+    count = source.shape[0]
+    if count <= 1:
+        return
+    order = topological([target])
+    active = dependents((n for n in order if n not in blocked or n is source), {source})
+    found: dict[Node, Batch] = {source: Batch(1, count)}
+    for node in order:
+        if node is source or node not in active or not _carries(node):
+            continue
+        places = [found.get(parent) for parent in node.inputs]
+        if any(place is not None for place in places):
+            found[node] = _through(node, places)
+    if target in found and found[target] != Batch(1, count):
+        raise DependenceError("mixes examples", target.op.name)
+
+
+def _carries(node: Node) -> bool:
+    if node.op.name == "stop_gradient":
+        return False
+    return type(node.spec) is tuple or node.spec.inexact
+
+
+def _through(node: Node, places: list[Batch | None]) -> Batch:
+    rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
+    if node.op is PICK or passes_through(node) is not None:
+        return next(place for place in places if place is not None)
+    if rule is None:
+        raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+    return rule(node, places)
+
+
+def _mixes(node: Node) -> NoReturn:
+    raise DependenceError("mixes examples", node.op.name)
+
+
+def _placed(node: Node, axis: int, count: int) -> Batch:
+    return Batch(math.prod(_shape(node)[:axis]), count)
+
+
+def _same(node: Node, found: Collection[Batch]) -> Batch:
+    first, *others = found
+    if any(other != first for other in others):
+        _mixes(node)
+    return first
+
+
+def _elementwise(node: Node, places: list[Batch | None]) -> Batch:
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is None:
+            continue
+        if parent.shape == node.shape:
+            found.append(place)
+            continue
+        axis = place.axis(parent) + node.ndim - parent.ndim
+        found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    axes = node.keywords["axis"]
+    return (axes,) if isinstance(axes, int) else tuple(axes)
+
+
+def _reduction(node: Node, places: list[Batch | None]) -> Batch:
+    (place,) = [place for place in places if place is not None]
+    axis = place.axis(node.inputs[0])
+    axes = _axes(node)
+    if axis in axes:
+        _mixes(node)
+    if _shape(node) == node.inputs[0].shape or node.keywords.get("keepdims", False):
+        return _placed(node, axis, place.count)
+    return _placed(node, axis - sum(gone < axis for gone in axes), place.count)
+
+
+def _along_axis(node: Node, places: list[Batch | None]) -> Batch:
+    """Ops that act along one axis and keep the others: cumulative ones, rolls, selections."""
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is not None:
+            axis = place.axis(parent)
+            if axis in _axes(node):
+                _mixes(node)
+            found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _permute(node: Node, places: list[Batch | None]) -> Batch:
+    place = places[0]
+    assert place is not None
+    return _placed(node, node.params[0].index(place.axis(node.inputs[0])), place.count)
+
+
+def _reshape(node: Node, places: list[Batch | None]) -> Batch:
+    assert places[0] is not None
+    return places[0]
+
+
+def _joined(node: Node, places: list[Batch | None]) -> Batch:
+    (along,) = node.params
+    shifted = node.op.name == "stack"
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        if shifted:
+            axis += axis >= along
+        elif axis == along:
+            _mixes(node)
+        found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _slice(node: Node, places: list[Batch | None]) -> Batch:
+    """Reading or writing a part: the batch axis must be there whole and in order."""
+    starts, lengths, steps, _ = node.params
+    name = node.op.name
+    # The side with one axis for each start: the operand, but for `unslice` the result.
+    whole = node if name == "unslice" else node.inputs[0]
+    found = []
+    for position, place in enumerate(places):
+        if place is None:
+            continue
+        is_whole = name != "unslice" and position == 0
+        own = node.inputs[position]
+        if is_whole:
+            axis = place.axis(own)
+        else:
+            axis = _axis_of_part(own, place, lengths, node)
+        if (starts[axis], lengths[axis], steps[axis]) != (0, whole.shape[axis], 1):
+            _mixes(node)
+        if name == "slice":
+            found.append(Batch(math.prod(lengths[:axis]), place.count))
+        else:
+            found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _axis_of_part(own: Node, place: Batch, lengths: tuple[int, ...], node: Node) -> int:
+    before = 1
+    if own.size == math.prod(lengths):
+        for axis, length in enumerate(lengths):
+            if before == place.outer and length == place.count:
+                return axis
+            before *= length
+    raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+
+
+def _gather(node: Node, places: list[Batch | None]) -> Batch:
+    x, indices = node.inputs[0], node.inputs[1]
+    place = places[0]
+    assert place is not None
+    axis, along = place.axis(x), _axes(node)[0]
+    if axis == along:
+        _mixes(node)
+    moved = axis + indices.ndim - 1 if axis > along else axis
+    return _placed(node, moved, place.count)
+
+
+def _labelled(node: Node, places: list[Batch | None], terms: list[Any], output: Any) -> Batch:
+    found = []
+    for parent, place, labels in zip(node.inputs, places, terms, strict=True):
+        if place is None:
+            continue
+        label = labels[place.axis(parent)]
+        if label not in output:
+            _mixes(node)
+        found.append(label)
+    if len({*found}) > 1:
+        _mixes(node)
+    count = next(place for place in places if place is not None).count
+    return _placed(node, output.index(found[0]), count)
+
+
+def _matmul(node: Node, places: list[Batch | None]) -> Batch:
+    a, b = node.inputs
+    batch = [f"batch{number}" for number in range(max(a.ndim, b.ndim, 2) - 2)]
+    left = ["k"] if a.ndim == 1 else [*batch[len(batch) - (a.ndim - 2) :], "row", "k"]
+    right = ["k"] if b.ndim == 1 else [*batch[len(batch) - (b.ndim - 2) :], "k", "column"]
+    output = [*batch, *(["row"] if a.ndim > 1 else []), *(["column"] if b.ndim > 1 else [])]
+    return _labelled(node, places, [left, right], output)
+
+
+def _einsum(node: Node, places: list[Batch | None]) -> Batch:
+    inputs, _, output = node.params[0].partition("->")
+    return _labelled(node, places, inputs.split(","), output)
+
+
+def _library(node: Node, places: list[Batch | None]) -> Batch:
+    """Matrices in the last two axes; everything in front is a stack of them."""
+    found = []
+    for position, (parent, place) in enumerate(zip(node.inputs, places, strict=True)):
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        vector = position == 1 and parent.ndim == 1
+        if vector or axis >= parent.ndim - 2:
+            _mixes(node)
+        lead = len(_batch_shape(node)) - (parent.ndim - 2)
+        found.append(Batch(math.prod(_batch_shape(node)[: axis + lead]), place.count))
+    return _same(node, found)
+
+
+def _batch_shape(node: Node) -> Shape:
+    return max((parent.shape[:-2] for parent in node.inputs if parent.ndim > 1), key=len)
+
+
+def _fft(node: Node, places: list[Batch | None]) -> Batch:
+    place = places[0]
+    assert place is not None
+    axis = place.axis(node.inputs[0])
+    axes = node.keywords.get("axes", None) or (node.keywords.get("axis"),)
+    if axis in axes:
+        _mixes(node)
+    return _placed(node, axis, place.count)
+
+
+Rule = Callable[[Node, list[Any]], Batch]
+_BY_FAMILY: dict[str, Rule] = {
+    "elementwise": _elementwise,
+    "reduction": _reduction,
+    "cumulative": _along_axis,
+    "library": _library,
+}
+_BY_NAME: dict[str, Rule] = {
+    "permute_dims": _permute,
+    "reshape": _reshape,
+    "broadcast_to": _elementwise,
+    "stack": _joined,
+    "concat": _joined,
+    "slice": _slice,
+    "unslice": _slice,
+    "set_slice": _slice,
+    "roll": _along_axis,
+    "resize_axis": _along_axis,
+    "split": _along_axis,
+    "take_along_axis": _along_axis,
+    "add_along_axis": _along_axis,
+    "gather": _gather,
+    "matmul": _matmul,
+    "einsum": _einsum,
+    "fft": _fft,
+    "rfft": _fft,
+    "irfft": _fft,
+    "weigh_inner_frequencies": _fft,
+}

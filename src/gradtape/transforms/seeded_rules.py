@@ -1,0 +1,279 @@
+"""How the structure of seeds passes through ops: element-wise, sums, views, contractions."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.spec import Shape
+from gradtape.ops.einsum import contract_pair
+from gradtape.ops.movement import permute, reshape_node
+from gradtape.ops.shapes import broadcast_to
+from gradtape.transforms.seeded import RULES, Seeded, Tie, untied
+
+# Element-wise ops, and the operands in which each is linear.
+LINEAR_IN: dict[str, tuple[int, ...]] = {
+    "add": (0, 1), "subtract": (0, 1), "multiply": (0, 1), "divide": (0,), "negative": (0,),
+    "positive": (0,), "identity": (0,), "stop_gradient": (0,), "cast": (0,), "conj": (0,),
+    "real": (0,), "imag": (0,), "where": (1, 2),
+}  # fmt: skip
+
+
+def _elementwise(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    name = node.op.name
+    seeded = [position for position, operand in enumerate(operands) if operand is not None]
+    if any(position not in LINEAR_IN[name] for position in seeded):
+        return None
+    if len(seeded) != {"add": 2, "subtract": 2, "multiply": 1}.get(name, len(seeded)):
+        return None  # not linear: something depends on a seed that is no response to it
+    if name == "where" and len(seeded) < 2 and not _is_zero(node.inputs[3 - seeded[0]]):
+        return None
+    shift = [node.ndim - parent.ndim for parent in node.inputs]
+    kept = set.intersection(*(_shifted(operands[p].ties, shift[p]) for p in seeded))
+    inputs: list[Node] = list(node.inputs)
+    dense: tuple[int, ...] = ()
+    for position in seeded:
+        parent, operand = node.inputs[position], operands[position]
+        loose = [tie for tie in operand.ties if not _shifted([tie], shift[position]).issubset(kept)]
+        operand = untied(operand, parent.shape, space, loose)
+        dense = operand.dense
+        lead = operand.value.shape[: len(dense)]
+        inputs[position] = reshape_node(
+            operand.value, lead + (1,) * shift[position] + operand.value.shape[len(dense) :]
+        )
+    value = apply(node.op, tuple(inputs), node.params)
+    return Seeded(value, dense, _sorted(kept))
+
+
+def _is_zero(node: Node) -> bool:
+    while node.op.name == "broadcast_to":
+        node = node.inputs[0]
+    return node.op.name == "full" and node.params[1] == 0
+
+
+def _sorted(ties: Iterable[Tie]) -> tuple[Tie, ...]:
+    return tuple(sorted(ties))
+
+
+def _shifted(ties: Iterable[Tie], by: int) -> set[Tie]:
+    return {(axis + by, seed, offset) for axis, seed, offset in ties}
+
+
+def _is_whole(tie: Tie, shape: Shape, space: Shape) -> bool:
+    """Whether a tie pairs every element with the seed of the same number."""
+    axis, seed, offset = tie
+    return offset == 0 and shape[axis] == space[seed]
+
+
+def _sum(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    (operand,) = operands
+    axes, keepdims = node.params
+    parent = node.inputs[0]
+    partial = [t for t in operand.ties if t[0] in axes and not _is_whole(t, parent.shape, space)]
+    operand = _full_node_axes(untied(operand, parent.shape, space, partial), parent)
+    tied = {axis: seed for axis, seed, _ in operand.ties if axis in axes}
+    free = tuple(axis for axis in axes if axis not in tied)
+    count = len(operand.dense)
+    value = operand.value
+    if free:
+        value = apply(node.op, (value,), (tuple(count + axis for axis in free), False))
+    # What is left: dense seed axes, then node axes; tied ones among them become dense.
+    left = [("seed", seed) for seed in operand.dense]
+    left += [
+        ("seed", tied[axis]) if axis in tied else ("node", axis)
+        for axis in range(parent.ndim)
+        if axis not in free
+    ]
+    dense = tuple(sorted((*operand.dense, *tied.values())))
+    want = [("seed", seed) for seed in dense]
+    want += [("node", axis) for axis in range(parent.ndim) if axis not in axes]
+    order = tuple(left.index(entry) for entry in want)
+    if order != tuple(range(len(order))):
+        value = permute(value, order)
+    number = {
+        axis: axis if keepdims else axis - sum(gone < axis for gone in axes)
+        for axis in range(parent.ndim)
+    }
+    if keepdims:
+        value = reshape_node(value, value.shape[: len(dense)] + node.shape)
+    ties = _sorted((number[a], seed, off) for a, seed, off in operand.ties if a not in tied)
+    return Seeded(value, dense, ties)
+
+
+def _full_node_axes(operand: Seeded, node: Node) -> Seeded:
+    """With the node's own axes at full length: a response may be constant along some."""
+    count = len(operand.dense)
+    full = operand.value.shape[:count] + node.shape
+    return Seeded(broadcast_to(operand.value, full), operand.dense, operand.ties)
+
+
+def _permute(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
+    (operand,) = operands
+    (axes,) = node.params
+    count = len(operand.dense)
+    order = (*range(count), *(count + axis for axis in axes))
+    ties = _sorted((axes.index(axis), seed, offset) for axis, seed, offset in operand.ties)
+    return Seeded(permute(operand.value, order), operand.dense, ties)
+
+
+def _broadcast(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
+    (operand,) = operands
+    parent = node.inputs[0]
+    shift = node.ndim - parent.ndim
+    count = len(operand.dense)
+    shape = operand.value.shape
+    value = reshape_node(operand.value, shape[:count] + (1,) * shift + shape[count:])
+    value = broadcast_to(value, shape[:count] + node.shape)
+    return Seeded(value, operand.dense, _sorted(_shifted(operand.ties, shift)))
+
+
+def _reshape(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
+    (operand,) = operands
+    parent = node.inputs[0]
+    operand = _full_node_axes(operand, parent)
+    moved = {
+        axis: place
+        for axis, _, _ in operand.ties
+        if (place := _moved_axis(parent.shape, axis, node.shape)) is not None
+    }
+    loose = [tie for tie in operand.ties if tie[0] not in moved]
+    operand = _full_node_axes(untied(operand, parent.shape, space, loose), parent)
+    lead = operand.value.shape[: len(operand.dense)]
+    value = reshape_node(operand.value, lead + node.shape)
+    ties = _sorted((moved[axis], seed, offset) for axis, seed, offset in operand.ties)
+    return Seeded(value, operand.dense, ties)
+
+
+def _slice(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    """Reading a part, or putting one into zeros: where it begins moves the ties by as much."""
+    operand, *moving = operands
+    if operand is None or any(one is not None for one in moving):
+        return None
+    parent = node.inputs[0]
+    starts, lengths, steps, shape = node.params
+    reads = node.op.name == "slice"
+    # Axes of the part have the numbers of `lengths`, but for those dropped or added in its shape.
+    part_shape = node.shape if reads else parent.shape
+    in_part = {
+        axis: place
+        for axis, length in enumerate(lengths)
+        if steps[axis] == 1
+        and starts[axis] is not None
+        and length > 1
+        and (place := _moved_axis(lengths, axis, part_shape)) is not None
+    }
+    to_result = in_part if reads else {place: axis for axis, place in in_part.items()}
+    loose = [tie for tie in operand.ties if tie[0] not in to_result]
+    operand = _full_node_axes(untied(operand, parent.shape, space, loose), parent)
+    lead = operand.value.shape[: len(operand.dense)]
+    count = len(lead)
+    params = ((0,) * count + starts, lead + lengths, (1,) * count + steps, lead + shape)
+    value = apply(node.op, (operand.value, *node.inputs[1:]), params)
+    ties = []
+    for axis, seed, offset in operand.ties:
+        moved = starts[axis] if reads else -starts[to_result[axis]]
+        ties.append((to_result[axis], seed, offset + moved))
+    return Seeded(value, operand.dense, _sorted(ties))
+
+
+def _moved_axis(old: Shape, axis: int, new: Shape) -> int | None:
+    """Where an axis is after a reshape that does not merge it with others."""
+    before = math.prod(old[:axis])
+    for place, length in enumerate(new):
+        if length == old[axis] and math.prod(new[:place]) == before:
+            return place
+    return None
+
+
+def _joined(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    """Concatenation and stacking, along an axis whose tie is given up."""
+    (along,) = node.params
+    stacked = node.op.name == "stack"
+    seeded = [position for position, operand in enumerate(operands) if operand is not None]
+    if not all(
+        position in seeded or _is_zero(parent) for position, parent in enumerate(node.inputs)
+    ):
+        return None
+    kept = set.intersection(*({*operands[position].ties} for position in seeded))
+    kept = {tie for tie in kept if stacked or tie[0] != along}
+    inputs: list[Any] = list(node.inputs)
+    dense: tuple[int, ...] = ()
+    lead: Shape = ()
+    for position in seeded:
+        parent, operand = node.inputs[position], operands[position]
+        loose = [tie for tie in operand.ties if tie not in kept]
+        operand = _full_node_axes(untied(operand, parent.shape, space, loose), parent)
+        dense, lead = operand.dense, operand.value.shape[: len(operand.dense)]
+        inputs[position] = operand.value
+    for position, parent in enumerate(node.inputs):
+        if position not in seeded:
+            inputs[position] = broadcast_to(parent, lead + parent.shape)
+    value = apply(node.op, tuple(inputs), (len(lead) + along,))
+    ties = _sorted((a + (stacked and a >= along), seed, offset) for a, seed, offset in kept)
+    return Seeded(value, dense, ties)
+
+
+def _matmul(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    a, b = node.inputs
+    batch_labels = string.ascii_lowercase[: max(a.ndim, b.ndim, 2) - 2]
+    row, summed, column = "R", "K", "C"
+    left = (summed,) if a.ndim == 1 else (*_last(batch_labels, a.ndim - 2), row, summed)
+    right = (summed,) if b.ndim == 1 else (*_last(batch_labels, b.ndim - 2), summed, column)
+    output = (*batch_labels, *((row,) if a.ndim > 1 else ()), *((column,) if b.ndim > 1 else ()))
+    for labels, operand in ((left, a), (right, b)):
+        for label, n in zip(labels, operand.shape, strict=True):
+            if label in output and n != node.shape[output.index(label)]:
+                return None  # broadcast among batches
+    return _contraction(node, operands, space, (left, right), output)
+
+
+def _last(labels: str, count: int) -> str:
+    return labels[len(labels) - max(count, 0) :]
+
+
+def _einsum(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+    inputs, _, output = node.params[0].partition("->")
+    left, right = inputs.split(",")
+    return _contraction(node, operands, space, (tuple(left), tuple(right)), tuple(output))
+
+
+def _contraction(
+    node: Node, operands: Sequence[Any], space: Shape, terms: tuple[Any, Any], output: Any
+) -> Seeded | None:
+    """A tied label that is summed becomes a label of the result: a dense seed axis."""
+    position = 0 if operands[0] is not None else 1
+    operand, other = operands[position], operands[1 - position]
+    if other is not None:
+        return None
+    own, theirs = terms[position], terms[1 - position]
+    parent = node.inputs[position]
+    partial = [
+        tie
+        for tie in operand.ties
+        if own[tie[0]] not in output and not _is_whole(tie, parent.shape, space)
+    ]
+    operand = _full_node_axes(untied(operand, parent.shape, space, partial), parent)
+    seed_labels = {seed: chr(0x3B1 + seed) for seed in operand.dense}
+    labels = (*(seed_labels[seed] for seed in operand.dense), *own)
+    ties: list[Tie] = []
+    for axis, seed, offset in operand.ties:
+        if own[axis] in output:
+            ties.append((output.index(own[axis]), seed, offset))
+        else:
+            seed_labels[seed] = own[axis]
+    dense = tuple(sorted(seed_labels))
+    result = (*(seed_labels[seed] for seed in dense), *output)
+    pair = (operand.value, labels, node.inputs[1 - position], theirs)
+    if position == 1:
+        pair = (pair[2], pair[3], pair[0], pair[1])
+    return Seeded(contract_pair(*pair, result), dense, _sorted(ties))
+
+
+RULES.update(dict.fromkeys(LINEAR_IN, _elementwise))
+RULES.update(
+    sum=_sum, permute_dims=_permute, broadcast_to=_broadcast, reshape=_reshape, matmul=_matmul,
+    einsum=_einsum, slice=_slice, unslice=_slice, concat=_joined, stack=_joined,
+)  # fmt: skip
