@@ -16,6 +16,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.axes import (
     Axes,
@@ -52,6 +53,7 @@ SUM = linear(
     "reduction",
     spec=_accumulated_spec,
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
+    batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     params=("axis", "keepdims"),
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
@@ -114,6 +116,7 @@ PROD = declare(
         "reduction",
         spec=_accumulated_spec,
         numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
+        batch=batching.shifted("axis"),
         jvp=_prod_jvp,
         vjp=_prod_vjp,
         mask=mask_reduced,
@@ -142,6 +145,7 @@ def _logical(name: str, kernel: Any) -> Op:
                 reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
             ),
             numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            batch=batching.shifted("axis"),
             jvp=Undefined(f"{name} gives booleans"),
             vjp=Undefined(f"{name} gives booleans"),
             params=("axis", "keepdims"),
@@ -259,6 +263,7 @@ LOGSUMEXP_WEIGHTS = declare(
         "reduction",
         spec=lambda x, axis: x,
         numpy=_weights_kernel,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
         vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
         mask=lambda index, mask, y, inputs, axis: expand_reduced(
@@ -282,6 +287,7 @@ LOGSUMEXP = declare(
         "reduction",
         spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
         numpy=_logsumexp_kernel,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, axis, keepdims: apply(
             SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
         ),
