@@ -225,12 +225,13 @@ def _no_kernel(*_: Any, **__: Any) -> Any:
 
 LEAF = declare(
     Op("leaf", "structure", spec=_no_kernel, numpy=_no_kernel, params=("ordinal",), opaque=True,
-       jvp=Undefined("a leaf is a source"), vjp=Undefined("a leaf is a source"))
+       jvp=Undefined("a leaf is a source"), vjp=Undefined("a leaf is a source"),
+       batch=Undefined("a leaf is a source"))
 )  # fmt: skip
 PLACEHOLDER = declare(
     Op("placeholder", "structure", spec=_no_kernel, numpy=_no_kernel, params=("identity",),
        opaque=True, jvp=Undefined("a placeholder is a source"),
-       vjp=Undefined("a placeholder is a source"))
+       vjp=Undefined("a placeholder is a source"), batch=Undefined("a placeholder is a source"))
 )  # fmt: skip
 
 
@@ -249,5 +250,6 @@ PICK = declare(
     Op("pick", "structure", spec=lambda specs, position: specs[position],
        numpy=lambda values, position: values[position], params=("position",),
        jvp=_pick_jvp, vjp=_pick_vjp,
+       batch=Undefined("the transform itself picks from what the op's rule gave"),
        mask=lambda index, mask, y, inputs, position: None)
 )  # fmt: skip

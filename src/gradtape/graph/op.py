@@ -38,7 +38,8 @@ class Op:
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
     | expand | `expand(inputs, **params)` → the same value by other ops, which the compiler fuses |
-    | batch, sparsity, llvm | filled by the transforms and the compiler that use them |
+    | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
+    | sparsity, llvm | filled by the transforms and the compiler that use them |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
 
     Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at

@@ -11,7 +11,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops import lowering
+from gradtape.ops import batching, lowering
 from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import Binary, elementwise, mask_of, zero, zeros_like
@@ -300,6 +300,7 @@ WHERE = declare(
         "elementwise",
         spec=_where_spec,
         numpy=np.where,
+        batch=batching.broadcasting,
         llvm=lowering.select,
         promote=_where_promote,
         weak=(1, 2),
@@ -357,6 +358,7 @@ def _identity_rule(order: int) -> dict[str, Any]:
     return {
         "spec": lambda x: x,
         "numpy": lambda x: x,
+        "batch": batching.broadcasting,
         "llvm": lowering.same,
         "mask": lambda index, mask, y, inputs: mask,
         "samples": lambda: [

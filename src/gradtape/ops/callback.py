@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.recording import Recording, state
-from gradtape.graph.spec import Spec
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.recording import Recording, record, state
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.samples import Sample
 
 
@@ -51,12 +53,83 @@ def _copied(array: Any) -> Any:
     return np.array(array)
 
 
+@dataclass(frozen=True)
+class EachExample:
+    """A callback on each example in turn. What is not `stacked` in the result is a sum over them.
+
+    It works on arrays and on tensors, and two of the same function are equal, so that programs
+    that hold them are.
+    """
+
+    function: Any
+    batched: tuple[bool, ...]
+    # What one call returns, and which of it differs from example to example.
+    specs: tuple[Spec, ...]
+    stacked: tuple[bool, ...]
+
+    def __call__(self, *operands: Any) -> Any:
+        size = next(len(x) for x, flag in zip(operands, self.batched, strict=True) if flag)
+        rows = []
+        for number in range(size):
+            given = zip(operands, self.batched, strict=True)
+            found = self.function(*[x[number] if flag else x for x, flag in given])
+            row = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+            if len(row) != len(self.specs):
+                raise ValueError(
+                    f"the function returned {len(row)} values, {len(self.specs)} were declared."
+                )
+            rows.append(row)
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.specs)
+        return tuple(
+            _combined(list(column), of, stacked)
+            for column, of, stacked in zip(columns, self.specs, self.stacked, strict=True)
+        )
+
+
+def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
+    """The results of all examples as one array, or tensor where there is one."""
+    if not results:
+        return np.zeros((0, *of.shape) if stacked else of.shape, of.dtype)
+    if not stacked:
+        known = [result for result in results if result is not None]
+        return sum(known[1:], start=known[0]) if known else None
+    for result in results:
+        if np.shape(result) != of.shape:
+            raise ValueError(
+                f"a callback returned shape {np.shape(result)} for one example, but {of} was "
+                "declared. Return what was declared, or change the spec."
+            )
+    if any(hasattr(result, "enter") for result in results):
+        return record(REGISTRY["stack"], tuple(results), (0,))
+    return np.stack([np.asarray(result) for result in results])
+
+
+def _callback_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
+) -> Node:
+    """One call for each example."""
+    size = batching.size_of(inputs, batched)
+    specs = params["specs"]
+    each = EachExample(params["function"], batched, specs, (True,) * len(specs))
+    later = (each, tuple(spec((size, *of.shape), of.dtype) for of in specs))
+    if y.op.name == "numpy_function":
+        return apply(y.op, inputs, later)
+    gradient = params["gradient"]
+    if gradient is not None:
+        # It takes a cotangent for each result too, and gives one for each operand.
+        flags = (*batched, *(True,) * len(specs))
+        slopes = tuple(node.spec for node in y.inputs)
+        gradient = EachExample(gradient, flags, slopes, batched)
+    return apply(y.op, inputs, (*later, gradient))
+
+
 NUMPY_FUNCTION = declare(
     Op(
         "numpy_function",
         "callback",
         spec=lambda *inputs, function, specs: specs,
         numpy=_numpy_kernel,
+        batch=_callback_batch,
         params=("function", "specs"),
         jvp=Undefined(
             "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
@@ -77,8 +150,6 @@ NUMPY_FUNCTION = declare(
 
 
 def _sample_specs() -> tuple[Spec, ...]:
-    from gradtape.graph.spec import spec
-
     return (spec((2,), np.dtype("float64")),)
 
 
@@ -149,6 +220,7 @@ PY_FUNCTION = declare(
         "callback",
         spec=lambda *inputs, function, specs, gradient: specs,
         numpy=_tensor_kernel,
+        batch=_callback_batch,
         params=("function", "specs", "gradient"),
         vjp=_tensor_vjp,
         samples=lambda: [

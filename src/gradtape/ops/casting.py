@@ -13,7 +13,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops import lowering
+from gradtape.ops import batching, lowering
 from gradtape.ops.samples import Sample
 
 KINDS = {
@@ -57,6 +57,7 @@ CAST = declare(
         "elementwise",
         spec=_cast_spec,
         numpy=_cast_numpy,
+        batch=batching.broadcasting,
         llvm=lowering.cast,
         params=("dtype",),
         jvp=lambda tangents, y, inputs, dtype: (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops import movement
+from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import promotion
 from gradtape.ops.families import binary_function
@@ -132,6 +132,42 @@ def _matmul_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...]) -> N
     return broadcast_to(reduce_to(found, kept, "any"), shape)
 
 
+def as_columns(b: Node) -> Node:
+    """The matrices of a stack side by side: (..., k, n) to (k, all the n)."""
+    front = batching.moved(b, b.ndim - 2, 0)
+    return batching.reshaped(front, (front.shape[0], math.prod(front.shape[1:])))
+
+
+def from_columns(product: Node, shape: Shape) -> Node:
+    """The way back, to a stack of this shape."""
+    parted = batching.reshaped(product, (product.shape[0], *shape[:-2], shape[-1]))
+    return batching.moved(parted, 0, len(shape) - 2)
+
+
+def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> Node:
+    """One large product where one operand is the same matrix for all examples."""
+    (a, b), (left, right) = inputs, y.inputs
+    shape = (batching.size_of(inputs, batched), *y.shape)
+    if not batched[1] and right.ndim <= 2:
+        rows = batching.reshaped(a, flat_rows(a.shape))
+        return batching.reshaped(apply(y.op, (rows, b)), shape)
+    if not batched[0] and left.ndim <= 2:
+        if right.ndim == 1:
+            return apply(y.op, (b, transposed(a) if left.ndim == 2 else a))
+        if left.ndim == 1:
+            return apply(y.op, (a, b))
+        return from_columns(apply(y.op, (a, as_columns(b))), shape)
+    if left.ndim == right.ndim == 1 and y.dtype.kind in "fc":
+        return apply(REGISTRY["sum"], (a * b,), ((1,), False))
+    # Vectors become matrices of one row or column, as a batch of them is not what matmul means.
+    if left.ndim == 1:
+        a = batching.reshaped(a, (*a.shape[:-1], 1, a.shape[-1]))
+    if right.ndim == 1:
+        b = batching.reshaped(b, (*b.shape, 1))
+    ndim = max(left.ndim, right.ndim, 2)
+    return batching.reshaped(apply(y.op, batching.aligned((a, b), batched, ndim)), shape)
+
+
 def _matmul_samples() -> list[Sample]:
     rng = generator("matmul")
     shapes: list[tuple[Shape, Shape]] = [
@@ -164,6 +200,7 @@ MATMUL = declare(
         "contraction",
         spec=_matmul_spec,
         numpy=_matmul_kernel,
+        batch=_matmul_batch,
         jvp=_matmul_jvp,
         vjp=_matmul_vjp,
         mask=_matmul_mask,

@@ -38,6 +38,7 @@ FULL = declare(
         "full",
         "creation",
         spec=_full_spec,
+        batch=_CONSTANT,
         numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
         llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
         params=("shape", "value", "dtype"),
@@ -60,6 +61,7 @@ ARANGE = declare(
         "arange",
         "creation",
         spec=_arange_spec,
+        batch=_CONSTANT,
         numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype),
         params=("start", "stop", "step", "dtype"),
         jvp=_CONSTANT,
@@ -87,6 +89,7 @@ LINSPACE = declare(
         "linspace",
         "creation",
         spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
+        batch=_CONSTANT,
         numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
             start, stop, num, endpoint=endpoint, dtype=dtype
         ),
@@ -106,6 +109,7 @@ EYE = declare(
         "eye",
         "creation",
         spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
+        batch=_CONSTANT,
         numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype),
         params=("rows", "columns", "k", "dtype"),
         jvp=_CONSTANT,

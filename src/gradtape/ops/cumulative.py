@@ -17,6 +17,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.axes import accumulator, distinct_values, in_dtype
 from gradtape.ops.casting import promotion
@@ -53,6 +54,7 @@ RESIZE_AXIS = declare(
         "movement",
         spec=_resize_spec,
         numpy=_resize_kernel,
+        batch=batching.shifted("axis"),
         params=("axis", "before", "after", "fill"),
         jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
             tangents[0], axis, before, after
@@ -129,6 +131,7 @@ CUMULATIVE_SUM: Op = linear(
     "cumulative",
     spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
+    batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
     params=("axis", "reverse"),
     samples=_samples("cumulative_sum"),
@@ -212,6 +215,7 @@ LINEAR_RECURRENCE = declare(
         "cumulative",
         spec=_recurrence_spec,
         numpy=_recurrence_kernel,
+        batch=batching.shifted("axis"),
         jvp=_recurrence_jvp,
         vjp=_recurrence_vjp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
@@ -258,6 +262,7 @@ CUMULATIVE_PROD = declare(
         "cumulative",
         spec=_cumulative_spec,
         numpy=_in_direction(np.cumprod),
+        batch=batching.shifted("axis"),
         jvp=_cumulative_prod_jvp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         params=("axis", "reverse"),

@@ -6,11 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
+from gradtape.ops import batching
 from gradtape.ops.samples import Sample
 
 _WHY = "it is a Python rule, which only a recording knows"
+
+
+def _custom_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
+) -> Node:
+    """All outputs are batched; what the rule differentiates by is as it was."""
+    size = batching.size_of(inputs, batched)
+    outputs = [
+        node if flag else batching.spread(node, size)
+        for node, flag in zip(inputs[:count], batched, strict=False)
+    ]
+    return apply(y.op, (*outputs, *inputs[count:]), y.params)
+
 
 # Inputs are the outputs as computed, then what the rule differentiates by. `key` tells apart
 # functions, not calls: the closures of one call live in the recording.
@@ -20,6 +35,7 @@ CUSTOM = declare(
         "custom",
         spec=lambda *specs, count, key: tuple(specs[:count]),
         numpy=lambda *values, count, key: tuple(values[:count]),
+        batch=_custom_batch,
         params=("count", "key"),
         jvp=Undefined(_WHY),
         vjp=Undefined(_WHY),
@@ -40,6 +56,7 @@ BARRIER = declare(
         "custom",
         spec=_barrier_spec,
         numpy=lambda x: x,
+        batch=batching.leading,
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,
         mask=lambda index, mask, y, inputs: mask,

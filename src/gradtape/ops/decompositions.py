@@ -13,6 +13,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.complexes import imag
 from gradtape.ops.contraction import adjoint, matmul, own
@@ -76,6 +77,7 @@ CHOLESKY = declare(
         "library",
         spec=_cholesky_spec,
         numpy=_cholesky_kernel,
+        batch=batching.leading,
         jvp=_cholesky_jvp,
         mask=batch_mask(2),
         promote=promotion("cholesky", "float", "inexact"),
@@ -145,6 +147,7 @@ QR_OP = declare(
         "qr",
         "library",
         spec=_qr_spec,
+        batch=batching.leading,
         numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
         jvp=_qr_jvp,
         promote=promotion("qr", "float", "inexact"),

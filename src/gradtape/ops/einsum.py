@@ -20,7 +20,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops import movement
+from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity, multiply, record_operand
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.contraction import conjugate, matmul, own
@@ -129,6 +129,18 @@ def _einsum_mask(
     return broadcast_to(stretch(mask, kept, tuple(term)), inputs[index].shape)
 
 
+def _einsum_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, subscripts: str
+) -> Node:
+    """One more label, of the operands that are batched and of the result."""
+    terms, output = _terms(subscripts)
+    (a, b), own = inputs, ("example",)
+    left, right = (
+        (*own, *term) if flag else tuple(term) for term, flag in zip(terms, batched, strict=True)
+    )
+    return contract_pair(a, left, b, right, (*own, *output))
+
+
 def _einsum_samples() -> list[Sample]:
     rng = generator("einsum")
     sizes = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 0}
@@ -159,6 +171,7 @@ EINSUM = declare(
         "contraction",
         spec=_einsum_spec,
         numpy=_einsum_kernel,
+        batch=_einsum_batch,
         jvp=_einsum_jvp,
         vjp=_einsum_vjp,
         mask=_einsum_mask,

@@ -15,6 +15,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand, where
 from gradtape.ops.axes import (
     Axes,
@@ -51,6 +52,7 @@ def _chosen(name: str, kernel: Any) -> Op:
             "reduction",
             spec=lambda x, axis: spec(x.shape, _BOOL),
             numpy=choose,
+            batch=batching.shifted("axis"),
             jvp=Undefined(f"{name}_mask gives booleans"),
             vjp=Undefined(f"{name}_mask gives booleans"),
             params=("axis",),
@@ -92,6 +94,7 @@ def _extremum(name: str, kernel: Any) -> Op:
             "reduction",
             spec=spec_rule,
             numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            batch=batching.shifted("axis"),
             jvp=jvp,
             vjp=vjp,
             mask=mask_reduced,
@@ -126,6 +129,16 @@ def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return record(MIN, (x,), (normalize_axes("min", axis, x.ndim), bool(keepdims)))
 
 
+def _position_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, axis: int | None, keepdims: bool
+) -> Node:
+    if axis is not None:
+        return apply(y.op, inputs, (axis + 1, keepdims))
+    # A position among all elements of one example.
+    flat = batching.reshaped(inputs[0], (inputs[0].shape[0], y.inputs[0].size))
+    return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
+
+
 def _position(name: str, kernel: Any) -> Op:
     def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
@@ -156,6 +169,7 @@ def _position(name: str, kernel: Any) -> Op:
             numpy=lambda x, axis, keepdims: np.asarray(
                 kernel(x, axis=axis, keepdims=keepdims), _INDEX
             ),
+            batch=_position_batch,
             jvp=Undefined(f"{name} gives integers"),
             vjp=Undefined(f"{name} gives integers"),
             params=("axis", "keepdims"),
@@ -256,6 +270,7 @@ ORDER_WEIGHTS = declare(
         "reduction",
         spec=lambda x, axis, ranks, weights: x,
         numpy=_order_weights_kernel,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, **params: None,
         vjp=lambda index, g, y, inputs, **params: None,
         params=("axis", "ranks", "weights"),
@@ -280,6 +295,7 @@ ORDER_STATISTIC = declare(
             reduced_shape(x.shape, axis, keepdims), x.dtype
         ),
         numpy=_order_kernel,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
             _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
         ),

@@ -16,7 +16,7 @@ from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops import lowering
+from gradtape.ops import batching, lowering
 from gradtape.ops.casting import promotion
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
@@ -149,6 +149,7 @@ def elementwise(
             "elementwise",
             spec=spec_rule,
             numpy=numpy,
+            batch=batching.broadcasting,
             jvp=jvp,
             vjp=vjp,
             mask=mask_of,

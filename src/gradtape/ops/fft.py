@@ -19,6 +19,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.casting import cast
 from gradtape.ops.complexes import conj
@@ -86,6 +87,7 @@ FFT: Op = linear(
     "library",
     spec=lambda x, axes, inverse, norm: x,
     numpy=_fft_numpy,
+    batch=batching.shifted("axes"),
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
@@ -109,6 +111,7 @@ WEIGH_INNER: Op = linear(
     "library",
     spec=lambda x, axis, length, factor: x,
     numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
+    batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
     params=("axis", "length", "factor"),
     samples=_samples(
@@ -147,6 +150,7 @@ RFFT: Op = linear(
     "library",
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
     numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
+    batch=batching.shifted("axis"),
     transpose=_rfft_transpose,
     params=("axis", "norm"),
     samples=_samples(
@@ -168,6 +172,7 @@ IRFFT: Op = linear(
     "library",
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
+    batch=batching.shifted("axis"),
     transpose=_irfft_transpose,
     params=("axis", "length", "norm"),
     samples=_samples(

@@ -17,6 +17,7 @@ from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batched_rows, batching
 from gradtape.ops.arithmetic import WHERE
 from gradtape.ops.casting import cast
 from gradtape.ops.linear import mask_by_vjp
@@ -124,6 +125,7 @@ GATHER = declare(
         "indexing",
         spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
         numpy=lambda x, indices, axis: np.take(x, indices, axis),
+        batch=batched_rows.gather,
         jvp=_read_jvp,
         vjp=_gather_vjp,
         mask=mask_by_vjp,
@@ -163,6 +165,7 @@ def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
             "indexing",
             spec=rule,
             numpy=_scatter_add_numpy,
+            batch=batched_rows.write,
             jvp=_write_jvp,
             vjp=vjp,
             mask=mask_by_vjp,
@@ -193,6 +196,7 @@ LAST_WRITER = declare(
         "indexing",
         spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
         numpy=_last_writer_numpy,
+        batch=batched_rows.last_writer,
         jvp=Undefined("last_writer gives booleans"),
         vjp=Undefined("last_writer gives booleans"),
         params=("length",),
@@ -236,6 +240,7 @@ SCATTER_SET = declare(
             "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
         ),
         numpy=_scatter_set_numpy,
+        batch=batched_rows.write,
         jvp=_write_jvp,
         vjp=_scatter_set_vjp,
         # Reading, replacing by 0 and selecting only move elements: a mask goes the same way.
@@ -293,6 +298,7 @@ TAKE_ALONG_AXIS = declare(
         "indexing",
         spec=_along_spec,
         numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+        batch=batching.shifted("axis"),
         jvp=_read_jvp,
         vjp=lambda index, g, y, inputs, axis: apply(
             ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
@@ -312,6 +318,7 @@ ADD_ALONG_AXIS: Op = declare(
             "add_along_axis", x, values, _along_spec(x, indices, axis).shape
         ),
         numpy=_add_along_numpy,
+        batch=batching.shifted("axis"),
         jvp=_write_jvp,
         vjp=lambda index, g, y, inputs, axis: (
             g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))

@@ -13,6 +13,7 @@ from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import SCALARS, any_handle, record, scalar_spec
 from gradtape.graph.spec import Shape, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import add, multiply, record_operand, where
 from gradtape.ops.casting import cast
 from gradtape.ops.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
@@ -296,6 +297,7 @@ ONE_HOT = declare(
         "indexing",
         spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
         numpy=_one_hot_numpy,
+        batch=batching.leading,
         jvp=Undefined("one_hot is a function of integers"),
         vjp=Undefined("one_hot is a function of integers"),
         params=("num_classes", "dtype"),

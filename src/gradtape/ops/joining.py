@@ -13,6 +13,7 @@ from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import not_equal, record_operand, subtract
 from gradtape.ops.casting import promotion
 from gradtape.ops.movement import broadcast_to, reshape
@@ -50,6 +51,7 @@ STACK = declare(
         "movement",
         spec=_stack_spec,
         numpy=lambda *parts, axis: np.stack(parts, axis),
+        batch=batching.shifted("axis"),
         jvp=_joined_jvp,
         vjp=_stack_vjp,
         mask=mask_moved,
@@ -116,6 +118,7 @@ CONCAT = declare(
         "movement",
         spec=_concat_spec,
         numpy=lambda *parts, axis: np.concatenate(parts, axis),
+        batch=batching.shifted("axis"),
         jvp=_joined_jvp,
         vjp=_concat_vjp,
         mask=mask_moved,
@@ -161,6 +164,7 @@ SPLIT = declare(
         "movement",
         spec=_split_spec,
         numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
+        batch=batching.shifted("axis"),
         jvp=_split_jvp,
         vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
         params=("sizes", "axis"),

@@ -9,15 +9,15 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops import movement
+from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.complexes import imag, real
-from gradtape.ops.contraction import adjoint, conjugate, matmul, own
+from gradtape.ops.contraction import adjoint, as_columns, conjugate, from_columns, matmul, own
 from gradtape.ops.creation import FULL, constant_beside
 from gradtape.ops.families import zeros_like
 from gradtape.ops.matrices import (
@@ -69,6 +69,14 @@ def _system_samples(name: str, **params: Any) -> list[Sample]:
     return found
 
 
+def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    """One matrix for all examples is factored once: their right-hand sides are its columns."""
+    a, b = inputs
+    if not batched[0] and a.ndim == 2:
+        return from_columns(apply(y.op, (a, as_columns(b)), y.params), (b.shape[0], *y.shape))
+    return apply(y.op, batching.aligned(inputs, batched, y.ndim), y.params)
+
+
 def _solve_kernel(a: Any, b: Any) -> Any:
     return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
 
@@ -94,6 +102,7 @@ SOLVE = declare(
         "library",
         spec=lambda a, b: _system_spec("solve", a, b),
         numpy=_solve_kernel,
+        batch=_system_batch,
         jvp=_solve_jvp,
         vjp=_solve_vjp,
         mask=batch_mask(2),
@@ -178,6 +187,7 @@ TRIANGULAR_SOLVE = declare(
         "library",
         spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
         numpy=_triangular_kernel,
+        batch=_system_batch,
         jvp=_triangular_jvp,
         vjp=_triangular_vjp,
         mask=batch_mask(2),
@@ -222,6 +232,7 @@ INV = declare(
         "inv",
         "library",
         spec=_square_spec("inv"),
+        batch=batching.leading,
         numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
         jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
         vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
@@ -276,6 +287,7 @@ COFACTOR = declare(
         "cofactor",
         "library",
         spec=_square_spec("cofactor"),
+        batch=batching.leading,
         numpy=_cofactor_kernel,
         jvp=_cofactor_jvp,
         mask=batch_mask(2),
@@ -301,6 +313,7 @@ DET = declare(
         "det",
         "library",
         spec=_det_spec,
+        batch=batching.leading,
         numpy=lambda x: np.asarray(np.linalg.det(x)),
         jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
         vjp=_det_vjp,
@@ -350,6 +363,7 @@ SLOGDET = declare(
         "slogdet",
         "library",
         spec=_slogdet_spec,
+        batch=batching.leading,
         numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
         jvp=_slogdet_jvp,
         promote=promotion("slogdet", "float", "inexact"),

@@ -11,6 +11,7 @@ from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import equal, record_operand, where
 from gradtape.ops.axes import Axes, reduced_shape, reduction_samples
 from gradtape.ops.casting import promotion
@@ -81,6 +82,7 @@ LOGSUMEXP_WEIGHTS = declare(
         spec=lambda x, axis: x,
         numpy=_weights_kernel,
         expand=_expanded_weights,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
         vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
         mask=lambda index, mask, y, inputs, axis: expand_reduced(
@@ -105,6 +107,7 @@ LOGSUMEXP = declare(
         spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
         numpy=_logsumexp_kernel,
         expand=_expanded_logsumexp,
+        batch=batching.shifted("axis"),
         jvp=lambda tangents, y, inputs, axis, keepdims: apply(
             SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
         ),

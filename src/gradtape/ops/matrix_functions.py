@@ -13,7 +13,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops import movement
+from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.complexes import abs
@@ -109,6 +109,7 @@ PINV = declare(
         "library",
         spec=_pinv_spec,
         numpy=_pinv_kernel,
+        batch=batching.leading,
         jvp=_pinv_jvp,
         mask=batch_mask(2),
         promote=promotion("pinv", "float", "inexact"),
@@ -173,6 +174,7 @@ EXPM = declare(
         "library",
         spec=_expm_spec,
         numpy=_expm_kernel,
+        batch=batching.leading,
         jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
         vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
         mask=batch_mask(2),
@@ -213,6 +215,7 @@ MATRIX_RANK = declare(
         "library",
         spec=_rank_spec,
         numpy=_rank_kernel,
+        batch=batching.leading,
         jvp=Undefined("a rank is an integer"),
         vjp=Undefined("a rank is an integer"),
         promote=promotion("matrix_rank", "float", "inexact"),
@@ -350,6 +353,7 @@ CROSS = declare(
         "contraction",
         spec=_cross_spec,
         numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
+        batch=batching.broadcasting,
         jvp=_cross_jvp,
         vjp=_cross_vjp,
         mask=_cross_mask,

@@ -13,6 +13,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.linear import linear
 from gradtape.ops.samples import Sample
@@ -55,6 +56,7 @@ RESHAPE = linear(
     "movement",
     spec=_reshape_spec,
     numpy=lambda x, shape: np.reshape(x, shape),
+    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
     transpose=lambda g, x, shape: reshape_node(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     params=("shape",),
@@ -105,6 +107,9 @@ BROADCAST_TO = linear(
     "movement",
     spec=_broadcast_spec,
     numpy=lambda x, shape: np.broadcast_to(x, shape),
+    batch=lambda inputs, batched, y, shape: apply(
+        y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
+    ),
     transpose=lambda g, x, shape: reduce_to(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
     params=("shape",),
@@ -147,6 +152,9 @@ PERMUTE_DIMS = linear(
     "movement",
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
     numpy=lambda x, axes: np.transpose(x, axes),
+    batch=lambda inputs, batched, y, axes: apply(
+        y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
+    ),
     transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     mask=mask_moved,
     params=("axes",),
@@ -290,6 +298,7 @@ ROLL: Op = linear(
     "movement",
     spec=lambda x, shift, axis: x,
     numpy=lambda x, shift, axis: np.roll(x, shift, axis),
+    batch=batching.shifted("axis"),
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     mask=mask_moved,
     params=("shift", "axis"),

@@ -12,6 +12,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import equal, power, where
 from gradtape.ops.axes import (
     Axes,
@@ -112,6 +113,7 @@ NORM = declare(
         "reduction",
         spec=_spec,
         numpy=_kernel,
+        batch=batching.shifted("axis"),
         jvp=_jvp,
         vjp=_vjp,
         mask=mask_reduced,

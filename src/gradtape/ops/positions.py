@@ -15,6 +15,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.samples import Sample
 
@@ -45,6 +46,7 @@ CHECKED = declare(
         "indexing",
         spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
         numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
+        batch=batching.leading,
         jvp=Undefined("positions are integers"),
         vjp=Undefined("positions are integers"),
         params=("name", "axis", "length"),

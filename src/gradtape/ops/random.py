@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.casting import cast
 from gradtape.ops.families import elementwise
@@ -33,18 +35,27 @@ _SIGNIFICAND = {np.dtype(np.float64): 53, np.dtype(np.float32): 24}
 
 
 def _bits_spec(position: Spec, shape: Shape) -> Spec:
-    if position.shape != (4,) or position.dtype != _WORD:
+    if position.shape[-1:] != (4,) or position.dtype != _WORD:
         raise ShapeError(
             f"random_bits: a position of {position} is not uint64[4]. "
             "Pass the two words of the key and two of the counter."
         )
-    return spec(shape, _WORD)
+    return spec(position.shape[:-1] + shape, _WORD)
+
+
+def _words(position: Any, count: int) -> Any:
+    """So many words from a position; from each of them, where leading axes make them several."""
+    if position.ndim > 1:
+        drawn = np.empty((math.prod(position.shape[:-1]), count), _WORD)
+        for row, one in zip(drawn, position.reshape(-1, 4), strict=True):
+            row[:] = _words(one, count)
+        return drawn.reshape((*position.shape[:-1], count))
+    counter = np.array([position[2], position[3], 0, 0], _WORD)
+    return np.random.Philox(key=position[:2], counter=counter).random_raw(count)
 
 
 def _bits_kernel(position: Any, shape: Shape) -> Any:
-    counter = np.array([position[2], position[3], 0, 0], _WORD)
-    source = np.random.Philox(key=position[:2], counter=counter)
-    return source.random_raw(math.prod(shape)).reshape(shape)
+    return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
 
 
 RANDOM_BITS = declare(
@@ -53,6 +64,7 @@ RANDOM_BITS = declare(
         "random",
         spec=_bits_spec,
         numpy=_bits_kernel,
+        batch=batching.leading,
         jvp=Undefined("random bits do not depend on anything smoothly"),
         vjp=Undefined("random bits do not depend on anything smoothly"),
         params=("shape",),
@@ -85,10 +97,6 @@ def unit_interval(words: Any, dtype: Any) -> Any:
 # differ from NumPy's in the last bits: so each distribution is one op with NumPy's kernel.
 
 
-def _words(position: Any, count: int) -> Any:
-    return _bits_kernel(position, (count,))
-
-
 def _fractions(words: Any, dtype: Any) -> Any:
     kept = _SIGNIFICAND[dtype]
     return (words >> np.uint64(64 - kept)).astype(dtype) * dtype.type(2.0**-kept)
@@ -98,17 +106,18 @@ def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
     """Box and Muller: a pair of words gives the radius and angle of a pair of numbers."""
     count = math.prod(shape)
     pairs = -(-count // 2)
-    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(pairs, 2)
-    radius = np.sqrt(dtype.type(-2) * np.log1p(-uniform[:, 0]))
-    angle = uniform[:, 1] * dtype.type(2 * math.pi)
-    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return both.reshape(-1)[:count].reshape(shape)
+    lead = position.shape[:-1]
+    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(*lead, pairs, 2)
+    radius = np.sqrt(dtype.type(-2) * np.log1p(-uniform[..., 0]))
+    angle = uniform[..., 1] * dtype.type(2 * math.pi)
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    return both.reshape(*lead, 2 * pairs)[..., :count].reshape(lead + shape)
 
 
 def _exponential_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
     """Minus the logarithm of a uniform number that is never 0."""
     uniform = _fractions(_words(position, math.prod(shape)), dtype)
-    return -np.log1p(-uniform).reshape(shape)
+    return -np.log1p(-uniform).reshape(position.shape[:-1] + shape)
 
 
 def _distribution(name: str, kernel: Any) -> Op:
@@ -117,8 +126,9 @@ def _distribution(name: str, kernel: Any) -> Op:
         Op(
             name,
             "random",
-            spec=lambda position, shape, dtype: spec(shape, dtype),
+            spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype),
             numpy=kernel,
+            batch=batching.leading,
             jvp=why,
             vjp=why,
             params=("shape", "dtype"),
@@ -142,13 +152,26 @@ def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype
 
     root = dtype.type(_ROOT_TWO)
     low, high = special.erf(lower / root), special.erf(upper / root)
-    uniform = _fractions(_words(position, math.prod(shape)), dtype).reshape(shape)
+    uniform = _fractions(_words(position, math.prod(shape)), dtype)
+    uniform = uniform.reshape(position.shape[:-1] + shape)
     found = special.erfinv(low + (high - low) * uniform) * root
     return np.clip(found, lower, upper).astype(dtype)
 
 
 def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: Any) -> Spec:
-    return spec(broadcast_shapes("truncated_normal", [shape, lower.shape, upper.shape]), dtype)
+    drawn = position.shape[:-1] + shape
+    return spec(broadcast_shapes("truncated_normal", [drawn, lower.shape, upper.shape]), dtype)
+
+
+def _truncated_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: Any
+) -> Node:
+    position, lower, upper = inputs
+    bounds = batching.aligned((lower, upper), batched[1:], y.ndim)
+    # As many axes as the result has, so that the positions of examples are those in front.
+    own = len(shape) + y.inputs[0].ndim - 1
+    full = (1,) * (y.ndim - own) + shape
+    return apply(y.op, (position, *bounds), (full, dtype))
 
 
 TRUNCATED_NORMAL = declare(
@@ -157,6 +180,7 @@ TRUNCATED_NORMAL = declare(
         "random",
         spec=_truncated_spec,
         numpy=_truncated_kernel,
+        batch=_truncated_batch,
         jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
         vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
         params=("shape", "dtype"),

@@ -16,6 +16,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.axes import (
     Axes,
@@ -51,6 +52,7 @@ SUM = linear(
     "reduction",
     spec=_accumulated_spec,
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
+    batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     params=("axis", "keepdims"),
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
@@ -113,6 +115,7 @@ PROD = declare(
         "reduction",
         spec=_accumulated_spec,
         numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
+        batch=batching.shifted("axis"),
         jvp=_prod_jvp,
         vjp=_prod_vjp,
         mask=mask_reduced,
@@ -141,6 +144,7 @@ def _logical(name: str, kernel: Any) -> Op:
                 reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
             ),
             numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            batch=batching.shifted("axis"),
             jvp=Undefined(f"{name} gives booleans"),
             vjp=Undefined(f"{name} gives booleans"),
             params=("axis", "keepdims"),

@@ -11,6 +11,7 @@ from gradtape.errors import ShapeError
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batched_rows
 from gradtape.ops.arithmetic import identity, maximum, where
 from gradtape.ops.casting import promotion
 from gradtape.ops.gathering import (
@@ -106,6 +107,7 @@ SCATTER_ARGMAX = declare(
         "indexing",
         spec=_argmax_spec,
         numpy=_argmax_numpy,
+        batch=batched_rows.scatter_argmax,
         jvp=Undefined("scatter_argmax gives integers"),
         vjp=Undefined("scatter_argmax gives integers"),
         promote=_argmax_promote,

@@ -18,6 +18,7 @@ from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.casting import cast
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
@@ -94,6 +95,17 @@ def _unslice_spec(g: Spec, *moving: Spec, lengths: Ints, shape: Shape, **_: Any)
     return spec(shape, g.dtype)
 
 
+def _batched_part(size: int, starts: Starts, lengths: Ints, steps: Ints, shape: Shape) -> Any:
+    """The same part of every example."""
+    return (0, *starts), (size, *lengths), (1, *steps), (size, *shape)
+
+
+def _part_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    if any(batched[1:]):  # parts that start elsewhere in every example: nothing regular is left
+        return batching.one_by_one(inputs, batched, y)
+    return apply(y.op, inputs, _batched_part(inputs[0].shape[0], *y.params))
+
+
 def _slice_samples(name: str, whole: bool) -> Any:
     """Parts of arrays, or the arrays that become those parts."""
 
@@ -129,6 +141,7 @@ SLICE = declare(
         "movement",
         spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
         numpy=_slice_numpy,
+        batch=_part_batch,
         jvp=_slice_jvp,
         vjp=_slice_vjp,
         mask=mask_moved,
@@ -144,6 +157,7 @@ UNSLICE = declare(
         "movement",
         spec=_unslice_spec,
         numpy=_unslice_numpy,
+        batch=_part_batch,
         jvp=_slice_jvp,
         vjp=_unslice_vjp,
         mask=mask_moved,
@@ -199,6 +213,17 @@ def _set_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **param
     return _set_vjp(index, mask, y, inputs, reduction="any", **params)
 
 
+def _set_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    if any(batched[2:]):
+        return batching.one_by_one(inputs, batched, y)
+    x, value, *moving = inputs
+    size = batching.size_of(inputs, batched)
+    x = x if batched[0] else batching.spread(x, size)
+    if batched[1]:
+        value = batching.lifted(value, len(params["shape"]))
+    return apply(y.op, (x, value, *moving), _batched_part(size, *y.params))
+
+
 def _set_samples() -> list[Sample]:
     rng = generator("set_slice")
     found = []
@@ -223,6 +248,7 @@ SET_SLICE = declare(
         "movement",
         spec=_set_spec,
         numpy=_set_numpy,
+        batch=_set_batch,
         jvp=_set_jvp,
         vjp=_set_vjp,
         mask=_set_mask,

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.casting import promotion
+from gradtape.ops.each import each
 from gradtape.ops.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.indexing import take
 from gradtape.ops.positions import observed
@@ -50,6 +53,7 @@ ARGSORT = declare(
         "sorting",
         spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
         numpy=_argsort_numpy,
+        batch=batching.shifted("axis"),
         jvp=Undefined("argsort gives integers"),
         vjp=Undefined("argsort gives integers"),
         params=("axis", "descending", "stable"),
@@ -100,6 +104,17 @@ def top_k(x: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
 
 
+def _search_batch(searched: int) -> Any:
+    """Elements of all examples in one search; in a search each where what is searched differs."""
+
+    def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+        if batched[searched]:
+            return each(inputs, batched, y)
+        return batching.leading(inputs, batched, y)
+
+    return rule
+
+
 def _searchsorted_spec(x1: Spec, x2: Spec, side: str) -> Spec:
     if x1.ndim != 1:
         raise ShapeError(
@@ -115,6 +130,7 @@ SEARCHSORTED = declare(
         "sorting",
         spec=_searchsorted_spec,
         numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
+        batch=_search_batch(0),
         jvp=Undefined("searchsorted gives integers"),
         vjp=Undefined("searchsorted gives integers"),
         promote=promotion("searchsorted", "same", "any"),
@@ -148,6 +164,7 @@ ISIN = declare(
         "sorting",
         spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
         numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
+        batch=_search_batch(1),
         jvp=Undefined("isin gives booleans"),
         vjp=Undefined("isin gives booleans"),
         promote=promotion("isin", "same", "any"),

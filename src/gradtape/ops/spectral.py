@@ -18,6 +18,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import equal, record_operand, where
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.complexes import real
@@ -93,6 +94,7 @@ EIGH = declare(
         "eigh",
         "library",
         spec=lambda x: (_eigvalsh_spec("eigh", x), x),
+        batch=batching.leading,
         numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
         jvp=_eigh_jvp,
         promote=promotion("eigh", "float", "inexact"),
@@ -113,6 +115,7 @@ EIGVALSH = declare(
         "eigvalsh",
         "library",
         spec=lambda x: _eigvalsh_spec("eigvalsh", x),
+        batch=batching.leading,
         numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
         jvp=_eigvalsh_jvp,
         mask=batch_mask(1),
@@ -210,6 +213,7 @@ SVD_OP = declare(
         "svd",
         "library",
         spec=_svd_spec,
+        batch=batching.leading,
         numpy=lambda x, full_matrices: _converged(
             "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
         ),
@@ -242,6 +246,7 @@ SVDVALS = declare(
         "svdvals",
         "library",
         spec=_svdvals_spec,
+        batch=batching.leading,
         numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
         jvp=_svdvals_jvp,
         mask=batch_mask(1),

@@ -13,6 +13,7 @@ from gradtape.graph.node import apply
 from gradtape.graph.op import Op
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec
+from gradtape.ops import batching
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.linear import linear
 from gradtape.ops.movement import moveaxis, movement_samples, reshape
@@ -35,6 +36,7 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         "movement",
         spec=rule,
         numpy=lambda x, k: kernel(x, k),
+        batch=batching.leading,
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         mask=mask_moved,
         params=("k",),

@@ -29,7 +29,7 @@ from gradtape.graph.walk import topological
 from gradtape.ops.arithmetic import equal, where
 from gradtape.ops.movement import permute, reshape_node
 from gradtape.ops.shapes import broadcast_to
-from gradtape.transforms.batch import batch
+from gradtape.transforms.batch import batch_all
 
 # Node axis, seed axis, and how much larger the index of the seed is.
 Tie = tuple[int, int, int]
@@ -92,14 +92,16 @@ def one_by_one(node: Node, operands: Sequence[Seeded | None], space: Shape) -> S
     if node.op is PICK:
         (several,) = operands
         assert several is not None
-        part = pick(several.value, node.params[0])
+        outputs: Any = several.value
+        position = node.params[0]
+        part = outputs[position] if isinstance(outputs, tuple) else pick(outputs, position)
         return _spread(part, node.shape, space)
     batched = {
         parent: _flat(dense_form(operand, parent, space), parent, space)
         for parent, operand in zip(node.inputs, operands, strict=True)
         if operand is not None
     }
-    (value,) = batch([node], batched)
+    (value,) = batch_all([node], batched, math.prod(space))
     if type(node.spec) is tuple:
         return Seeded(value, tuple(range(len(space))), ())
     return _spread(value, node.shape, space)

@@ -1,0 +1,138 @@
+"""Batch rules: what becomes of an op when operands get one more axis in front, one per example.
+
+A rule is called as `batch(inputs, batched, y, **params)`: `y` is the node of one example, `inputs`
+are its operands with those that are `batched` replaced by nodes with an additional axis 0, the
+others as they were. It gives the node, or a tuple of nodes, with that axis in front of the result.
+An operand that is not batched is stretched only where the op can do nothing else with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply, constant, outputs
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Shape, spec
+
+Inputs = tuple[Node, ...]
+Flags = tuple[bool, ...]
+Rule = Callable[..., Any]
+
+
+def size_of(inputs: Inputs, batched: Flags) -> int:
+    """The number of examples."""
+    return next(node.shape[0] for node, flag in zip(inputs, batched, strict=True) if flag)
+
+
+def reshaped(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else apply(REGISTRY["reshape"], (node,), (shape,))
+
+
+def permuted(node: Node, axes: tuple[int, ...]) -> Node:
+    if axes == tuple(range(node.ndim)):
+        return node
+    return apply(REGISTRY["permute_dims"], (node,), (axes,))
+
+
+def moved(node: Node, source: int, target: int, count: int = 1) -> Node:
+    """`count` neighbouring axes moved from one position to another."""
+    block = list(range(source, source + count))
+    rest = [axis for axis in range(node.ndim) if axis not in block]
+    return permuted(node, (*rest[:target], *block, *rest[target:]))
+
+
+def spread(node: Node, size: int) -> Node:
+    """The same value for every example; a constant is only written larger."""
+    shape = (size, *node.shape)
+    if node.op.name == "full":
+        return constant(node.params[1], spec(shape, node.dtype))
+    return apply(REGISTRY["broadcast_to"], (node,), (shape,))
+
+
+def spread_all(inputs: Inputs, batched: Flags) -> Inputs:
+    """Every operand with an axis of examples."""
+    size = size_of(inputs, batched)
+    return tuple(
+        node if flag else spread(node, size) for node, flag in zip(inputs, batched, strict=True)
+    )
+
+
+def lifted(node: Node, ndim: int) -> Node:
+    """A batched operand whose examples have `ndim` axes: new ones come after that of examples."""
+    missing = ndim + 1 - node.ndim
+    return reshaped(node, (node.shape[0], *(1,) * missing, *node.shape[1:]))
+
+
+def aligned(inputs: Inputs, batched: Flags, ndim: int) -> Inputs:
+    """Batched operands lifted, so that broadcasting aligns them with the others."""
+    return tuple(
+        lifted(node, ndim) if flag else node for node, flag in zip(inputs, batched, strict=True)
+    )
+
+
+def broadcasting(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
+    """The rule of ops that broadcast their operands and count axes from the last, if at all."""
+    return apply(y.op, aligned(inputs, batched, y.ndim), y.params)
+
+
+def leading(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
+    """The rule of ops on one operand for which all leading axes are a batch."""
+    return apply(y.op, inputs, y.params)
+
+
+def shifted(*names: str) -> Rule:
+    """The rule of ops whose axes are in these params, an int or a tuple of them each."""
+
+    def rule(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
+        later = dict(params)
+        for name in names:
+            axis = params[name]
+            later[name] = axis + 1 if isinstance(axis, int) else tuple(one + 1 for one in axis)
+        return apply(y.op, spread_all(inputs, batched), tuple(later[name] for name in y.op.params))
+
+    return rule
+
+
+def one_by_one(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Any:
+    """The rule of last resort: a stack of one application for each example."""
+    size = size_of(inputs, batched)
+    found = [
+        apply(
+            y.op,
+            tuple(
+                example(node, number) if flag else node
+                for node, flag in zip(inputs, batched, strict=True)
+            ),
+            y.params,
+        )
+        for number in range(size)
+    ]
+    if type(y.spec) is not tuple:
+        return _stacked(found, y.spec)
+    columns = [outputs(node) for node in found]
+    return tuple(
+        _stacked([row[position] for row in columns], of) for position, of in enumerate(y.spec)
+    )
+
+
+def example(node: Node, number: int) -> Node:
+    """Example number `number` of a batched node."""
+    shape = node.shape
+    starts = (number, *(0,) * (node.ndim - 1))
+    part = (starts, (1, *shape[1:]), (1,) * node.ndim, shape[1:])
+    return apply(REGISTRY["slice"], (node,), part)
+
+
+def _stacked(nodes: list[Node], of: Any) -> Node:
+    if not nodes:
+        return constant(0, spec((0, *of.shape), of.dtype))
+    return apply(REGISTRY["stack"], tuple(nodes), (0,))
+
+
+def numbers(size: int, step: int, ndim: int) -> Node:
+    """0, step, 2 step, ...: one for each example, to be added to something of `ndim` axes."""
+    found = apply(REGISTRY["arange"], (), (0, size, 1, np.dtype(np.int64)))
+    return reshaped(found if step == 1 else found * step, (size, *(1,) * ndim))

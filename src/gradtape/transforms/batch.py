@@ -1,0 +1,76 @@
+"""Batching: the graph of one example becomes the graph of many, by each op's own batch rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.graph.node import PICK, Node, pick
+from gradtape.graph.op import Undefined
+from gradtape.graph.walk import topological
+from gradtape.ops.batching import spread
+from gradtape.ops.custom import CUSTOM
+
+
+@dataclass(frozen=True)
+class Unbatched:
+    """A result that depends on no batched leaf: `node` is the same for all examples."""
+
+    node: Node
+
+
+def batch(outputs: Sequence[Node], batched: Mapping[Node, Node]) -> list[Node | Unbatched]:
+    """The outputs for all examples at once, along a new axis 0.
+
+    `batched` maps leaves of the graph of one example (any nodes, in fact) to nodes with an
+    additional axis 0, all of one length. What does not depend on them stays as it is: such an
+    output comes back as `Unbatched`.
+    """
+    return Batching(batched).of(outputs)
+
+
+def batch_all(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> list[Node]:
+    """The same, with outputs that all examples share repeated along the new axis."""
+    return [
+        spread(found.node, size) if isinstance(found, Unbatched) else found
+        for found in batch(outputs, batched)
+    ]
+
+
+class Batching:
+    """One walk: what became of each node, and of the nodes whose derivatives are Python code."""
+
+    def __init__(self, batched: Mapping[Node, Node]) -> None:
+        self.batched: dict[Node, Any] = dict(batched)
+        # Pairs of a `custom_derivative` node of one example and that of all; equal if unbatched.
+        self.custom: list[tuple[Node, Node]] = []
+        self._seen: set[Node] = set(batched)
+
+    def of(self, outputs: Sequence[Node]) -> list[Node | Unbatched]:
+        """The outputs batched, or marked as not being so."""
+        for node in topological(outputs, stop=self._seen):
+            if node in self._seen:
+                continue
+            self._seen.add(node)
+            flags = tuple(parent in self.batched for parent in node.inputs)
+            if any(flags):
+                self.batched[node] = self._through(node, flags)
+            if node.op is CUSTOM:
+                self.custom.append((node, self.batched.get(node, node)))
+        return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
+
+    def _through(self, node: Node, flags: tuple[bool, ...]) -> Any:
+        if node.op is PICK:
+            found = self.batched[node.inputs[0]]
+            position = node.params[0]
+            return found[position] if isinstance(found, tuple) else pick(found, position)
+        rule = node.op.batch
+        if isinstance(rule, Undefined):
+            rule.refuse(node.op.name, "the batch rule")
+        if rule is None:
+            Undefined("nobody has declared it. Give the op one, as ops/batching.py has").refuse(
+                node.op.name, "the batch rule"
+            )
+        inputs = tuple(self.batched.get(parent, parent) for parent in node.inputs)
+        return rule(inputs, flags, node, **node.keywords)
