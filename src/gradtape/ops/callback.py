@@ -11,6 +11,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import Recording, state
 from gradtape.graph.spec import Spec
+from gradtape.ops.reads import dense
 from gradtape.ops.samples import Sample
 
 
@@ -66,6 +67,7 @@ NUMPY_FUNCTION = declare(
             "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
             "custom_gradient."
         ),
+        sparsity=dense,
         samples=lambda: [
             Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
         ],
@@ -151,6 +153,7 @@ PY_FUNCTION = declare(
         numpy=_tensor_kernel,
         params=("function", "specs", "gradient"),
         vjp=_tensor_vjp,
+        sparsity=dense,
         samples=lambda: [
             Sample(
                 (np.array([1.0, 0.5]),),

@@ -15,6 +15,7 @@ from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.linear import linear
+from gradtape.ops.reads import SAME, each, moved
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import (
     broadcast_shapes,
@@ -59,6 +60,7 @@ RESHAPE = linear(
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     params=("shape",),
     view=True,
+    sparsity=each(lambda operand, result, shape: SAME),
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
         ((2, 3), {"shape": (6,)}),
@@ -109,6 +111,7 @@ BROADCAST_TO = linear(
     mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
     params=("shape",),
     view=True,
+    sparsity=moved,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
         ((2, 1), {"shape": (2, 3)}),
@@ -151,6 +154,7 @@ PERMUTE_DIMS = linear(
     mask=mask_moved,
     params=("axes",),
     view=True,
+    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
         ((2, 3, 4), {"axes": (1, 2, 0)}),
@@ -293,6 +297,7 @@ ROLL: Op = linear(
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     mask=mask_moved,
     params=("shift", "axis"),
+    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
         ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),

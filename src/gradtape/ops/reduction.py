@@ -34,6 +34,7 @@ from gradtape.ops.extrema import argmax, argmin, max, median, min, quantile
 from gradtape.ops.families import conjugate
 from gradtape.ops.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.norm import norm
+from gradtape.ops.reads import lanes, nothing, reduced
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axes
 
@@ -54,6 +55,7 @@ SUM = linear(
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     params=("axis", "keepdims"),
+    sparsity=reduced,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
     expensive=True,
@@ -118,6 +120,7 @@ PROD = declare(
         vjp=_prod_vjp,
         mask=mask_reduced,
         params=("axis", "keepdims"),
+        sparsity=reduced,
         samples=_prod_samples,
         expensive=True,
     )
@@ -145,6 +148,7 @@ def _logical(name: str, kernel: Any) -> Op:
             jvp=Undefined(f"{name} gives booleans"),
             vjp=Undefined(f"{name} gives booleans"),
             params=("axis", "keepdims"),
+            sparsity=nothing,
             samples=reduction_samples(name, ("bool", "float64", "int32")),
             expensive=True,
         )
@@ -265,6 +269,7 @@ LOGSUMEXP_WEIGHTS = declare(
             apply(ANY, (mask,), (axis, True)), mask.shape, axis
         ),
         params=("axis",),
+        sparsity=lanes,
         samples=lambda: (
             [
                 Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
@@ -291,6 +296,7 @@ LOGSUMEXP = declare(
         mask=mask_reduced,
         promote=promotion("logsumexp", "float", "float"),
         params=("axis", "keepdims"),
+        sparsity=reduced,
         samples=reduction_samples("logsumexp", ("float64", "float32")),
         expensive=True,
     )

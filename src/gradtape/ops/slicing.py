@@ -19,6 +19,7 @@ from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.casting import cast
+from gradtape.ops.reads import moved
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
 
@@ -133,6 +134,7 @@ SLICE = declare(
         vjp=_slice_vjp,
         mask=mask_moved,
         params=_PART,
+        sparsity=moved,
         samples=_slice_samples("slice", whole=True),
         weak=(),
         view=True,
@@ -148,6 +150,7 @@ UNSLICE = declare(
         vjp=_unslice_vjp,
         mask=mask_moved,
         params=_PART,
+        sparsity=moved,
         samples=_slice_samples("unslice", whole=False),
         weak=(),
     )
@@ -228,6 +231,7 @@ SET_SLICE = declare(
         mask=_set_mask,
         promote=_set_promote,
         params=_PART,
+        sparsity=moved,
         samples=_set_samples,
         weak=(0, 1),
     )
