@@ -37,7 +37,8 @@ class Op:
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
-    | batch, sparsity, llvm | filled by the transforms and the compiler that use them |
+    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
+    | batch, llvm | filled by the transform and the compiler that use them |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
 
     Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at

@@ -79,7 +79,7 @@ class Running:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Element k of the result is element `positions[k]` of all operands laid end to end, or none."""
+    """Element k of the result is number `positions[k]` of all operands laid end to end, or none."""
 
     positions: Any
 
