@@ -9,6 +9,7 @@ __all__ = [
     "InPlaceError",
     "NotRecordingError",
     "ShapeError",
+    "SparsityError",
     "TapeConsumedError",
     "UndefinedRuleError",
 ]
@@ -80,6 +81,14 @@ class InPlaceError(TypeError):
     """An in-place write to a handle that only looks like storage, such as `x[0][1] = 5`.
 
     >>> issubclass(gt.errors.InPlaceError, TypeError)
+    True
+    """
+
+
+class SparsityError(ValueError):
+    """A sparsity pattern that is too large to list, or a colouring that does not fit its pattern.
+
+    >>> issubclass(gt.errors.SparsityError, ValueError)
     True
     """
 
