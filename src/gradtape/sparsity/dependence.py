@@ -88,7 +88,7 @@ def picked(found: Dependence, positions: Any) -> Dependence:
 
 
 def one_set(found: Dependence, size: int, where: Any = None) -> Dependence:
-    """Every one of `size` elements depends on all that these elements depend on, or some of them."""
+    """Each of `size` elements depends on all that these elements, or some of them, depend on."""
     chosen = found.numbers() if where is None else found.numbers()[where]
     used = np.zeros(found.empty + 1, bool)
     used[chosen] = True

@@ -61,7 +61,7 @@ def detect(
 def detect_hessian(
     target: Node,
     source: Node,
-    known: Known | None = None,
+    known: Callable[[Sequence[Node]], Known] | None = None,
     *,
     blocked: Collection[Node] = (),
     follows: Follows | None = None,
@@ -71,7 +71,8 @@ def detect_hessian(
     """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
 
     The rules of reverse mode know more than a table of which ops are linear: the derivative of a
-    maximum is a mask, that of a product the other factor. The pattern is made symmetric.
+    maximum is a mask, that of a product the other factor. The pattern is made symmetric. `known`
+    is called with the nodes of the gradient and gives what `detect` calls by that name.
     """
     seed = constant(1, target.spec)
     (slope,) = reverse([target], [seed], [source], blocked, python_rule)
@@ -80,7 +81,8 @@ def detect_hessian(
     shape = (source.size, source.size)
     if slope is None:
         return listed_pattern(shape, np.zeros(source.size + 1, np.int32), np.zeros(0, np.int32))
-    (found,) = detect([slope], source, known, blocked=blocked, follows=follows, budget=budget)
+    values = None if known is None else known([slope])
+    (found,) = detect([slope], source, values, blocked=blocked, follows=follows, budget=budget)
     if found.dense:
         return found
     both = found.matrix + found.transposed.matrix
