@@ -204,6 +204,7 @@ from gradtape.runtime.buffers import empty_cache
 from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
 from gradtape.runtime.threads import get_num_threads, set_num_threads
+from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
@@ -226,8 +227,8 @@ __all__ = [
     "erfc", "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "fft",
     "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "full",
     "full_like", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
-    "greater_equal", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf", "inner", "int8",
-    "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin", "isinf",
+    "greater_equal", "hessian_pattern", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf",
+    "inner", "int8", "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "jvp", "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg", "linearize",
     "linspace", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max",
@@ -238,8 +239,8 @@ __all__ = [
     "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat",
     "reshape", "result_type", "roll", "round", "rsqrt", "scatter_add", "scatter_max",
     "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "show_config",
-    "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort", "split", "sqrt",
-    "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
+    "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern",
+    "split", "spy", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
     "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vjp",

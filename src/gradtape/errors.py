@@ -10,6 +10,7 @@ __all__ = [
     "MixedExamplesError",
     "NotRecordingError",
     "ShapeError",
+    "SparsityError",
     "TapeConsumedError",
     "UndefinedRuleError",
 ]
@@ -96,6 +97,14 @@ class MixedExamplesError(ValueError):
     ... except gt.errors.MixedExamplesError as error:
     ...     print(str(error)[:34])
     batch_jacobian: sum mixes examples
+    """
+
+
+class SparsityError(ValueError):
+    """A sparsity pattern that is too large to list, or a colouring that does not fit its pattern.
+
+    >>> issubclass(gt.errors.SparsityError, ValueError)
+    True
     """
 
 

@@ -39,7 +39,8 @@ class Op:
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
     | expand | `expand(inputs, **params)` → the same value by other ops, which the compiler fuses |
     | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
-    | sparsity, llvm | filled by the transforms and the compiler that use them |
+    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
+    | llvm | how the compiler computes it; filled by families |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
 
     Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at

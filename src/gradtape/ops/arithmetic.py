@@ -15,6 +15,7 @@ from gradtape.ops import batching, lowering
 from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import Binary, elementwise, mask_of, zero, zeros_like
+from gradtape.ops.reads import elements, nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
 
@@ -105,6 +106,7 @@ integer_power = elementwise(
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
     dtypes=("float64", "float32", "complex128", "int32"),
     llvm=lowering.integer_power,
+    sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
 )  # fmt: skip
 
 
@@ -307,6 +309,7 @@ WHERE = declare(
         jvp=_where_jvp,
         vjp=_where_vjp,
         mask=mask_of,
+        sparsity=elements,
         samples=lambda: [
             Sample(
                 (
@@ -375,6 +378,7 @@ IDENTITY = declare(
         "elementwise",
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,
+        sparsity=elements,
         **_identity_rule(2),
     )
 )
@@ -384,6 +388,7 @@ STOP_GRADIENT = declare(
         "elementwise",
         jvp=lambda tangents, y, inputs: None,
         vjp=lambda index, g, y, inputs: None,
+        sparsity=nothing,
         **_identity_rule(0),
     )
 )

@@ -13,6 +13,7 @@ from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import Recording, record, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching
+from gradtape.ops.reads import dense
 from gradtape.ops.samples import Sample
 
 
@@ -139,6 +140,7 @@ NUMPY_FUNCTION = declare(
             "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
             "custom_gradient."
         ),
+        sparsity=dense,
         samples=lambda: [
             Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
         ],
@@ -223,6 +225,7 @@ PY_FUNCTION = declare(
         batch=_callback_batch,
         params=("function", "specs", "gradient"),
         vjp=_tensor_vjp,
+        sparsity=dense,
         samples=lambda: [
             Sample(
                 (np.array([1.0, 0.5]),),

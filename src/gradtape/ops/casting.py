@@ -14,6 +14,7 @@ from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching, lowering
+from gradtape.ops.reads import elements
 from gradtape.ops.samples import Sample
 
 KINDS = {
@@ -65,6 +66,7 @@ CAST = declare(
         ),
         vjp=_cast_vjp,
         mask=lambda index, mask, y, inputs, dtype: mask,
+        sparsity=elements,
         samples=lambda: [
             Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
             Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),

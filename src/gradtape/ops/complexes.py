@@ -17,6 +17,7 @@ from gradtape.ops import lowering
 from gradtape.ops.arithmetic import equal, where
 from gradtape.ops.casting import cast
 from gradtape.ops.families import conjugate, elementwise, zeros_like
+from gradtape.ops.reads import Operand, elements, nothing
 
 __all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
 
@@ -33,6 +34,11 @@ def _is_complex(node: Node) -> bool:
 def _over(numerator: Node, size: Node) -> Node:
     """numerator / size, 0 where the size is."""
     return where(equal(size, 0), 0.0, numerator / size)
+
+
+def _if_complex(y: Node, operands: tuple[Operand, ...]) -> Any:
+    """The sparsity of what is constant, or a step, along the real numbers."""
+    return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
 
 
 def _times_i(node: Node) -> Node:
@@ -61,7 +67,7 @@ real: Callable[..., Any] = elementwise(
 imag = elementwise(
     "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
     ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
-    promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
 )  # fmt: skip
 conj = elementwise(
     "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
@@ -105,7 +111,7 @@ sign = elementwise(
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
     promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
-    llvm=lowering.sign,
+    llvm=lowering.sign, sparsity=_if_complex,
 )  # fmt: skip
 
 
@@ -125,4 +131,5 @@ angle = elementwise(
     "angle", lambda z: np.arctan2(z.imag, z.real), "Angle with the real axis, in radians.",
     ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
     jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
+    sparsity=_if_complex,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import promotion
 from gradtape.ops.families import binary_function
+from gradtape.ops.reads import Operand, agreeing
 from gradtape.ops.reduction import ANY
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
@@ -168,6 +169,23 @@ def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> 
     return batching.reshaped(apply(y.op, batching.aligned((a, b), batched, ndim)), shape)
 
 
+def _matmul_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+    """An element reads a row of the first operand and a column of the second."""
+    a, b = operands
+    lead = y.ndim - (a.ndim > 1) - (b.ndim > 1)
+
+    def batch(operand: Operand) -> list[tuple[int, int]]:
+        own = operand.ndim - 2
+        return [(at, lead - own + at) for at in range(own)]
+
+    rows = [*batch(a), (a.ndim - 2, lead)] if a.ndim > 1 else []
+    columns = [*batch(b), (b.ndim - 1, y.ndim - 1)] if b.ndim > 1 else []
+    return (
+        agreeing(a.shape, y.shape, rows) if a.active else None,
+        agreeing(b.shape, y.shape, columns) if b.active else None,
+    )
+
+
 def _matmul_samples() -> list[Sample]:
     rng = generator("matmul")
     shapes: list[tuple[Shape, Shape]] = [
@@ -205,6 +223,7 @@ MATMUL = declare(
         vjp=_matmul_vjp,
         mask=_matmul_mask,
         promote=promotion("matmul", "same", "any"),
+        sparsity=_matmul_sparsity,
         samples=_matmul_samples,
         expensive=True,
     )

@@ -17,6 +17,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.casting import cast
 from gradtape.ops.movement import broadcast_to
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_shape
 
@@ -44,6 +45,7 @@ FULL = declare(
         params=("shape", "value", "dtype"),
         jvp=_CONSTANT,
         vjp=_CONSTANT,
+        sparsity=nothing,
         samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
     )
 )
@@ -66,6 +68,7 @@ ARANGE = declare(
         params=("start", "stop", "step", "dtype"),
         jvp=_CONSTANT,
         vjp=_CONSTANT,
+        sparsity=nothing,
         samples=lambda: [
             Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
             Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
@@ -96,6 +99,7 @@ LINSPACE = declare(
         params=("start", "stop", "num", "endpoint", "dtype"),
         jvp=_CONSTANT,
         vjp=_CONSTANT,
+        sparsity=nothing,
         samples=lambda: [
             Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
             for n, end in ((5, True), (4, False), (1, True), (0, True))
@@ -114,6 +118,7 @@ EYE = declare(
         params=("rows", "columns", "k", "dtype"),
         jvp=_CONSTANT,
         vjp=_CONSTANT,
+        sparsity=nothing,
         samples=lambda: [
             Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
             for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))

@@ -23,6 +23,7 @@ from gradtape.ops.axes import accumulator, distinct_values, in_dtype
 from gradtape.ops.casting import promotion
 from gradtape.ops.families import conjugate
 from gradtape.ops.linear import linear
+from gradtape.ops.reads import moved, running
 from gradtape.ops.samples import Sample, generator
 from gradtape.ops.shapes import normalize_axis
 
@@ -65,6 +66,7 @@ RESIZE_AXIS = declare(
         mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
             mask, axis, -before, -after
         ),
+        sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
         samples=lambda: (
             [
                 Sample(
@@ -134,6 +136,7 @@ CUMULATIVE_SUM: Op = linear(
     batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
     params=("axis", "reverse"),
+    sparsity=running,
     samples=_samples("cumulative_sum"),
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     expensive=True,
@@ -221,6 +224,7 @@ LINEAR_RECURRENCE = declare(
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         promote=promotion("linear_recurrence", "float", "inexact"),
         params=("axis", "reverse"),
+        sparsity=running,
         samples=lambda: _recurrence_samples(),
         expensive=True,
         doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
@@ -266,6 +270,7 @@ CUMULATIVE_PROD = declare(
         jvp=_cumulative_prod_jvp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         params=("axis", "reverse"),
+        sparsity=running,
         samples=_samples("cumulative_prod"),
         expensive=True,
     )

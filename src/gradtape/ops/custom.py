@@ -10,6 +10,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
 from gradtape.ops import batching
+from gradtape.ops.reads import Operand, dense, elements
 from gradtape.ops.samples import Sample
 
 _WHY = "it is a Python rule, which only a recording knows"
@@ -27,6 +28,12 @@ def _custom_batch(
     return apply(y.op, (*outputs, *inputs[count:]), y.params)
 
 
+def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: Any) -> list[Any]:
+    """Python may mix anything that it differentiates by."""
+    nowhere = (None,) * count
+    return [nowhere + answers[count:] for answers in dense(y, operands)]
+
+
 # Inputs are the outputs as computed, then what the rule differentiates by. `key` tells apart
 # functions, not calls: the closures of one call live in the recording.
 CUSTOM = declare(
@@ -39,6 +46,7 @@ CUSTOM = declare(
         params=("count", "key"),
         jvp=Undefined(_WHY),
         vjp=Undefined(_WHY),
+        sparsity=_custom_sparsity,
         samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
     )
 )
@@ -60,6 +68,7 @@ BARRIER = declare(
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,
         mask=lambda index, mask, y, inputs: mask,
+        sparsity=elements,
         samples=lambda: [Sample((np.array([1.0, 2.0]),))],
     )
 )

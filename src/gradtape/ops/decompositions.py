@@ -28,6 +28,7 @@ from gradtape.ops.matrices import (
     sample_matrices,
     symmetric_part,
 )
+from gradtape.ops.reads import matrices
 from gradtape.ops.samples import Sample
 from gradtape.ops.slicing import along_axis
 from gradtape.ops.triangles import tril
@@ -81,6 +82,7 @@ CHOLESKY = declare(
         jvp=_cholesky_jvp,
         mask=batch_mask(2),
         promote=promotion("cholesky", "float", "inexact"),
+        sparsity=matrices,
         samples=_positive_samples,
         expensive=True,
         may_fail=True,
@@ -152,6 +154,7 @@ QR_OP = declare(
         jvp=_qr_jvp,
         promote=promotion("qr", "float", "inexact"),
         params=("complete",),
+        sparsity=matrices,
         samples=lambda: [
             Sample((x,), {"complete": complete}, order=0 if complete else 2)
             for complete in (False, True)

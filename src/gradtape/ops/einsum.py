@@ -24,6 +24,7 @@ from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity, multiply, record_operand
 from gradtape.ops.casting import cast, promotion
 from gradtape.ops.contraction import conjugate, matmul, own
+from gradtape.ops.reads import Operand, agreeing
 from gradtape.ops.reduction import ANY, SUM
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_to
@@ -141,6 +142,21 @@ def _einsum_batch(
     return contract_pair(a, left, b, right, (*own, *output))
 
 
+def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) -> tuple[Any, ...]:
+    """An element reads those that agree with it in every label that both have."""
+    terms, output = _terms(subscripts)
+    return tuple(
+        agreeing(
+            operand.shape,
+            y.shape,
+            [(axis, output.index(label)) for axis, label in enumerate(term) if label in output],
+        )
+        if operand.active
+        else None
+        for operand, term in zip(operands, terms, strict=True)
+    )
+
+
 def _einsum_samples() -> list[Sample]:
     rng = generator("einsum")
     sizes = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 0}
@@ -177,6 +193,7 @@ EINSUM = declare(
         mask=_einsum_mask,
         promote=promotion("einsum", "same", "any"),
         params=("subscripts",),
+        sparsity=_einsum_sparsity,
         samples=_einsum_samples,
         expensive=True,
     )

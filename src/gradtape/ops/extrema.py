@@ -29,6 +29,7 @@ from gradtape.ops.axes import (
 )
 from gradtape.ops.casting import cast
 from gradtape.ops.linear import expand_reduced, mask_reduced
+from gradtape.ops.reads import nothing, reduced
 from gradtape.ops.samples import Sample, generator
 from gradtape.ops.shapes import normalize_axes, normalize_axis
 
@@ -56,6 +57,7 @@ def _chosen(name: str, kernel: Any) -> Op:
             jvp=Undefined(f"{name}_mask gives booleans"),
             vjp=Undefined(f"{name}_mask gives booleans"),
             params=("axis",),
+            sparsity=nothing,
             samples=lambda: [
                 Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
                 Sample((np.array(2),), {"axis": ()}),
@@ -99,6 +101,7 @@ def _extremum(name: str, kernel: Any) -> Op:
             vjp=vjp,
             mask=mask_reduced,
             params=("axis", "keepdims"),
+            sparsity=reduced,
             samples=reduction_samples(name, _ORDERED),
             expensive=True,
         )
@@ -173,6 +176,7 @@ def _position(name: str, kernel: Any) -> Op:
             jvp=Undefined(f"{name} gives integers"),
             vjp=Undefined(f"{name} gives integers"),
             params=("axis", "keepdims"),
+            sparsity=nothing,
             samples=samples,
             expensive=True,
         )
@@ -274,6 +278,7 @@ ORDER_WEIGHTS = declare(
         jvp=lambda tangents, y, inputs, **params: None,
         vjp=lambda index, g, y, inputs, **params: None,
         params=("axis", "ranks", "weights"),
+        sparsity=nothing,
         samples=_order_samples(),
         expensive=True,
     )
@@ -304,6 +309,7 @@ ORDER_STATISTIC = declare(
         ),
         mask=mask_reduced,
         params=("axis", "keepdims", "ranks", "weights"),
+        sparsity=reduced,
         samples=_order_samples(keepdims=False),
         expensive=True,
         doc="Weighted sum of the elements with the given ranks; NaN where there is one.",

@@ -18,6 +18,7 @@ from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching, lowering
 from gradtape.ops.casting import promotion
+from gradtape.ops.reads import Operand, elements, stretched
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, reduce_to
 
@@ -87,6 +88,19 @@ def zero(y: Node, *inputs: Node, **params: Any) -> int:
     return 0
 
 
+def sparsity_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Each operand where it is stretched to; none whose partial derivative is zero."""
+
+    def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> tuple[Any, ...]:
+        return tuple(
+            stretched(operand.shape, y.shape) if operand.active and not flat else None
+            for operand, flat in zip(operands, flats, strict=True)
+        )
+
+    flats = [partial is zero for partial in partials]
+    return sparsity
+
+
 def elementwise(
     name: str,
     numpy: Callable[..., Any],
@@ -105,6 +119,7 @@ def elementwise(
     params: tuple[str, ...] = (),
     sample_params: Sequence[dict[str, Any]] = ({},),
     llvm: Any = None,
+    sparsity: Any = None,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
@@ -155,6 +170,7 @@ def elementwise(
             mask=mask_of,
             promote=promotion(name, promote, accepts),
             params=params,
+            sparsity=sparsity or (sparsity_of(partials) if partials else elements),
             samples=samples,
             # A call by name knows nothing of params.
             llvm=llvm or (None if params else lowering.by_name(name)),

@@ -25,6 +25,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.complexes import conj
 from gradtape.ops.linear import keep_axes, linear
 from gradtape.ops.padding import pad
+from gradtape.ops.reads import elements, lanes
 from gradtape.ops.reduction import ANY
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_to, normalize_axis
@@ -92,6 +93,7 @@ FFT: Op = linear(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
     params=("axes", "inverse", "norm"),
+    sparsity=lanes,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -114,6 +116,7 @@ WEIGH_INNER: Op = linear(
     batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
     params=("axis", "length", "factor"),
+    sparsity=elements,
     samples=_samples(
         "weigh_inner_frequencies",
         ("complex128", "complex64"),
@@ -153,6 +156,7 @@ RFFT: Op = linear(
     batch=batching.shifted("axis"),
     transpose=_rfft_transpose,
     params=("axis", "norm"),
+    sparsity=lanes,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -175,6 +179,7 @@ IRFFT: Op = linear(
     batch=batching.shifted("axis"),
     transpose=_irfft_transpose,
     params=("axis", "length", "norm"),
+    sparsity=lanes,
     samples=_samples(
         "irfft",
         ("complex128", "complex64"),

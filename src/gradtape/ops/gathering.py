@@ -22,6 +22,7 @@ from gradtape.ops.arithmetic import WHERE
 from gradtape.ops.casting import cast
 from gradtape.ops.linear import mask_by_vjp
 from gradtape.ops.movement import reshape_node
+from gradtape.ops.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_to
 from gradtape.ops.slicing import cast_value
@@ -46,6 +47,44 @@ def _write_promote(name: str) -> Any:
     return lambda inputs: (
         inputs[0], as_positions(name, inputs[1]), cast_value(name, inputs[0], inputs[2])
     )  # fmt: skip
+
+
+def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
+    """What is read, or written, at positions that are not known: anywhere along the axis.
+
+    `tail` is the number of axes after it, which positions of any rank leave alone.
+    """
+    pairs = [(at, at) for at in range(axis)]
+    pairs += [(len(shape) - at, len(result) - at) for at in range(tail, 0, -1)]
+    return agreeing(shape, result, pairs)
+
+
+def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+    x, indices = operands
+    if indices.value is None:
+        return (_lines(x.shape, y.shape, axis, x.ndim - axis - 1), None)
+    return moved(y, operands, axis=axis)
+
+
+def _added_sparsity(read: Any) -> Any:
+    """Values add up where reading finds their numbers; the tensor added to stays in place."""
+
+    def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> Any:
+        _, indices, values = operands
+        if not values.active:
+            return (SAME, None, None)
+        if indices.value is None:
+            return (SAME, None, _lines(values.shape, y.shape, axis, y.ndim - axis - 1))
+        targets = read(numbered(y.shape), indices.value, axis)
+        return (SAME, None, Reads(groups=np.reshape(targets, -1), count=y.size))
+
+    return sparsity
+
+
+def _set_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+    if operands[1].value is None:
+        return (SAME, None, _lines(operands[2].shape, y.shape, axis, y.ndim - axis - 1))
+    return moved(y, operands, axis=axis)
 
 
 def gathered_shape(shape: Shape, indices: Shape, axis: int) -> Shape:
@@ -131,6 +170,7 @@ GATHER = declare(
         mask=mask_by_vjp,
         promote=_read_promote("gather"),
         params=("axis",),
+        sparsity=_read_sparsity,
         samples=_gather_samples,
         weak=(0,),
     )
@@ -171,6 +211,7 @@ def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
             mask=mask_by_vjp,
             promote=_write_promote(name),
             params=params,
+            sparsity=_added_sparsity(np.take),
             samples=lambda: _scatter_samples(rows=not params),
             weak=(0, 2),
             expensive=True,
@@ -200,6 +241,7 @@ LAST_WRITER = declare(
         jvp=Undefined("last_writer gives booleans"),
         vjp=Undefined("last_writer gives booleans"),
         params=("length",),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
             Sample((np.array(1),), {"length": 2}),
@@ -247,6 +289,7 @@ SCATTER_SET = declare(
         mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
         promote=_write_promote("scatter_set"),
         params=("axis",),
+        sparsity=_set_sparsity,
         samples=lambda: _scatter_samples(rows=False),
         weak=(0, 2),
     )
@@ -306,6 +349,7 @@ TAKE_ALONG_AXIS = declare(
         mask=mask_by_vjp,
         promote=_read_promote("take_along_axis"),
         params=("axis",),
+        sparsity=_read_sparsity,
         samples=_along_samples(values=False),
         weak=(0,),
     )
@@ -326,6 +370,7 @@ ADD_ALONG_AXIS: Op = declare(
         mask=mask_by_vjp,
         promote=_write_promote("add_along_axis"),
         params=("axis",),
+        sparsity=_added_sparsity(np.take_along_axis),
         samples=_along_samples(values=True),
         weak=(0, 2),
         expensive=True,

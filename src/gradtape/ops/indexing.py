@@ -20,6 +20,7 @@ from gradtape.ops.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathere
 from gradtape.ops.keys import Key, check_mask, parse
 from gradtape.ops.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
 from gradtape.ops.positions import as_operand, checked, is_symbolic, shape_of
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.shapes import broadcast_shapes, normalize_axis
@@ -301,6 +302,7 @@ ONE_HOT = declare(
         jvp=Undefined("one_hot is a function of integers"),
         vjp=Undefined("one_hot is a function of integers"),
         params=("num_classes", "dtype"),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
             Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),

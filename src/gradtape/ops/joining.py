@@ -17,6 +17,7 @@ from gradtape.ops import batching
 from gradtape.ops.arithmetic import not_equal, record_operand, subtract
 from gradtape.ops.casting import promotion
 from gradtape.ops.movement import broadcast_to, reshape
+from gradtape.ops.reads import moved
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axis
 from gradtape.ops.slicing import SLICE, along_axis, axis_part, mask_moved
@@ -57,6 +58,7 @@ STACK = declare(
         mask=mask_moved,
         promote=promotion("stack", "same", "any"),
         params=("axis",),
+        sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
@@ -124,6 +126,7 @@ CONCAT = declare(
         mask=mask_moved,
         promote=promotion("concat", "same", "any"),
         params=("axis",),
+        sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
             Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
@@ -169,6 +172,7 @@ SPLIT = declare(
         vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
         params=("sizes", "axis"),
         view=True,
+        sparsity=moved,
         samples=lambda: [
             Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
             Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),

@@ -30,6 +30,7 @@ from gradtape.ops.matrices import (
     require_square,
     sample_matrices,
 )
+from gradtape.ops.reads import Operand, agreeing, matrices
 from gradtape.ops.reduction import sum
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
@@ -77,6 +78,20 @@ def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **p
     return apply(y.op, batching.aligned(inputs, batched, y.ndim), y.params)
 
 
+def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[Any, ...]:
+    """A column of the solution reads all of its matrix and one column of the right-hand side."""
+    a, b = operands
+
+    def stacked(operand: Operand) -> list[tuple[int, int]]:
+        return [(at, y.ndim - operand.ndim + at) for at in range(operand.ndim - 2)]
+
+    columns = [*stacked(b), (b.ndim - 1, y.ndim - 1)]
+    return (
+        agreeing(a.shape, y.shape, stacked(a)) if a.active else None,
+        agreeing(b.shape, y.shape, columns) if b.active else None,
+    )
+
+
 def _solve_kernel(a: Any, b: Any) -> Any:
     return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
 
@@ -107,6 +122,7 @@ SOLVE = declare(
         vjp=_solve_vjp,
         mask=batch_mask(2),
         promote=promotion("solve", "float", "inexact"),
+        sparsity=_system_sparsity,
         samples=lambda: _system_samples("solve"),
         expensive=True,
         may_fail=True,
@@ -193,6 +209,7 @@ TRIANGULAR_SOLVE = declare(
         mask=batch_mask(2),
         promote=promotion("triangular_solve", "float", "inexact"),
         params=("lower", "unit_diagonal"),
+        sparsity=_system_sparsity,
         samples=lambda: [
             *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
             *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
@@ -238,6 +255,7 @@ INV = declare(
         vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
         mask=batch_mask(2),
         promote=promotion("inv", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
         expensive=True,
         may_fail=True,
@@ -292,6 +310,7 @@ COFACTOR = declare(
         jvp=_cofactor_jvp,
         mask=batch_mask(2),
         promote=promotion("cofactor", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [Sample((x,)) for x in sample_matrices("cofactor", _SQUARE, _DTYPES)],
         expensive=True,
     )
@@ -319,6 +338,7 @@ DET = declare(
         vjp=_det_vjp,
         mask=batch_mask(0),
         promote=promotion("det", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [Sample((x,)) for x in sample_matrices("det", _SQUARE, _DTYPES)],
         expensive=True,
     )
@@ -367,6 +387,7 @@ SLOGDET = declare(
         numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
         jvp=_slogdet_jvp,
         promote=promotion("slogdet", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [Sample((x,)) for x in sample_matrices("slogdet", _SQUARE, _DTYPES)],
         expensive=True,
     )

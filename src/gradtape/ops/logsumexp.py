@@ -17,6 +17,7 @@ from gradtape.ops.axes import Axes, reduced_shape, reduction_samples
 from gradtape.ops.casting import promotion
 from gradtape.ops.elementwise import exp, log
 from gradtape.ops.linear import expand_reduced, mask_reduced
+from gradtape.ops.reads import lanes, reduced
 from gradtape.ops.reduction import ANY, SUM
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axes
@@ -83,6 +84,7 @@ LOGSUMEXP_WEIGHTS = declare(
         numpy=_weights_kernel,
         expand=_expanded_weights,
         batch=batching.shifted("axis"),
+        sparsity=lanes,
         jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
         vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
         mask=lambda index, mask, y, inputs, axis: expand_reduced(
@@ -108,6 +110,7 @@ LOGSUMEXP = declare(
         numpy=_logsumexp_kernel,
         expand=_expanded_logsumexp,
         batch=batching.shifted("axis"),
+        sparsity=reduced,
         jvp=lambda tangents, y, inputs, axis, keepdims: apply(
             SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
         ),

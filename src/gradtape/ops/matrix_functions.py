@@ -30,6 +30,7 @@ from gradtape.ops.matrices import (
     sample_matrices,
 )
 from gradtape.ops.norm import norm
+from gradtape.ops.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.reduction import any, sum
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
@@ -114,6 +115,7 @@ PINV = declare(
         mask=batch_mask(2),
         promote=promotion("pinv", "float", "inexact"),
         params=("rtol",),
+        sparsity=matrices,
         samples=_pinv_samples,
         expensive=True,
         may_fail=True,
@@ -179,6 +181,7 @@ EXPM = declare(
         vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
         mask=batch_mask(2),
         promote=promotion("expm", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [
             Sample((x * np.array(0.2, x.dtype),))
             for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
@@ -220,6 +223,7 @@ MATRIX_RANK = declare(
         vjp=Undefined("a rank is an integer"),
         promote=promotion("matrix_rank", "float", "inexact"),
         params=("rtol",),
+        sparsity=nothing,
         samples=lambda: [
             Sample((x,), {"rtol": None}, order=0)
             for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
@@ -332,6 +336,14 @@ def _cross_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis:
     return reduce_to(bits, inputs[index].shape, "any")
 
 
+def _cross_reads(operand: Operand, result: Spec, axis: int) -> Reads:
+    """Whole vectors, wherever they are stretched to; the axis counts from the end."""
+    lead = result.ndim - operand.ndim
+    mixed = operand.ndim + axis
+    pairs = [(at, lead + at) for at in range(operand.ndim) if at != mixed]
+    return agreeing(operand.shape, result.shape, pairs)
+
+
 def _cross_samples() -> list[Sample]:
     rng = generator("cross")
     cases: list[tuple[Shape, Shape, int]] = [
@@ -359,6 +371,7 @@ CROSS = declare(
         mask=_cross_mask,
         promote=promotion("cross", "same", "numeric"),
         params=("axis",),
+        sparsity=each(_cross_reads),
         samples=_cross_samples,
         expensive=True,
     )

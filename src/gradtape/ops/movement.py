@@ -16,6 +16,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops import batching
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.linear import linear
+from gradtape.ops.reads import SAME, each, moved
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import (
     broadcast_shapes,
@@ -61,6 +62,7 @@ RESHAPE = linear(
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     params=("shape",),
     view=True,
+    sparsity=each(lambda operand, result, shape: SAME),
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
         ((2, 3), {"shape": (6,)}),
@@ -114,6 +116,7 @@ BROADCAST_TO = linear(
     mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
     params=("shape",),
     view=True,
+    sparsity=moved,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
         ((2, 1), {"shape": (2, 3)}),
@@ -159,6 +162,7 @@ PERMUTE_DIMS = linear(
     mask=mask_moved,
     params=("axes",),
     view=True,
+    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
         ((2, 3, 4), {"axes": (1, 2, 0)}),
@@ -302,6 +306,7 @@ ROLL: Op = linear(
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     mask=mask_moved,
     params=("shift", "axis"),
+    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
         ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),

@@ -27,6 +27,7 @@ from gradtape.ops.complexes import abs, real, sign
 from gradtape.ops.extrema import max, min
 from gradtape.ops.families import conjugate, zeros_like
 from gradtape.ops.linear import expand_reduced, mask_reduced
+from gradtape.ops.reads import nothing, reduced
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axes
 
@@ -119,6 +120,9 @@ NORM = declare(
         mask=mask_reduced,
         promote=promotion("norm", "float", "inexact"),
         params=("ord", "axis", "keepdims"),
+        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
+            y, operands, **axes
+        ),
         samples=_samples,
         expensive=True,
     )

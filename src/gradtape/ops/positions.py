@@ -17,6 +17,7 @@ from gradtape.graph.recording import record
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 
 
@@ -50,6 +51,7 @@ CHECKED = declare(
         jvp=Undefined("positions are integers"),
         vjp=Undefined("positions are integers"),
         params=("name", "axis", "length"),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
             Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),

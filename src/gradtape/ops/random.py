@@ -24,6 +24,7 @@ from gradtape.ops import batching
 from gradtape.ops.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.casting import cast
 from gradtape.ops.families import elementwise
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import broadcast_shapes
 
@@ -68,6 +69,7 @@ RANDOM_BITS = declare(
         jvp=Undefined("random bits do not depend on anything smoothly"),
         vjp=Undefined("random bits do not depend on anything smoothly"),
         params=("shape",),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
             for shape in ((5,), (2, 3), (), (0, 2))
@@ -132,6 +134,7 @@ def _distribution(name: str, kernel: Any) -> Op:
             jvp=why,
             vjp=why,
             params=("shape", "dtype"),
+            sparsity=nothing,
             samples=lambda: [
                 Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
                 for shape in ((5,), (2, 3), (), (0, 2))
@@ -184,6 +187,7 @@ TRUNCATED_NORMAL = declare(
         jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
         vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
         params=("shape", "dtype"),
+        sparsity=nothing,
         samples=lambda: [
             Sample(
                 (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),

@@ -34,6 +34,7 @@ from gradtape.ops.extrema import argmax, argmin, max, median, min, quantile
 from gradtape.ops.families import conjugate
 from gradtape.ops.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.norm import norm
+from gradtape.ops.reads import nothing, reduced
 from gradtape.ops.samples import Sample
 from gradtape.ops.shapes import normalize_axes
 
@@ -55,6 +56,7 @@ SUM = linear(
     batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     params=("axis", "keepdims"),
+    sparsity=reduced,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
     expensive=True,
@@ -120,6 +122,7 @@ PROD = declare(
         vjp=_prod_vjp,
         mask=mask_reduced,
         params=("axis", "keepdims"),
+        sparsity=reduced,
         samples=_prod_samples,
         expensive=True,
     )
@@ -148,6 +151,7 @@ def _logical(name: str, kernel: Any) -> Op:
             jvp=Undefined(f"{name} gives booleans"),
             vjp=Undefined(f"{name} gives booleans"),
             params=("axis", "keepdims"),
+            sparsity=nothing,
             samples=reduction_samples(name, ("bool", "float64", "int32")),
             expensive=True,
         )

@@ -23,6 +23,7 @@ from gradtape.ops.gathering import (
 )
 from gradtape.ops.movement import broadcast_to, reshape
 from gradtape.ops.positions import as_operand, checked, shape_of
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample, generator
 
 
@@ -111,6 +112,7 @@ SCATTER_ARGMAX = declare(
         jvp=Undefined("scatter_argmax gives integers"),
         vjp=Undefined("scatter_argmax gives integers"),
         promote=_argmax_promote,
+        sparsity=nothing,
         samples=_argmax_samples,
         weak=(0, 2),
         expensive=True,

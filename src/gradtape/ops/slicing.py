@@ -20,6 +20,7 @@ from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops import batching
 from gradtape.ops.casting import cast
+from gradtape.ops.reads import moved
 from gradtape.ops.samples import Sample, generator, uniform
 from gradtape.ops.shapes import broadcast_shapes, reduce_to
 
@@ -146,6 +147,7 @@ SLICE = declare(
         vjp=_slice_vjp,
         mask=mask_moved,
         params=_PART,
+        sparsity=moved,
         samples=_slice_samples("slice", whole=True),
         weak=(),
         view=True,
@@ -162,6 +164,7 @@ UNSLICE = declare(
         vjp=_unslice_vjp,
         mask=mask_moved,
         params=_PART,
+        sparsity=moved,
         samples=_slice_samples("unslice", whole=False),
         weak=(),
     )
@@ -254,6 +257,7 @@ SET_SLICE = declare(
         mask=_set_mask,
         promote=_set_promote,
         params=_PART,
+        sparsity=moved,
         samples=_set_samples,
         weak=(0, 1),
     )

@@ -18,6 +18,7 @@ from gradtape.ops.each import each
 from gradtape.ops.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.indexing import take
 from gradtape.ops.positions import observed
+from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample, generator
 from gradtape.ops.shapes import normalize_axis
 from gradtape.ops.slicing import along_axis
@@ -57,6 +58,7 @@ ARGSORT = declare(
         jvp=Undefined("argsort gives integers"),
         vjp=Undefined("argsort gives integers"),
         params=("axis", "descending", "stable"),
+        sparsity=nothing,
         samples=_argsort_samples,
         expensive=True,
     )
@@ -135,6 +137,7 @@ SEARCHSORTED = declare(
         vjp=Undefined("searchsorted gives integers"),
         promote=promotion("searchsorted", "same", "any"),
         params=("side",),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
             Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
@@ -169,6 +172,7 @@ ISIN = declare(
         vjp=Undefined("isin gives booleans"),
         promote=promotion("isin", "same", "any"),
         params=("invert",),
+        sparsity=nothing,
         samples=lambda: [
             Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
             Sample((np.array(1), np.array([2, 3])), {"invert": True}),

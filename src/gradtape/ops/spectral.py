@@ -35,6 +35,7 @@ from gradtape.ops.matrices import (
     sample_matrices,
     symmetric_part,
 )
+from gradtape.ops.reads import matrices
 from gradtape.ops.reduction import sum
 from gradtape.ops.samples import Sample
 from gradtape.ops.triangles import diagonal
@@ -98,6 +99,7 @@ EIGH = declare(
         numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
         jvp=_eigh_jvp,
         promote=promotion("eigh", "float", "inexact"),
+        sparsity=matrices,
         samples=_eigh_samples("eigh", vectors=True),
         expensive=True,
         may_fail=True,
@@ -120,6 +122,7 @@ EIGVALSH = declare(
         jvp=_eigvalsh_jvp,
         mask=batch_mask(1),
         promote=promotion("eigvalsh", "float", "inexact"),
+        sparsity=matrices,
         samples=_eigh_samples("eigvalsh", vectors=False),
         expensive=True,
         may_fail=True,
@@ -220,6 +223,7 @@ SVD_OP = declare(
         jvp=_svd_jvp,
         promote=promotion("svd", "float", "inexact"),
         params=("full_matrices",),
+        sparsity=matrices,
         samples=lambda: [
             # The phases of complex vectors are LAPACK's choice: differences cannot confirm them.
             Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
@@ -251,6 +255,7 @@ SVDVALS = declare(
         jvp=_svdvals_jvp,
         mask=batch_mask(1),
         promote=promotion("svdvals", "float", "inexact"),
+        sparsity=matrices,
         samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
         expensive=True,
         may_fail=True,

@@ -17,6 +17,7 @@ from gradtape.ops import batching
 from gradtape.ops.arithmetic import identity, record_operand
 from gradtape.ops.linear import linear
 from gradtape.ops.movement import moveaxis, movement_samples, reshape
+from gradtape.ops.reads import moved
 from gradtape.ops.shapes import normalize_axes, normalize_axis
 from gradtape.ops.slicing import UNSLICE, along_axis, axis_part, mask_moved
 
@@ -40,6 +41,7 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         mask=mask_moved,
         params=("k",),
+        sparsity=moved,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
         ),

@@ -1,0 +1,275 @@
+"""Detect: the pattern of a Jacobian, from the structure of the program alone.
+
+Dependence goes forward through the graph, each op by its own `sparsity` rule. No floating-point
+value is looked at, and nothing is probed: the pattern holds at every point. It is exact for
+movement, element-wise ops and indexing by known integers, and a superset elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import LEAF, PICK, Node, constant
+from gradtape.graph.walk import dependents, topological
+from gradtape.ops.custom import CUSTOM
+from gradtape.ops.reads import Joined, Operand, Running, dense
+from gradtape.sparsity import dependence
+from gradtape.sparsity.dependence import Dependence
+from gradtape.sparsity.pattern import Pattern, listed_pattern
+from gradtape.transforms.cotangent import Rows
+from gradtape.transforms.reverse import PythonRule, reverse
+
+# Patterns up to this size are listed however full they are.
+SMALL = 1_000_000
+# Larger ones up to this part of all entries, and at most this many.
+FRACTION = 0.25
+LARGE = 64_000_000
+
+Known = Mapping[Node, Any]
+Follows = Callable[[Node], bool]
+
+
+def default_limit(rows: int, columns: int) -> int:
+    """How many entries a pattern may have before it is treated as dense."""
+    return max(SMALL, min(int(FRACTION * rows * columns), LARGE))
+
+
+def detect(
+    outputs: Sequence[Node],
+    source: Node,
+    known: Known | None = None,
+    *,
+    blocked: Collection[Node] = (),
+    follows: Follows | None = None,
+    budget: int | None = None,
+) -> list[Pattern]:
+    """The pattern of d output / d source for each output, of shape (output.size, source.size).
+
+    `known` has the values of leaves (see `index_leaves`) and perhaps of other nodes that index
+    operands are computed from. `blocked` nodes are constants. `follows` says of a node with a
+    derivative written in Python whether that is the derivative of the computation itself; if not,
+    it may mix everything. A value with more than `budget` entries is treated as dense.
+    """
+    walk = Walk(outputs, source, known or {}, blocked, follows, budget)
+    return [walk.pattern(output) for output in outputs]
+
+
+def detect_hessian(
+    target: Node,
+    source: Node,
+    known: Callable[[Sequence[Node]], Known] | None = None,
+    *,
+    blocked: Collection[Node] = (),
+    follows: Follows | None = None,
+    python_rule: PythonRule | None = None,
+    budget: int | None = None,
+) -> Pattern:
+    """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
+
+    The rules of reverse mode know more than a table of which ops are linear: the derivative of a
+    maximum is a mask, that of a product the other factor. The pattern is made symmetric. `known`
+    is called with the nodes of the gradient and gives what `detect` calls by that name.
+    """
+    seed = constant(1, target.spec)
+    (slope,) = reverse([target], [seed], [source], blocked, python_rule)
+    if isinstance(slope, Rows):
+        slope = slope.dense()
+    shape = (source.size, source.size)
+    if slope is None:
+        return listed_pattern(shape, np.zeros(source.size + 1, np.int32), np.zeros(0, np.int32))
+    values = None if known is None else known([slope])
+    (found,) = detect([slope], source, values, blocked=blocked, follows=follows, budget=budget)
+    if found.dense:
+        return found
+    both = found.matrix + found.transposed.matrix
+    return listed_pattern(shape, both.indptr, both.indices, found.notes)
+
+
+def index_leaves(
+    outputs: Sequence[Node], source: Node, blocked: Collection[Node] = ()
+) -> list[Node]:
+    """The leaves whose values say where indexing reads and writes, between source and outputs.
+
+    They are what a pattern depends on besides the program. Indices that are computed from the
+    source itself do not count: they are not known.
+    """
+    order = topological(outputs)
+    active = _active(order, source, blocked)
+    roots = [
+        parent
+        for node in order
+        if node in active and _is_indexing(node)
+        for parent in node.inputs
+        if parent not in active and not _carries(parent)
+    ]
+    return [node for node in topological(dict.fromkeys(roots)) if node.op is LEAF]
+
+
+def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[Node]:
+    kept = (node for node in order if node not in blocked or node is source)
+    return dependents(kept, {source})
+
+
+def _is_indexing(node: Node) -> bool:
+    return node.op.family in ("movement", "indexing")
+
+
+def _carries(node: Node) -> bool:
+    return type(node.spec) is tuple or node.spec.inexact
+
+
+class Values:
+    """Values of index operands, computed on demand from what is known."""
+
+    def __init__(self, known: Known, active: set[Node]) -> None:
+        self.known = known
+        self.active = active
+        self.found: dict[Node, Any] = {}
+
+    def of(self, root: Node) -> Any:
+        """The value, or None if it depends on the source or on something not known."""
+        for node in topological([root], stop=self.found.keys()):
+            if node not in self.found:
+                self.found[node] = self._value(node)
+        return self.found[root]
+
+    def _value(self, node: Node) -> Any:
+        if node in self.active:
+            return None
+        if node in self.known:
+            value = self.known[node]
+            return None if value is None else np.asarray(value)
+        operands = [self.found[parent] for parent in node.inputs]
+        if node.op.opaque or any(operand is None for operand in operands):
+            return None
+        with np.errstate(all="ignore"):
+            return node.op.numpy(*operands, **node.keywords)
+
+
+class Walk:
+    """One pass over a graph."""
+
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        source: Node,
+        known: Known,
+        blocked: Collection[Node],
+        follows: Follows | None,
+        budget: int | None,
+    ) -> None:
+        self.source = source
+        self.follows = follows
+        self.budget = budget
+        self.notes: dict[str, None] = {}
+        self.found: dict[Node, Any] = {source: dependence.itself(source.size)}
+        order = topological(outputs)
+        active = _active(order, source, blocked)
+        self.values = Values(known, active)
+        uses = Counter(parent for node in order if node in active for parent in node.inputs)
+        uses.update(outputs)
+        for node in order:
+            if node not in active or node is source:
+                continue
+            result = self._through(node)
+            if result is not None:
+                self.found[node] = result
+            for parent in node.inputs:
+                uses[parent] -= 1
+                if not uses[parent]:
+                    self.found.pop(parent, None)
+
+    def limit(self, size: int) -> int:
+        return default_limit(size, self.source.size) if self.budget is None else self.budget
+
+    def pattern(self, output: Node) -> Pattern:
+        shape = (output.size, self.source.size)
+        found = self.found.get(output)
+        notes = tuple(self.notes)
+        if found is None:
+            return listed_pattern(
+                shape, np.zeros(output.size + 1, np.int32), np.zeros(0, np.int32), notes
+            )
+        # Small ones are listed even when a budget made them dense on the way.
+        if found.total() > max(self.limit(output.size), SMALL):
+            return Pattern(shape, None, True, tuple(dict.fromkeys((*notes, self._note(output)))))
+        listed = found.listed()
+        return listed_pattern(shape, listed.indptr, listed.indices, notes)
+
+    def _note(self, node: Node, size: int | None = None) -> str:
+        limit = self.limit(node.size if size is None else size)
+        return f"{node.op.name}: more than {limit} entries, treated as dense"
+
+    def _through(self, node: Node) -> Any:
+        if node.op is PICK:
+            parts = self.found.get(node.inputs[0])
+            return None if parts is None else parts[node.params[0]]
+        if not _carries(node):
+            return None
+        parents = [self.found.get(parent) for parent in node.inputs]
+        if all(parent is None for parent in parents):
+            return None
+        if node.op is CUSTOM and self.follows is not None and self.follows(node):
+            return parents[: node.params[0]]
+        operands = tuple(
+            Operand(parent.spec, found is not None, self._look_up(node, parent))
+            for parent, found in zip(node.inputs, parents, strict=True)
+        )
+        rule: Any = node.op.sparsity
+        if not callable(rule):
+            self.notes[f"{node.op.name}: it has no sparsity rule, treated as dense"] = None
+            rule = dense
+        reads = rule(node, operands, **node.keywords)
+        if type(node.spec) is tuple:
+            return [
+                self._combined(node, parents, one, of.size)
+                for one, of in zip(reads, node.spec, strict=True)
+            ]
+        return self._combined(node, parents, reads, node.size)
+
+    def _look_up(self, node: Node, parent: Node) -> Callable[[], Any]:
+        def value() -> Any:
+            found = self.values.of(parent)
+            if found is None:
+                self.notes[
+                    f"{node.op.name}: its positions are computed from the source or not known, "
+                    "any may be read"
+                ] = None
+            return found
+
+        return value
+
+    def _combined(self, node: Node, parents: list[Any], reads: Any, size: int) -> Any:
+        """The union of what is read through all operands."""
+        limit = self.limit(size)
+        if isinstance(reads, Joined):
+            sizes = [parent.size for parent in node.inputs]
+            return dependence.picked(dependence.joined(parents, sizes), reads.positions)
+        parts: list[Dependence] = []
+        part: Dependence | None
+        for parent, one, operand in zip(parents, reads, node.inputs, strict=True):
+            if parent is None or one is None:
+                continue
+            if isinstance(one, Running):
+                shape = operand.shape
+                part, kept = dependence.running(parent, shape, one.axis, one.reverse, limit)
+                if not kept:
+                    self.notes[self._note(node, size)] = None
+            else:
+                part = dependence.reading(parent, one, limit)
+                if part is None:
+                    self.notes[self._note(node, size)] = None
+                    part = dependence.one_set(parent, size)
+            parts.append(part)
+        if len(parts) <= 1:
+            return parts[0] if parts else None
+        total = dependence.union(parts, limit)
+        if total is None:
+            self.notes[self._note(node, size)] = None
+            sizes = [part.size for part in parts]
+            total = dependence.one_set(dependence.joined(parts, sizes), size)
+        return total

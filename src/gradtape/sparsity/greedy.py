@@ -1,0 +1,329 @@
+"""Greedy colouring, as loops over integers: plain Python, and the source of the native versions.
+
+A bipartite graph is given from both sides: `starts` and `links` list for each vertex the links it
+has, `link_starts` and `vertices` list for each link its vertices. For the columns of a matrix the
+vertices are columns and the links are rows, for its rows the other way round. A symmetric graph is
+given by `starts`, `neighbours` and `edges`, the number of the edge to each neighbour, the same
+from both ends.
+
+Scratch arrays are zero at first. Marks in them are numbers that rise from vertex to vertex, so
+nothing is ever cleared. Only what `gradtape.codegen.integers` can translate may be used here.
+"""
+
+# Whole statements instead of clever ones, because they are translated; int is the only type.
+from __future__ import annotations
+
+from typing import Any
+
+Ints = Any
+
+
+def colour_apart(
+    count: int,
+    order: Ints,
+    starts: Ints,
+    links: Ints,
+    link_starts: Ints,
+    vertices: Ints,
+    colours: Ints,
+    forbidden: Ints,
+) -> int:
+    """Vertices that share a link get different colours; those that have one keep it.
+
+    Partial distance-2 colouring; Gebremedhin, Manne and Pothen, What color is your Jacobian?,
+    SIAM Review 47 (2005), algorithm 3.1.
+    """
+    highest = 0
+    for place in range(count):
+        vertex = order[place]
+        if colours[vertex] < 0:
+            for i in range(starts[vertex], starts[vertex + 1]):
+                link = links[i]
+                for k in range(link_starts[link], link_starts[link + 1]):
+                    other = colours[vertices[k]]
+                    if other >= 0:
+                        forbidden[other] = vertex + 1
+            colour = 0
+            while forbidden[colour] == vertex + 1:
+                colour += 1
+            colours[vertex] = colour
+            if colour >= highest:
+                highest = colour + 1
+    return highest
+
+
+def order_smallest_last(
+    count: int,
+    starts: Ints,
+    links: Ints,
+    link_starts: Ints,
+    vertices: Ints,
+    degrees: Ints,
+    heads: Ints,
+    following: Ints,
+    preceding: Ints,
+    order: Ints,
+) -> int:
+    """The vertex of lowest degree comes last, is taken out, and so on.
+
+    `degrees` count every link and neighbour; `heads` has room for one more than the highest.
+    Numbers in the lists are one higher than those of vertices, so that 0 is the end.
+    """
+    for vertex in range(count):
+        degree = degrees[vertex]
+        first = heads[degree]
+        following[vertex] = first
+        preceding[vertex] = 0
+        if first > 0:
+            preceding[first - 1] = vertex + 1
+        heads[degree] = vertex + 1
+    lowest = 0
+    place = count
+    while place > 0:
+        place -= 1
+        while heads[lowest] == 0:
+            lowest += 1
+        vertex = heads[lowest] - 1
+        after = following[vertex]
+        heads[lowest] = after
+        if after > 0:
+            preceding[after - 1] = 0
+        degrees[vertex] = -1
+        order[place] = vertex
+        for i in range(starts[vertex], starts[vertex + 1]):
+            link = links[i]
+            for k in range(link_starts[link], link_starts[link + 1]):
+                other = vertices[k]
+                degree = degrees[other]
+                if degree > 0:
+                    before = preceding[other]
+                    after = following[other]
+                    if before > 0:
+                        following[before - 1] = after
+                    else:
+                        heads[degree] = after
+                    if after > 0:
+                        preceding[after - 1] = before
+                    degree -= 1
+                    degrees[other] = degree
+                    first = heads[degree]
+                    following[other] = first
+                    preceding[other] = 0
+                    if first > 0:
+                        preceding[first - 1] = other + 1
+                    heads[degree] = other + 1
+                    if degree < lowest:
+                        lowest = degree
+    return 0
+
+
+def forbid_neighbours(
+    vertex: int, mark: int, starts: Ints, neighbours: Ints, colours: Ints, forbidden: Ints
+) -> int:
+    """No colour of a neighbour of `vertex` may be taken."""
+    for i in range(starts[vertex], starts[vertex + 1]):
+        colour = colours[neighbours[i]]
+        if colour >= 0:
+            forbidden[colour] = mark
+    return 0
+
+
+def colour_stars(
+    count: int,
+    order: Ints,
+    starts: Ints,
+    neighbours: Ints,
+    edges: Ints,
+    colours: Ints,
+    forbidden: Ints,
+    first_mark: Ints,
+    first_neighbour: Ints,
+    first_edge: Ints,
+    treated: Ints,
+    star: Ints,
+    hub: Ints,
+) -> int:
+    """Neighbours differ, and every path over four vertices has three colours.
+
+    So two colours induce stars only. Gebremedhin, Tarafdar, Manne and Pothen, New acyclic and star
+    coloring algorithms, SIAM J. Sci. Comput. 29 (2007), algorithm 4.1.
+    """
+    highest = 0
+    stars = 0
+    for place in range(count):
+        vertex = order[place]
+        mark = place + 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            near = neighbours[i]
+            colour = colours[near]
+            if colour >= 0:
+                forbidden[colour] = mark
+                if first_mark[colour] == mark:
+                    # Two neighbours of one colour: neither may see this vertex's colour again.
+                    earlier = first_neighbour[colour]
+                    if treated[earlier] != mark:
+                        forbid_neighbours(earlier, mark, starts, neighbours, colours, forbidden)
+                        treated[earlier] = mark
+                    forbid_neighbours(near, mark, starts, neighbours, colours, forbidden)
+                    treated[near] = mark
+                else:
+                    first_mark[colour] = mark
+                    first_neighbour[colour] = near
+                    first_edge[colour] = edges[i]
+                    for j in range(starts[near], starts[near + 1]):
+                        far = neighbours[j]
+                        if far != vertex and colours[far] >= 0 and hub[star[edges[j]]] == far + 1:
+                            forbidden[colours[far]] = mark
+        chosen = 0
+        while forbidden[chosen] == mark:
+            chosen += 1
+        colours[vertex] = chosen
+        if chosen >= highest:
+            highest = chosen + 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            near = neighbours[i]
+            colour = colours[near]
+            if colour >= 0:
+                joined = 0
+                for j in range(starts[near], starts[near + 1]):
+                    far = neighbours[j]
+                    if far != vertex and colours[far] == chosen:
+                        joined = 1
+                        star[edges[i]] = star[edges[j]]
+                        hub[star[edges[j]]] = near + 1
+                        break
+                if joined == 0:
+                    if first_neighbour[colour] != near:
+                        star[edges[i]] = star[first_edge[colour]]
+                        hub[star[first_edge[colour]]] = vertex + 1
+                    else:
+                        star[edges[i]] = stars
+                        hub[stars] = 0
+                        stars += 1
+    return highest
+
+
+def root_of(parents: Ints, edge: int) -> int:
+    """The edge that stands for the tree of `edge`, in a forest of disjoint sets."""
+    while parents[edge] != edge:
+        parents[edge] = parents[parents[edge]]
+        edge = parents[edge]
+    return edge
+
+
+def colour_trees(
+    count: int,
+    order: Ints,
+    starts: Ints,
+    neighbours: Ints,
+    edges: Ints,
+    colours: Ints,
+    forbidden: Ints,
+    first_mark: Ints,
+    first_edge: Ints,
+    parents: Ints,
+    visit_mark: Ints,
+    visit_neighbour: Ints,
+) -> int:
+    """Neighbours differ, and every cycle has three colours: two colours induce trees only.
+
+    The acyclic colouring of the same article, algorithm 3.1. `parents` numbers the edges at first.
+    """
+    highest = 0
+    for place in range(count):
+        vertex = order[place]
+        mark = place + 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            colour = colours[neighbours[i]]
+            if colour >= 0:
+                forbidden[colour] = mark
+        for i in range(starts[vertex], starts[vertex + 1]):
+            near = neighbours[i]
+            if colours[near] >= 0:
+                for j in range(starts[near], starts[near + 1]):
+                    far = neighbours[j]
+                    colour = colours[far]
+                    if far != vertex and colour >= 0 and forbidden[colour] != mark:
+                        tree = root_of(parents, edges[j])
+                        if visit_mark[tree] != mark:
+                            visit_mark[tree] = mark
+                            visit_neighbour[tree] = near
+                        elif visit_neighbour[tree] != near:
+                            # The tree is reached by two neighbours: this colour would close it.
+                            forbidden[colour] = mark
+        chosen = 0
+        while forbidden[chosen] == mark:
+            chosen += 1
+        colours[vertex] = chosen
+        if chosen >= highest:
+            highest = chosen + 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            colour = colours[neighbours[i]]
+            if colour >= 0:
+                if first_mark[colour] != mark:
+                    first_mark[colour] = mark
+                    first_edge[colour] = edges[i]
+                else:
+                    parents[root_of(parents, edges[i])] = root_of(parents, first_edge[colour])
+        for i in range(starts[vertex], starts[vertex + 1]):
+            near = neighbours[i]
+            if colours[near] >= 0:
+                for j in range(starts[near], starts[near + 1]):
+                    far = neighbours[j]
+                    if far != vertex and colours[far] == chosen:
+                        parents[root_of(parents, edges[i])] = root_of(parents, edges[j])
+    return highest
+
+
+def peel_trees(
+    count: int,
+    edge_groups: Ints,
+    group_starts: Ints,
+    group_edges: Ints,
+    left: Ints,
+    queue: Ints,
+    sequence: Ints,
+    solved_from: Ints,
+) -> int:
+    """An order in which each edge is the last one unknown of some group of edges.
+
+    Edge e belongs to groups `edge_groups[2 e]` and `edge_groups[2 e + 1]`; a group is what one
+    compressed value adds up. `left` counts the unknown edges of each of `count` groups;
+    `solved_from` is -1 at first. Returns how many edges could be solved.
+    """
+    waiting = 0
+    for group in range(count):
+        if left[group] == 1:
+            queue[waiting] = group
+            waiting += 1
+    solved = 0
+    taken = 0
+    while taken < waiting:
+        group = queue[taken]
+        taken += 1
+        if left[group] == 1:
+            for k in range(group_starts[group], group_starts[group + 1]):
+                edge = group_edges[k]
+                if solved_from[edge] < 0:
+                    solved_from[edge] = group
+                    sequence[solved] = edge
+                    solved += 1
+                    for side in range(2):
+                        touched = edge_groups[2 * edge + side]
+                        left[touched] = left[touched] - 1
+                        if left[touched] == 1:
+                            queue[waiting] = touched
+                            waiting += 1
+    return solved
+
+
+# In the order of their calls.
+FUNCTIONS = (
+    colour_apart,
+    order_smallest_last,
+    forbid_neighbours,
+    colour_stars,
+    root_of,
+    colour_trees,
+    peel_trees,
+)

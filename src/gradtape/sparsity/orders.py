@@ -1,0 +1,57 @@
+"""Orders in which a greedy algorithm may colour the columns of a pattern."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.sparsity import greedy, native
+from gradtape.sparsity.pattern import Pattern
+
+# Cheap ones first.
+ORDERS = ("natural", "largest_first", "smallest_last")
+
+
+def order_columns(pattern: Pattern, order: str) -> Any:
+    """Column numbers in one of ORDERS."""
+    if order == "natural":
+        return np.arange(pattern.shape[1])
+    degrees = column_degrees(pattern)
+    if order == "largest_first":
+        return np.argsort(-degrees, kind="stable")
+    if order == "smallest_last":
+        return _smallest_last(pattern, degrees)
+    raise ValueError(f"colouring: order {order!r} is unknown. Choose one of {ORDERS}.")
+
+
+def column_degrees(pattern: Pattern) -> Any:
+    """For each column how many entries its rows have besides its own, counted row by row."""
+    others = np.diff(pattern.indptr) - 1
+    found = np.bincount(pattern.indices, others[pattern.row_numbers], minlength=pattern.shape[1])
+    return found.astype(np.int64)
+
+
+def work_of(pattern: Pattern) -> float:
+    """How many steps a greedy pass over the columns takes."""
+    return float(np.square(np.diff(pattern.indptr).astype(float)).sum())
+
+
+def _smallest_last(pattern: Pattern, degrees: Any) -> Any:
+    count = pattern.shape[1]
+    sides = (
+        pattern.transposed.indptr,
+        pattern.transposed.indices,
+        pattern.indptr,
+        pattern.indices,
+    )
+    heads = np.zeros(int(degrees.max(initial=0)) + 1, np.int64)
+    following, preceding, order = np.zeros((3, count), np.int64)
+    native.run(
+        greedy.order_smallest_last,
+        count,
+        sides,
+        (degrees.copy(), heads, following, preceding, order),
+        3 * work_of(pattern),
+    )
+    return order

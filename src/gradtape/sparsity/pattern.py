@@ -1,0 +1,110 @@
+"""Pattern: the entries of a matrix that can be nonzero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import SparsityError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pattern:
+    """The entries of a matrix that can be nonzero, by rows, with sorted columns.
+
+    `dense` says that every entry counts as nonzero; a dense pattern that is too large to list has
+    no `indptr` and `indices`. `notes` are sentences on where detection gave up precision.
+
+    >>> pattern = gt.sparsity_pattern(lambda x: x[1:] * x[:-1], np.ones(4))
+    >>> pattern
+    Pattern of shape (3, 4), 6 of 12 entries
+    >>> pattern.toarray().astype(int).tolist()
+    [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    """
+
+    shape: tuple[int, int]
+    rows: tuple[Any, Any] | None = field(default=None)
+    dense: bool = False
+    notes: tuple[str, ...] = ()
+
+    def _listed(self) -> tuple[Any, Any]:
+        if self.rows is None:
+            raise SparsityError(
+                f"pattern: a dense pattern of shape {self.shape} is too large to be listed entry "
+                "by entry. Use a dense Jacobian, or raise the budget of the detection."
+            )
+        return self.rows
+
+    @property
+    def indptr(self) -> Any:
+        """Where each row begins in `indices`."""
+        return self._listed()[0]
+
+    @property
+    def indices(self) -> Any:
+        """The columns of the entries, row by row."""
+        return self._listed()[1]
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries that can be nonzero."""
+        if self.rows is None:
+            return self.shape[0] * self.shape[1]
+        return len(self.indices)
+
+    @cached_property
+    def row_numbers(self) -> Any:
+        """The row of each entry."""
+        counts = np.diff(self.indptr)
+        return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), counts)
+
+    @cached_property
+    def transposed(self) -> Pattern:
+        """The pattern of the transpose."""
+        if self.rows is None:
+            return Pattern(self.shape[::-1], None, self.dense, self.notes)
+        turned = self.matrix.T.tocsr()
+        return Pattern(self.shape[::-1], (turned.indptr, turned.indices), self.dense, self.notes)
+
+    @property
+    def matrix(self) -> Any:
+        """The pattern as a boolean `scipy.sparse.csr_array`."""
+        return self.with_data(np.ones(len(self.indices), bool))
+
+    def with_data(self, data: Any) -> Any:
+        """The `scipy.sparse.csr_array` with these values at the entries, in their order."""
+        from scipy.sparse import csr_array
+
+        found = csr_array((data, self.indices, self.indptr), shape=self.shape)
+        found.has_canonical_format = True
+        return found
+
+    def toarray(self) -> Any:
+        """The pattern as a boolean NumPy array."""
+        if self.rows is None:
+            return np.ones(self.shape, bool)
+        return self.matrix.toarray()
+
+    def __repr__(self) -> str:
+        total = self.shape[0] * self.shape[1]
+        count = "all" if self.dense else f"{self.nnz} of"
+        return f"Pattern of shape {self.shape}, {count} {total} entries"
+
+
+def pattern_of(matrix: Any) -> Pattern:
+    """The pattern of a sparse matrix or an array: the entries it stores, or that are not zero."""
+    from scipy.sparse import csr_array
+
+    found = csr_array(matrix, copy=True)
+    found.sum_duplicates()
+    return listed_pattern(found.shape, found.indptr, found.indices)
+
+
+def listed_pattern(
+    shape: tuple[int, int], indptr: Any, indices: Any, notes: tuple[str, ...] = ()
+) -> Pattern:
+    full = len(indices) == shape[0] * shape[1]
+    return Pattern(shape, (indptr, indices), full, notes)

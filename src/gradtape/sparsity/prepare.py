@@ -1,0 +1,177 @@
+"""Prepare: from a pattern to the products that give all its entries, at the lowest cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradtape.sparsity import compression
+from gradtape.sparsity.bidirectional import Split, colour_split, estimate
+from gradtape.sparsity.colouring import Colours, colour_columns, colour_rows
+from gradtape.sparsity.pattern import Pattern
+from gradtape.sparsity.symmetric import colour_acyclic, colour_star
+
+METHODS = ("column", "row", "bidirectional")
+SYMMETRIC_METHODS = ("star", "acyclic")
+# What a reverse product costs, in forward products.
+REVERSE_COST = 1.5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coloured:
+    """A pattern with colours: which products to take, and where in them the entries lie.
+
+    `method` is `column` (forward products only), `row` (reverse products only), `bidirectional`
+    (both), or `star` or `acyclic` (Hessian-vector products).
+    """
+
+    pattern: Pattern
+    method: str
+    columns: Colours | None = None
+    rows: Colours | None = None
+    split: Split | None = None
+
+    @property
+    def forward_count(self) -> int:
+        """The number of forward products."""
+        return 0 if self.columns is None else self.columns.count
+
+    @property
+    def reverse_count(self) -> int:
+        """The number of reverse products."""
+        return 0 if self.rows is None else self.rows.count
+
+    def cost(self, forward_cost: float = 1.0, reverse_cost: float = REVERSE_COST) -> float:
+        """What all products cost together."""
+        return forward_cost * self.forward_count + reverse_cost * self.reverse_count
+
+    def forward_seeds(self, dtype: Any = bool) -> Any:
+        """The directions of the forward products, of shape (forward_count, columns)."""
+        if self.columns is None:
+            return np.zeros((0, self.pattern.shape[1]), dtype)
+        return compression.seeds(self.columns, dtype)
+
+    def reverse_seeds(self, dtype: Any = bool) -> Any:
+        """The weights of the reverse products, of shape (reverse_count, rows)."""
+        if self.rows is None:
+            return np.zeros((0, self.pattern.shape[0]), dtype)
+        return compression.seeds(self.rows, dtype)
+
+    @cached_property
+    def positions(self) -> Any:
+        """For each entry of the pattern its place in the flat products, forward ones first.
+
+        None after an acyclic colouring, where an entry is not one element: see `substitution`.
+        """
+        if self.method == "acyclic":
+            return None
+        if self.method == "star":
+            assert self.columns is not None
+            return compression.star_positions(self.pattern, self.columns)
+        if self.split is not None:
+            return compression.split_positions(self.pattern, self.split)
+        if self.columns is not None:
+            return compression.column_positions(self.pattern, self.columns)
+        assert self.rows is not None
+        return compression.row_positions(self.pattern, self.rows)
+
+    @cached_property
+    def substitution(self) -> compression.Substitution | None:
+        """How entries follow after an acyclic colouring; None for other methods."""
+        if self.method != "acyclic" or self.columns is None:
+            return None
+        return compression.substitution(self.pattern, self.columns)
+
+    @cached_property
+    def dense_positions(self) -> Any:
+        """For each entry its place in the flattened dense matrix, which is zero elsewhere."""
+        return compression.dense_positions(self.pattern)
+
+    def decompress(self, forward: Any = None, reverse: Any = None) -> Any:
+        """The entries, in the order of the pattern, from the forward and the reverse products."""
+        if self.substitution is not None:
+            return self.substitution.apply(forward)
+        parts = [np.reshape(part, -1) for part in (forward, reverse) if part is not None]
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return flat[self.positions]
+
+    def __repr__(self) -> str:
+        return (
+            f"Coloured {self.pattern!r}: {self.method}, {self.forward_count} forward and "
+            f"{self.reverse_count} reverse products"
+        )
+
+
+def colour(
+    pattern: Pattern,
+    method: str = "auto",
+    *,
+    forward_cost: float = 1.0,
+    reverse_cost: float = REVERSE_COST,
+) -> Coloured:
+    """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
+
+    A method is tried only while the least it can cost is below what was found.
+    """
+    if method == "column":
+        return Coloured(pattern, "column", columns=colour_columns(pattern))
+    if method == "row":
+        return Coloured(pattern, "row", rows=colour_rows(pattern))
+    if method == "bidirectional":
+        return _bidirectional(pattern, forward_cost, reverse_cost)
+    if method != "auto":
+        raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
+    candidates = _candidates(pattern, forward_cost, reverse_cost)
+    best: Coloured | None = None
+    for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
+        if best is not None and best.cost(forward_cost, reverse_cost) <= bound:
+            break
+        found = make()
+        if best is None or found.cost(forward_cost, reverse_cost) < best.cost(
+            forward_cost, reverse_cost
+        ):
+            best = found
+    assert best is not None
+    return best
+
+
+def _candidates(
+    pattern: Pattern, forward_cost: float, reverse_cost: float
+) -> list[tuple[float, int, Callable[[], Coloured]]]:
+    """Methods with the least each can cost; simple ones first where that is the same."""
+    rows, columns = pattern.shape
+    longest, tallest = columns, rows
+    if pattern.rows is not None:
+        longest = int(np.diff(pattern.indptr).max(initial=0))
+        tallest = int(np.bincount(pattern.indices, minlength=1).max())
+    found: list[tuple[float, int, Callable[[], Coloured]]] = [
+        (forward_cost * longest, 0, lambda: colour(pattern, "column")),
+        (reverse_cost * tallest, 1, lambda: colour(pattern, "row")),
+    ]
+    if pattern.rows is not None:
+        by_rows, _ = estimate(pattern, forward_cost, reverse_cost)
+        by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
+        bound = min(by_rows, by_columns)
+        if bound < min(found[0][0], found[1][0]):
+            found.append((bound, 2, lambda: _bidirectional(pattern, forward_cost, reverse_cost)))
+    return found
+
+
+def _bidirectional(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Coloured:
+    split = colour_split(pattern, forward_cost, reverse_cost)
+    return Coloured(pattern, "bidirectional", split.columns, split.rows, split)
+
+
+def colour_symmetric(pattern: Pattern, method: str = "star") -> Coloured:
+    """Colours for a Hessian, whose pattern is symmetric, by one of SYMMETRIC_METHODS."""
+    if method == "star":
+        return Coloured(pattern, "star", columns=colour_star(pattern))
+    if method == "acyclic":
+        return Coloured(pattern, "acyclic", columns=colour_acyclic(pattern))
+    raise ValueError(
+        f"colour_symmetric: method {method!r} is unknown. Choose one of {SYMMETRIC_METHODS}."
+    )

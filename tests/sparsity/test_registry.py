@@ -1,0 +1,121 @@
+"""Every op's sparsity rule contains its numeric Jacobian, at every sample of the registry."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape.ops
+from gradtape.errors import UndefinedRuleError
+from gradtape.graph.node import apply, constant, outputs, placeholder
+from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.program import program
+from gradtape.graph.spec import spec
+from gradtape.runtime.plan import Plan
+from gradtape.sparsity.detect import detect
+from gradtape.transforms.forward import forward
+
+for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+    importlib.import_module(module.name)
+
+OPS = [op for op in REGISTRY.values() if op.family != "structure"]
+DOUBLE = ("float64", "complex128")
+EXACT = ("movement", "elementwise", "indexing")
+# Where a derivative that exists happens to be 0 at the samples, or depends on a branch.
+VALUE_DEPENDENT = {"where", "maximum", "minimum", "hypot", "relu"}
+
+
+def differentiable(op: Any, sample: Any) -> bool:
+    if isinstance(op.jvp, Undefined) or isinstance(op.vjp, Undefined):
+        return False
+    arrays = [np.asarray(array) for array in sample.inputs]
+    return any(a.dtype in DOUBLE for a in arrays) and not any(
+        a.dtype in ("float32", "complex64") for a in arrays
+    )
+
+
+CASES = [
+    pytest.param(op, sample, id=f"{op.name}-{number}")
+    for op in OPS
+    for number, sample in enumerate(op.samples())
+    if differentiable(op, sample)
+]
+
+
+def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
+    """The numeric pattern of each target by forward mode, one element of the source at a time."""
+    tangent = placeholder(source.spec)
+    pushed = forward(targets, [source], [tangent])
+    known = [(number, node) for number, node in enumerate(pushed) if node is not None]
+    found = [np.zeros((target.size, source.size), bool) for target in targets]
+    written = program([node for _, node in known])
+    plan = Plan(written)
+    scales = (1.0, 1.0j) if source.dtype.kind == "c" else (1.0,)
+    for element in range(source.size):
+        for scale in scales:
+            direction = np.zeros(source.size, source.dtype)
+            direction[element] = scale
+            given = {**values, tangent: direction.reshape(source.shape)}
+            with np.errstate(all="ignore"):
+                results = plan.run([given[node] for node in written.inputs])
+            for (number, _), result in zip(known, results, strict=True):
+                found[number][:, element] |= np.reshape(result, -1) != 0
+    return found
+
+
+def test_every_op_has_a_rule():
+    assert [op.name for op in OPS if not callable(op.sparsity)] == []
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_pattern_contains_the_jacobian(op, sample):
+    arrays = [np.array(array, order="C") for array in sample.inputs]
+    nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in arrays)
+    values = dict(zip(nodes, arrays, strict=True))
+    root = apply(op, nodes, tuple(sample.params[name] for name in op.params))
+    targets = outputs(root) if isinstance(root.spec, tuple) else (root,)
+    targets = [target for target in targets if target.spec.inexact]
+    known = {node: array for node, array in values.items() if array.dtype.kind in "iub"}
+    for source in nodes:
+        if not source.spec.inexact or not targets:
+            continue
+        patterns = detect(targets, source, known)
+        blind = detect(targets, source)
+        try:
+            numeric = jacobian_of(targets, source, values)
+        except UndefinedRuleError:
+            assert sample.order == 0
+            continue
+        for pattern, unknown, expected in zip(patterns, blind, numeric, strict=True):
+            assert pattern.shape == expected.shape
+            found = pattern.toarray()
+            assert not (expected & ~found).any(), "an entry is missing"
+            assert not (found & ~unknown.toarray()).any(), "knowing positions adds entries"
+            if op.family in EXACT and op.name not in VALUE_DEPENDENT:
+                assert (expected == found).all() or exempt(op, sample)
+
+
+def exempt(op: Any, sample: Any) -> bool:
+    """Samples at which a derivative that is not zero everywhere is zero."""
+    arrays = [np.asarray(array) for array in sample.inputs]
+    return op.family == "elementwise" and any((array == 0).any() for array in arrays)
+
+
+def test_default_is_dense(monkeypatch):
+    x = placeholder(spec((2, 2), np.dtype(float)))
+    node = apply(REGISTRY["inv"], (x,))
+    monkeypatch.setattr("gradtape.graph.op.Op.sparsity", None)
+    (pattern,) = detect([node], x)
+    assert pattern.dense
+    assert pattern.notes == ("inv: it has no sparsity rule, treated as dense",)
+
+
+def test_constants_have_no_pattern():
+    x = placeholder(spec((2,), np.dtype(float)))
+    (pattern,) = detect([constant(1, spec((3,), np.dtype(float)))], x)
+    assert pattern.shape == (3, 2)
+    assert pattern.nnz == 0
