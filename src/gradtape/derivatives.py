@@ -26,7 +26,7 @@ def jacobian(
 
     >>> gt.jacobian(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
-    >>> gt.jacobian(lambda x: x[1:] * x[:-1], sparse=True)([1.0, 2.0, 3.0]).toarray().tolist()
+    >>> gt.jacobian(lambda x: x[1:] * x[:-1], sparse=True)(np.arange(1.0, 4.0)).toarray().tolist()
     [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
 
     The shape is that of the value followed by that of the argument. Values and arguments may be

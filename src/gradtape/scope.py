@@ -71,7 +71,12 @@ class Scope:
         own = self._recording
         if own is recording:
             return
-        if recording.updates or recording.tapes or len(recording.nodes) > PENDING_AT_ENTRY:
+        if (
+            recording.updates
+            or recording.observed
+            or recording.tapes
+            or len(recording.nodes) > PENDING_AT_ENTRY
+        ):
             flush(recording)
         if state.recording.tapes:
             state.recording = Recording()

@@ -139,6 +139,7 @@ class Recording:
         "leaves",
         "lock",
         "nodes",
+        "observed",
         "recomputed",
         "repeats",
         "rules",
@@ -180,6 +181,8 @@ class Recording:
         # Variables with a pending update, and those read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
+        # Whether something was computed from this without a flush: the next step begins anew.
+        self.observed = False
         self.closed = False
 
     def close(self) -> None:

@@ -30,6 +30,8 @@ from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 from gradtape.transforms.seeded import Seeded, dense_form, respond
 
+# Up to how many entries the independence of examples is looked for one by one.
+LISTED = 1 << 20
 METHODS = {"auto": "auto", "forward": "column", "reverse": "row"}
 
 
@@ -50,6 +52,7 @@ class Prepared:
 
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
+        recording.observed = True
         inputs = [self._input(recording, binding) for binding in self.bindings]
         products = [np.reshape(_array(found), -1) for found in self.plan(inputs)]
         if self.coloured.substitution is not None:
@@ -90,6 +93,19 @@ def sparse_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
         return sparse_jacobian(view, slope, second, "auto", wanted)
     prepared = prepare_sparse_hessian(view, target, first, "star", given_pattern(wanted))
     return _smaller(prepared, wanted, view.recording)
+
+
+def is_block_diagonal(view: View, target: Node, source: Node) -> bool:
+    """Whether the pattern shows that row b of the target reads row b of the source alone."""
+    known = _known(view, [target], source)
+    (pattern,) = detect(
+        [target], source, known, blocked=view.outside, follows=_follows(view), budget=LISTED
+    )
+    if pattern.rows is None:
+        return False
+    count = source.shape[0]
+    rows = pattern.row_numbers // (target.size // count)
+    return bool(np.all(rows == pattern.indices // (source.size // count)))
 
 
 def given_pattern(wanted: Any) -> Pattern | None:
@@ -145,11 +161,10 @@ def prepare_sparse_hessian(
     def derive(rules: PythonRules) -> Prepared:
         pattern = given
         if pattern is None:
-            known = _known(view, [target], source)
             pattern = detect_hessian(
                 target,
                 source,
-                known,
+                lambda outputs: _known(view, list(outputs), source),
                 blocked=view.outside,
                 follows=_follows(view),
                 python_rule=rules.pull,
@@ -251,8 +266,7 @@ def _contents(view: View, targets: list[Node], source: Node) -> tuple[Any, ...]:
         ("index_leaves", *targets, source), lambda _: index_leaves(targets, source, view.outside)
     )
     return tuple(
-        hashlib.blake2b(np.ascontiguousarray(_leaf_value(view.recording, leaf))).digest()
-        for leaf in leaves
+        hashlib.blake2b(_leaf_value(view.recording, leaf).tobytes()).digest() for leaf in leaves
     )
 
 

@@ -189,7 +189,7 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         pulled = pulled.dense()
     response = _respond_one(pulled, seed, row_seeds(target.spec), target.shape[1:])
     found = _batch_first(response, source, target.shape[1:], seeds_last=False)
-    return conjugate(found) if target.dtype.kind == "c" else found
+    return conjugate(found) if found is not None and target.dtype.kind == "c" else found
 
 
 def _batch_first(
