@@ -15,6 +15,7 @@ from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching
 from gradtape.ops.batching import Flags, Inputs
+from gradtape.ops.reads import dense
 from gradtape.ops.samples import Sample
 
 
@@ -82,6 +83,7 @@ FOR_EACH = declare(
         spec=_spec,
         numpy=_kernel,
         batch=_batch,
+        sparsity=dense,
         jvp=Undefined("it serves ops that give integers or booleans"),
         vjp=Undefined("it serves ops that give integers or booleans"),
         params=("op", "params", "over"),
