@@ -115,7 +115,8 @@ def _recorded(
 
     if not -len(args) <= argnums < len(args):
         raise ValueError(
-            f"{name}: argnums {argnums} with {len(args)} positional arguments. Pass them by position."
+            f"{name}: argnums {argnums} with {len(args)} positional arguments. "
+            "Pass them by position."
         )
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
@@ -136,7 +137,8 @@ def spy(pattern: Any, *, dots: bool = True, width: int = 80, plot: bool = False)
 
     Each character stands for 4 × 2 entries, as Braille dots, or with `dots=False` for one entry, as
     `x` or `.`. Larger patterns are scaled down to `width` characters and lines at most; what is
-    drawn then has an entry somewhere. `plot=True` draws with matplotlib instead and returns the axes.
+    drawn then has an entry somewhere. `plot=True` draws with matplotlib instead and returns the
+    axes.
 
     >>> print(gt.spy(np.eye(8)))
     ⠑⢄⠀⠀

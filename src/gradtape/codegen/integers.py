@@ -290,8 +290,8 @@ class Translator:
 
     def _refuse(self, item: ast.AST) -> None:
         raise NotImplementedError(
-            f"integers: line {getattr(item, 'lineno', '?')} of {self.definition.name}, "
-            f"`{ast.unparse(item)}`, cannot be translated. Use what gradtape.codegen.integers lists."
+            f"integers: `{ast.unparse(item)}` in {self.definition.name} cannot be translated. "
+            "Use what gradtape.codegen.integers lists."
         )
 
 

@@ -24,11 +24,11 @@ def linear(
     transpose: Callable[..., Any],
     params: tuple[str, ...] = (),
     samples: Callable[..., Any],
-    sparsity: Callable[..., Any],
     expensive: bool = False,
     view: bool = False,
     promote: Callable[..., Any] | None = None,
     mask: Callable[..., Any] | None = None,
+    sparsity: Callable[..., Any] | None = None,
 ) -> Op:
     """Declare an op that is linear in its one operand.
 

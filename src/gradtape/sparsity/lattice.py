@@ -2,8 +2,9 @@
 
 On a grid with rows of length s, the colour of column j is (j mod s + t (j div s)) mod k for some t,
 and likewise with one more axis; in a band it is j mod k. The strides are among the distances
-between entries of one row. A candidate is first tested on those distances and then on the whole pattern, so
-whatever is returned is valid, and in practice it has the fewest colours that there can be.
+between entries of one row. A candidate is first tested on those distances and then on the whole
+pattern, so whatever is returned is valid, and on grids and bands it has the fewest colours that
+there can be.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -115,34 +115,32 @@ def colour(
 ) -> Coloured:
     """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
 
-    A method is tried only while the least it can cost is below what was found.
+    A method is tried only while the least it can cost is below what was found. Both directions
+    together are never dearer than one of them.
     """
     if method == "column":
         return Coloured(pattern, "column", columns=colour_columns(pattern))
     if method == "row":
         return Coloured(pattern, "row", rows=colour_rows(pattern))
-    if method == "bidirectional":
-        return _bidirectional(pattern, forward_cost, reverse_cost)
-    if method != "auto":
+    if method not in ("auto", "bidirectional"):
         raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
-    candidates = _candidates(pattern, forward_cost, reverse_cost)
     best: Coloured | None = None
+    least = np.inf
+    candidates = _candidates(pattern, forward_cost, reverse_cost)
     for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
-        if best is not None and best.cost(forward_cost, reverse_cost) <= bound:
+        if least <= bound:
             break
         found = make()
-        if best is None or found.cost(forward_cost, reverse_cost) < best.cost(
-            forward_cost, reverse_cost
-        ):
-            best = found
+        if found.cost(forward_cost, reverse_cost) < least:
+            best, least = found, found.cost(forward_cost, reverse_cost)
     assert best is not None
-    return best
+    return best if method == "auto" else replace(best, method=method)
 
 
 def _candidates(
     pattern: Pattern, forward_cost: float, reverse_cost: float
 ) -> list[tuple[float, int, Callable[[], Coloured]]]:
-    """Methods with the least each can cost; simple ones first where that is the same."""
+    """Methods with the least each can cost, about; simple ones first where that is the same."""
     rows, columns = pattern.shape
     longest, tallest = columns, rows
     if pattern.rows is not None:
@@ -157,11 +155,11 @@ def _candidates(
         by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
         if bound < min(found[0][0], found[1][0]):
-            found.append((bound, 2, lambda: _bidirectional(pattern, forward_cost, reverse_cost)))
+            found.append((bound, 2, lambda: _both(pattern, forward_cost, reverse_cost)))
     return found
 
 
-def _bidirectional(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Coloured:
+def _both(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Coloured:
     split = colour_split(pattern, forward_cost, reverse_cost)
     return Coloured(pattern, "bidirectional", split.columns, split.rows, split)
 
