@@ -45,12 +45,16 @@ class Store:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A value combined over the reduced axes: sum, prod, max, min, any, all."""
+    """A value combined over the reduced axes: sum, prod, max, min, any, all, argmax, argmin.
+
+    For positions, `compared` is the dtype of the value; elsewhere it is that of the result.
+    """
 
     value: int
     kind: str
     dtype: str
     access: str
+    compared: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,11 @@ class Kernel:
     | layout | axes |
     |---|---|
     | map | no reduction |
-    | rows | the innermost axis is reduced, the others are not |
-    | columns | the innermost axis is kept; the one before it is reduced |
-    | all | every axis is reduced, in chunks; each writes one partial result |
+    | rows | the innermost axes are reduced, the others are not |
+    | columns | the innermost axis is kept; those before it are reduced |
+    | all | every axis is reduced, in chunks of the outermost; each writes one partial result |
+
+    `reduced` is the number of reduced axes: more than one where operands walk them differently.
     """
 
     layout: str
@@ -71,10 +77,11 @@ class Kernel:
     body: tuple[Instruction, ...]
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...]
+    reduced: int = 0
 
     @property
     def width(self) -> int:
-        """Bytes of the widest element, which decides how many lanes fit."""
+        """Bytes of the widest number, which decides how many lanes fit; a complex one is two."""
         sizes = [int(np_size(o.dtype)) for o in self.operands]
         sizes += [int(np_size(i.dtype)) for i in self.body]
         sizes += [int(np_size(s.target.dtype)) for s in self.stores]
@@ -82,4 +89,6 @@ class Kernel:
 
 
 def np_size(dtype: str) -> int:
+    if dtype[0] == "c":
+        return int(dtype[1:]) // 2
     return int(dtype[1:]) if dtype[0] in "iuf" else 1

@@ -65,7 +65,7 @@ def fusible(node: Node) -> bool:
 
 
 def _plain(dtype: Any) -> bool:
-    return dtype.kind in "biuf"
+    return dtype.kind in "biufc"
 
 
 def _reducible(node: Node) -> bool:
@@ -85,7 +85,10 @@ def _lowers(op: Any, params: tuple[Any, ...], dtypes: tuple[Any, ...], result: A
     if found is None:
         builder = Builder(4)
         try:
-            values = [Vector(f"%x{n}", dtype) for n, dtype in enumerate(dtypes)]
+            values = [
+                Vector(f"%x{n}", dtype, f"%y{n}" if dtype.kind == "c" else "")
+                for n, dtype in enumerate(dtypes)
+            ]
             for dtype in (*dtypes, result):
                 scalar_type(dtype)
             value = op.llvm(builder, *values, **op.keywords(params))
@@ -207,28 +210,25 @@ class _Shape:
         if count == 0:  # reduced over axes of length 1: each result is its operand
             axes = [*self.axes, (1, True, [0] * self._entries())]
             return [self._lowered("rows", axes, body, bits)]
-        if len(roles) == 1:
+        if count == len(roles):
             return self._whole(self.axes, body, bits)
-        if count == len(roles) or count > 1:
-            return self._in_two(body, bits)
-        position = roles.index(True)
-        axis = self.axes[position]
-        rest = self.axes[:position] + self.axes[position + 1 :]
-        if position == len(roles) - 1:
-            return [self._lowered("rows", [*rest, axis], body, bits)]
-        return [self._lowered("columns", [*rest[:-1], axis, rest[-1]], body, bits)]
+        reduced = [axis for axis in self.axes if axis[1]]
+        kept = [axis for axis in self.axes if not axis[1]]
+        if roles[-1]:
+            return [self._lowered("rows", [*kept, *reduced], body, bits)]
+        return [self._lowered("columns", [*kept[:-1], *reduced, kept[-1]], body, bits)]
 
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)
 
-    def _in_two(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
-        raise NotLowered("a reduction over axes that lie apart")
-
     def _whole(self, axes: list[Any], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         """Every element into one: chunks first, then the chunks' results."""
         first = self._lowered("all", axes, body, bits)
-        lanes = lane_count(first.kernel, bits)
-        chunks = -(-axes[0][0] // (CHUNK * lanes))
+        points = CHUNK * lane_count(first.kernel, bits)
+        rows = max(1, points // math.prod(first.sizes[1:]))
+        if len(axes) > 1:
+            first.sizes = (*first.sizes, rows)
+        chunks = -(-axes[0][0] // rows)
         first.total, first.grain = chunks, 1
         if chunks == 1:
             return [first]
@@ -238,7 +238,7 @@ class _Shape:
         for position, (_, node) in enumerate(self.reductions):
             name = f"partial {position}"
             first.entries[done + position] = (name, chunks * node.dtype.itemsize, ())
-            lowered.append(_combination(name, node, chunks))
+            lowered += _combination(name, node, chunks, bits)
         return lowered
 
     def _lowered(
@@ -267,7 +267,8 @@ class _Shape:
             )
             for position, (value, node) in enumerate(self.reductions)
         )
-        kernel = Kernel(layout, len(axes), operands, body, stores, reductions)
+        reduced = sum(axis[1] for axis in axes)
+        kernel = Kernel(layout, len(axes), operands, body, stores, reductions, reduced)
         owners: list[tuple[Node, Any, int]] = [
             (entry.node, entry.dtype, entry.offset) for entry in self.operands
         ]
@@ -279,19 +280,25 @@ class _Shape:
         ]
         sizes = tuple(axis[0] for axis in axes)
         lanes = lane_count(kernel, bits)
-        outer = inner > 1 if layout == "columns" else inner > 0
+        outer = inner > reduced if layout == "columns" else inner > 0
         total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
         return Lowered(kernel, sizes, entries, total, grain, _work(kernel, math.prod(sizes)))
 
 
-def _combination(name: str, node: Node, chunks: int) -> Lowered:
-    """The kernel that combines partial results that lie one after the other."""
+def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
+    """The kernels that combine partial results that lie one after the other; nearly always one."""
     code = _code(node.dtype)
     kernel = Kernel(
-        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),)
+        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),), 1
     )
     size = node.dtype.itemsize
-    return Lowered(kernel, (chunks,), [(name, 0, (size,)), (node, 0, (0,))], 1, 1, chunks)
+    chunks = -(-count // (CHUNK * lane_count(kernel, bits)))
+    if chunks == 1:
+        return [Lowered(kernel, (count,), [(name, 0, (size,)), (node, 0, (0,))], 1, 1, count)]
+    fewer = f"{name} again"
+    entries: list[Any] = [(name, 0, (size,)), (fewer, chunks * size, ())]
+    first = Lowered(kernel, (count,), entries, chunks, 1, count)
+    return [first, *_combination(fewer, node, chunks, bits)]
 
 
 def _reduced_strides(space: Shape, axes: tuple[int, ...]) -> Strides:

@@ -15,6 +15,7 @@ from gradtape.codegen.compile import compile_kernels
 from gradtape.codegen.gemm import LETTERS
 from gradtape.codegen.lower import Lowered, fusible, lower
 from gradtape.codegen.team import Instruction, Instructions
+from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
@@ -44,7 +45,7 @@ class CompiledPlan:
         self.program = program
         fused = fuse(program, fusible)
         self._fused = fused
-        self._scalars = [n for n in program.inputs if n.spec.ndim == 0 and n.dtype.kind != "c"]
+        self._scalars = [n for n in program.inputs if n.spec.ndim == 0]
         self._place: dict[Node | str, tuple[int, int]] = {}
         self._slots = FIRST
         self._number_inputs(program)
@@ -64,8 +65,10 @@ class CompiledPlan:
     def _number_inputs(self, program: Program) -> None:
         # Every 0-d input may come as a Python number; it lies among the scalars, by value.
         self._arrays = [n for n in program.inputs if n.spec.ndim != 0]
-        for position, node in enumerate(self._scalars):
-            self._place[node] = (SCALARS, 8 * position)
+        offset = 0
+        for node in self._scalars:
+            self._place[node] = (SCALARS, offset)
+            offset += max(8, node.dtype.itemsize)
         for node in self._arrays:
             self._place[node] = (self._new_slot(), 0)
 
@@ -191,7 +194,9 @@ class CompiledPlan:
         self._bytes = packer.size
         self._idle: list[tuple[Any, int]] = []
         self._position = {node: index for index, node in enumerate(self.program.inputs)}
-        self._scalar_positions = [(self._position[n], _python_type(n)) for n in self._scalars]
+        self._scalar_positions = [
+            (self._position[n], kind) for n in self._scalars for kind in _python_types(n)
+        ]
         self._array_positions = [self._position[n] for n in self._arrays]
         # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
         self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
@@ -396,24 +401,35 @@ def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
     return arguments
 
 
-def _python_type(node: Node) -> type:
-    """The type of Python number that `struct` takes for a scalar of this dtype."""
-    return {"f": float, "b": bool}.get(node.dtype.kind, int)
+def _python_types(node: Node) -> Sequence[Any]:
+    """What makes Python numbers that `struct` takes of a scalar; two of a complex one."""
+    if node.dtype.kind == "c":
+        return (_real_part, _imaginary_part)
+    return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
+
+
+def _real_part(value: Any) -> float:
+    return complex(value).real
+
+
+def _imaginary_part(value: Any) -> float:
+    return complex(value).imag
 
 
 def _infinite(nodes: Sequence[Node], numbers: Sequence[Any]) -> list[Any]:
+    dtypes = [REAL_OF.get(n.dtype, n.dtype) for n in nodes for _ in _python_types(n)]
     with np.errstate(over="ignore"):
-        return [node.dtype.type(n).item() for node, n in zip(nodes, numbers, strict=True)]
+        return [dtype.type(n).item() for dtype, n in zip(dtypes, numbers, strict=True)]
 
 
 def _number(value: Any, kind: Any) -> Any:
     """A Python number for `struct`."""
-    return value.array.item() if type(value) is Value else kind(value)
+    return kind(value.array.item() if type(value) is Value else value)
 
 
 _FORMAT = {
     "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
-    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x",
+    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
 }  # fmt: skip
 
 Value.array_over = staticmethod(array)
