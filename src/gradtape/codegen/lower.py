@@ -27,6 +27,9 @@ from gradtape.graph.spec import Shape
 from gradtape.optimize.fuse import REDUCTIONS, VIEWS, Loop
 from gradtape.optimize.views import Access, Strides, row_major
 
+# Reductions that say where something stands.
+POSITIONS = frozenset({"argmax", "argmin"})
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -71,8 +74,9 @@ def _plain(dtype: Any) -> bool:
 def _reducible(node: Node) -> bool:
     # An empty extremum raises, and an empty sum is a constant: both are rare enough for NumPy, and
     # so are extrema of booleans.
-    known = node.op.name in ("any", "all", "sum") or node.dtype.kind != "b"
-    return known and node.inputs[0].size > 0
+    operand = node.inputs[0]
+    known = node.op.name in ("any", "all", "sum", "prod") or operand.dtype.kind != "b"
+    return known and operand.size > 0
 
 
 _known: dict[Any, bool] = {}
@@ -153,7 +157,7 @@ def lower(
         arguments = tuple(value_of(parent) for parent in node.inputs)
         if node.op.name in REDUCTIONS:
             source = arguments[0]
-            if node.inputs[0].dtype != node.dtype:
+            if node.inputs[0].dtype != node.dtype and node.op.name not in POSITIONS:
                 source = _cast(body, len(operands), source, node)
             reductions.append((source, node))
             continue
@@ -223,6 +227,9 @@ class _Shape:
 
     def _whole(self, axes: list[Any], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         """Every element into one: chunks first, then the chunks' results."""
+        if any(node.op.name in POSITIONS for _, node in self.reductions):
+            # A chunk would have to hand on two results, where and what.
+            return [self._lowered("rows", axes, body, bits)]
         first = self._lowered("all", axes, body, bits)
         points = CHUNK * lane_count(first.kernel, bits)
         rows = max(1, points // math.prod(first.sizes[1:]))
@@ -262,9 +269,7 @@ class _Shape:
         )
         first += len(stores)
         reductions = tuple(
-            Reduce(
-                value, node.op.name, _code(node.dtype), _target_access(strides[first + position])
-            )
+            _reduce(value, node, _target_access(strides[first + position]))
             for position, (value, node) in enumerate(self.reductions)
         )
         reduced = sum(axis[1] for axis in axes)
@@ -282,7 +287,14 @@ class _Shape:
         lanes = lane_count(kernel, bits)
         outer = inner > reduced if layout == "columns" else inner > 0
         total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
+        if reduced == len(axes):  # nothing to divide; `all` divides itself
+            total = grain = 1
         return Lowered(kernel, sizes, entries, total, grain, _work(kernel, math.prod(sizes)))
+
+
+def _reduce(value: int, node: Node, access: str) -> Reduce:
+    compared = _code(node.inputs[0].dtype) if node.op.name in POSITIONS else ""
+    return Reduce(value, node.op.name, _code(node.dtype), access, compared)
 
 
 def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:

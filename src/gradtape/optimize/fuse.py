@@ -14,7 +14,7 @@ from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
 from gradtape.optimize.views import Access, view, whole
 
-REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 2000
@@ -51,6 +51,14 @@ class Fused:
     units: list[Unit]
     access: dict[Node, Access]
     constants: set[Node]
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes of its operand that a reduction combines."""
+    found = node.params[0]
+    if type(found) is tuple:
+        return found
+    return tuple(range(node.inputs[0].ndim)) if found is None else (found,)
 
 
 def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
@@ -117,7 +125,7 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
         if fusible(node):
             reduction = node.op.name in REDUCTIONS
             space = node.inputs[0].shape if reduction else node.shape
-            index = join(node, space, node.params[0] if reduction else None)
+            index = join(node, space, reduced_axes(node) if reduction else None)
             loop = units[index]
             assert isinstance(loop, Loop)
             loop.nodes.append(node)

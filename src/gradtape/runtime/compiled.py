@@ -19,6 +19,7 @@ from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
+from gradtape.optimize.expand import expand
 from gradtape.optimize.fuse import Call, Fused, Loop, fuse
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
@@ -41,7 +42,7 @@ class CompiledPlan:
     """Runs a program in as few native calls as its library calls allow."""
 
     def __init__(self, program: Program) -> None:
-        program = separate(program)
+        program = separate(expand(program))
         self.program = program
         fused = fuse(program, fusible)
         self._fused = fused
