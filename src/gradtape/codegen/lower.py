@@ -203,7 +203,17 @@ class _Shape:
         strides += [contiguous for _ in stores]
         strides += [_reduced_strides(space, reduced) for _ in reductions]
         axes = [(n, axis in reduced, [s[axis] for s in strides]) for axis, n in enumerate(space)]
-        self.axes = _merge([axis for axis in axes if axis[0] != 1])
+        axes = [axis for axis in axes if axis[0] != 1]
+        if self._may_turn([axis for axis in axes if axis[1]]):
+            # The axis with the shortest steps goes inside: transposed operands are read in order.
+            read = len(operands) + len(stores)
+            axes.sort(key=lambda axis: -sum(map(abs, axis[2][:read])))
+        self.axes = _merge(axes)
+
+    def _may_turn(self, reduced: list[Any]) -> bool:
+        """Whether axes may change places: positions count along reduced axes in their order."""
+        counted = any(node.op.name in POSITIONS for _, node in self.reductions)
+        return bool(self.reductions) and (len(reduced) < 2 or not counted)
 
     def kernels(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         roles = [reduced for _, reduced, _ in self.axes]
