@@ -15,10 +15,14 @@ SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
 
 @dataclass(frozen=True)
 class Operand:
-    """Something in memory that a kernel reads or writes."""
+    """Something in memory that a kernel reads or writes.
+
+    `indices` are the numbers of operands that hold positions, which move its address.
+    """
 
     dtype: str
     access: str
+    indices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,13 @@ class Store:
     """A value written for every point of the iteration space.
 
     `streaming` writes past the caches: for results too large to be read from them anyway.
+    `adds` adds to what is there.
     """
 
     value: int
     target: Operand
     streaming: bool = False
+    adds: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Kernel:
     | layout | axes |
     |---|---|
     | map | no reduction |
+    | scatter | no reduction; axes that move the target run in order, the innermost is divided |
     | rows | the innermost axes are reduced, the others are not |
     | columns | the innermost axis is kept; those before it are reduced |
     | all | every axis is reduced, in chunks of the outermost; each writes one partial result |

@@ -40,10 +40,16 @@ class Emitter:
         self.sizes = [self._load_argument() for _ in range(kernel.axes + more)]
         self.bases: list[str] = []
         self.strides: list[list[str]] = []
-        for _ in entries:
+        # Of what is moved by positions: bytes per position and the last position, for each.
+        self.moves: list[list[tuple[str, str]]] = []
+        self.operands = [operand for _, operand in entries]
+        for operand in self.operands:
             slot, offset = self._load_argument(), self._load_argument()
             self.bases.append(self._base(slot, offset))
             self.strides.append([self._load_argument() for _ in range(kernel.axes)])
+            self.moves.append(
+                [(self._load_argument(), self._load_argument()) for _ in operand.indices]
+            )
         self.hoisted: dict[int, Vector] = {}
         for index, operand in enumerate(kernel.operands):
             if operand.access == SCALAR:
@@ -122,6 +128,43 @@ class Emitter:
             pointer = self.b.let(f"getelementptr i8, ptr {pointer}, i64 {step}", "p")
         return pointer
 
+    def moved(self, rows: list[str]) -> list[str]:
+        """Addresses, moved by positions that are the same all along a row."""
+        b = self.b
+        found = list(rows)
+        for entry, operand in enumerate(self.operands):
+            for index, (step, last) in zip(operand.indices, self.moves[entry], strict=True):
+                if self.operands[index].access not in (SAME, SCALAR):
+                    continue
+                position = b.let(f"load i64, ptr {rows[index]}", "n")
+                offset = self._bounded_offset("i64", position, step, last)
+                found[entry] = b.let(f"getelementptr i8, ptr {found[entry]}, i64 {offset}", "p")
+        return found
+
+    def _bounded_offset(self, kind: str, position: str, step: str, last: str) -> str:
+        """The way to a position. It is in range; were it not, memory would stay safe."""
+        suffix = kind if kind == "i64" else f"v{self.lanes}i64"
+        self.b.define(f"declare {kind} @llvm.umin.{suffix}({kind}, {kind})")
+        inside = self.b.let(
+            f"call {kind} @llvm.umin.{suffix}({kind} {position}, {kind} {last})", "n"
+        )
+        return self.b.let(f"mul nsw {kind} {inside}, {step}", "o")
+
+    def _scattered(self, entry: int, values: list[Vector]) -> str | None:
+        """Offsets by positions that change along a row, one per lane, if there are any."""
+        b = self.b
+        total = None
+        kind = f"<{self.lanes} x i64>"
+        for index, (step, last) in zip(
+            self.operands[entry].indices, self.moves[entry], strict=True
+        ):
+            if self.operands[index].access in (SAME, SCALAR):
+                continue
+            steps, bound = b.splat(step, "i64"), b.splat(last, "i64")
+            offset = self._bounded_offset(kind, values[index].name, steps, bound)
+            total = offset if total is None else b.let(f"add nsw {kind} {total}, {offset}", "o")
+        return total
+
     def _load_scalar(self, pointer: str, operand: Operand) -> Vector:
         b = self.b
         kind = memory_type(operand.dtype)
@@ -140,12 +183,18 @@ class Emitter:
         return self.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
 
     def load(
-        self, operand: Operand, pointer: str, index: str, stride: str, mask: str | None
+        self,
+        operand: Operand,
+        pointer: str,
+        index: str,
+        stride: str,
+        mask: str | None,
+        away: str | None = None,
     ) -> Vector:
-        """`lanes` elements from `index` on along the innermost axis."""
+        """`lanes` elements from `index` on along the innermost axis, each `away` as many bytes."""
         b = self.b
         if operand.dtype[0] == "c":
-            return self._load_complex(operand, pointer, index, stride, mask)
+            return self._load_complex(operand, pointer, index, stride, mask, away)
         kind = memory_type(operand.dtype)
         size = np.dtype(operand.dtype).itemsize
         vector = f"<{self.lanes} x {kind}>"
@@ -153,13 +202,19 @@ class Emitter:
             at = b.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}", "p")
             value = self._load_run(self.lanes, kind, at, size, mask)
         else:
-            value = self._gather(vector, kind, pointer, index, stride, size, mask)
+            value = self._gather(vector, kind, pointer, index, stride, size, mask, away)
         if operand.dtype == "b1":
             value = b.let(f"icmp ne {vector} {value}, zeroinitializer")
         return Vector(value, np.dtype(operand.dtype))
 
     def _load_complex(
-        self, operand: Operand, pointer: str, index: str, stride: str, mask: str | None
+        self,
+        operand: Operand,
+        pointer: str,
+        index: str,
+        stride: str,
+        mask: str | None,
+        away: str | None,
     ) -> Vector:
         """Pairs of parts as they lie in memory, taken apart into two vectors."""
         b = self.b
@@ -168,7 +223,7 @@ class Emitter:
         vector = f"<{self.lanes} x {kind}>"
         if operand.access != UNIT:
             parts = [
-                self._gather(vector, kind, at, index, stride, size, mask)
+                self._gather(vector, kind, at, index, stride, size, mask, away)
                 for at in (pointer, self._imaginary(pointer, kind))
             ]
             return Vector(parts[0], dtype, parts[1])
@@ -204,11 +259,13 @@ class Emitter:
             f"{vector} zeroinitializer)"
         )
 
-    def _pointers(self, pointer: str, index: str, stride: str) -> str:
+    def _pointers(self, pointer: str, index: str, stride: str, away: str | None = None) -> str:
         b = self.b
         steps = self.iota_plus(index)
         every = b.splat(stride, "i64")
         offsets = b.let(f"mul <{self.lanes} x i64> {steps}, {every}", "o")
+        if away is not None:
+            offsets = b.let(f"add <{self.lanes} x i64> {offsets}, {away}", "o")
         return b.let(f"getelementptr i8, ptr {pointer}, <{self.lanes} x i64> {offsets}", "p")
 
     def _gather(
@@ -220,13 +277,14 @@ class Emitter:
         stride: str,
         size: int,
         mask: str | None,
+        away: str | None,
     ) -> str:
         symbol = f"@llvm.masked.gather.v{self.lanes}{_suffix(kind)}.v{self.lanes}p0"
         mask = mask or self._all_lanes()
         self.b.define(
             f"declare {vector} {symbol}(<{self.lanes} x ptr>, i32, <{self.lanes} x i1>, {vector})"
         )
-        pointers = self._pointers(pointer, index, stride)
+        pointers = self._pointers(pointer, index, stride, away)
         return self.b.let(
             f"call {vector} {symbol}(<{self.lanes} x ptr> {pointers}, i32 {size}, "
             f"<{self.lanes} x i1> {mask}, {vector} zeroinitializer)"
@@ -356,7 +414,8 @@ class Emitter:
                 values.append(same[number])
             else:
                 stride = self.strides[number][axis]
-                values.append(self.load(operand, rows[number], index, stride, mask))
+                away = self._scattered(number, values) if operand.indices else None
+                values.append(self.load(operand, rows[number], index, stride, mask, away))
         for instruction in kernel.body:
             arguments = [values[number] for number in instruction.arguments]
             keywords = instruction.op.keywords(instruction.params)
@@ -366,6 +425,9 @@ class Emitter:
             entry = first + position
             stride = self.strides[entry][axis]
             value = values[item.value]
+            if item.adds:
+                there = self.load(item.target, rows[entry], index, stride, mask)
+                value = b.arithmetic("fadd", "add", there, value, contract=False)
             self.store(value, item.target, rows[entry], index, stride, mask, item.streaming)
         return values
 

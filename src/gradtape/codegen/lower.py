@@ -25,6 +25,7 @@ from gradtape.codegen.loops import CHUNK, lane_count
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
 from gradtape.optimize.fuse import REDUCTIONS, VIEWS, Loop
+from gradtape.optimize.pieces import is_piecewise
 from gradtape.optimize.views import Access, Strides, row_major
 
 # Reductions that say where something stands.
@@ -56,6 +57,8 @@ class Lowered:
 
 def fusible(node: Node) -> bool:
     """Whether a node can be computed inside a loop; a movement, whether it can be copied in one."""
+    if is_piecewise(node) and (node.op.name not in VIEWS or len(node.inputs) > 1):
+        return _plain(node.dtype)
     if node.op.name in VIEWS:
         return len(node.inputs) == 1 and _plain(node.dtype)
     if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
@@ -116,6 +119,10 @@ def lower(
 
     `streamed` nodes are results that nothing in the program reads, worth writing past the caches.
     """
+    if loop.pieces is not None:
+        from gradtape.codegen.copies import lower_pieces
+
+        return lower_pieces(loop.nodes[0], loop.pieces, access, bits)
     space = loop.space
     operands: list[Entry] = []
     number: dict[Any, int] = {}
@@ -142,7 +149,7 @@ def lower(
             return inside[node]
         if node in constants:
             _, value, dtype = node.params
-            body.append(Instruction(node.op, ((), value, dtype), (), _code(dtype)))
+            body.append(Instruction(node.op, ((), value, dtype), (), code_of(dtype)))
             inside[node] = len(operands) + len(body) - 1
             return inside[node]
         return number[operand(node)]
@@ -161,7 +168,7 @@ def lower(
                 source = _cast(body, len(operands), source, node)
             reductions.append((source, node))
             continue
-        body.append(Instruction(node.op, node.params, arguments, _code(node.dtype)))
+        body.append(Instruction(node.op, node.params, arguments, code_of(node.dtype)))
         inside[node] = len(operands) + len(body) - 1
         if node in wanted:
             stores.append((inside[node], node))
@@ -172,11 +179,11 @@ def lower(
 def _cast(body: list[Instruction], first: int, source: int, node: Node) -> int:
     from gradtape.ops.casting import CAST
 
-    body.append(Instruction(CAST, (node.dtype,), (source,), _code(node.dtype)))
+    body.append(Instruction(CAST, (node.dtype,), (source,), code_of(node.dtype)))
     return first + len(body) - 1
 
 
-def _code(dtype: Any) -> str:
+def code_of(dtype: Any) -> str:
     return np.dtype(dtype).str[1:]
 
 
@@ -208,7 +215,7 @@ class _Shape:
             # The axis with the shortest steps goes inside: transposed operands are read in order.
             read = len(operands) + len(stores)
             axes.sort(key=lambda axis: -sum(map(abs, axis[2][:read])))
-        self.axes = _merge(axes)
+        self.axes = merge_axes(axes)
 
     def _may_turn(self, reduced: list[Any]) -> bool:
         """Whether axes may change places: positions count along reduced axes in their order."""
@@ -264,14 +271,14 @@ class _Shape:
         inner = len(axes) - 1
         strides = [[axis[2][entry] for axis in axes] for entry in range(self._entries())]
         operands = tuple(
-            Operand(_code(entry.dtype), _access(strides[position]))
+            Operand(code_of(entry.dtype), access_of(strides[position]))
             for position, entry in enumerate(self.operands)
         )
         first = len(operands)
         stores = tuple(
             Store(
                 value,
-                Operand(_code(node.dtype), _target_access(strides[first + position])),
+                Operand(code_of(node.dtype), target_access(strides[first + position])),
                 # Only along one axis is every vector aligned.
                 layout == "map" and len(axes) == 1 and node in self.streamed,
             )
@@ -279,7 +286,7 @@ class _Shape:
         )
         first += len(stores)
         reductions = tuple(
-            _reduce(value, node, _target_access(strides[first + position]))
+            _reduce(value, node, target_access(strides[first + position]))
             for position, (value, node) in enumerate(self.reductions)
         )
         reduced = sum(axis[1] for axis in axes)
@@ -299,17 +306,17 @@ class _Shape:
         total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
         if reduced == len(axes):  # nothing to divide; `all` divides itself
             total = grain = 1
-        return Lowered(kernel, sizes, entries, total, grain, _work(kernel, math.prod(sizes)))
+        return Lowered(kernel, sizes, entries, total, grain, work_of(kernel, math.prod(sizes)))
 
 
 def _reduce(value: int, node: Node, access: str) -> Reduce:
-    compared = _code(node.inputs[0].dtype) if node.op.name in POSITIONS else ""
-    return Reduce(value, node.op.name, _code(node.dtype), access, compared)
+    compared = code_of(node.inputs[0].dtype) if node.op.name in POSITIONS else ""
+    return Reduce(value, node.op.name, code_of(node.dtype), access, compared)
 
 
 def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
     """The kernels that combine partial results that lie one after the other; nearly always one."""
-    code = _code(node.dtype)
+    code = code_of(node.dtype)
     kernel = Kernel(
         "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),), 1
     )
@@ -329,7 +336,7 @@ def _reduced_strides(space: Shape, axes: tuple[int, ...]) -> Strides:
     return tuple(0 if axis in axes else next(given) for axis in range(len(space)))
 
 
-def _merge(axes: list[Any]) -> list[Any]:
+def merge_axes(axes: list[Any]) -> list[Any]:
     """Join neighbouring axes that every operand walks as one."""
     merged: list[Any] = []
     for n, reduced, strides in axes:
@@ -342,18 +349,18 @@ def _merge(axes: list[Any]) -> list[Any]:
     return merged
 
 
-def _access(strides: list[int]) -> str:
+def access_of(strides: list[int]) -> str:
     if not any(strides):
         return SCALAR
     return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
 
 
-def _target_access(strides: list[int]) -> str:
+def target_access(strides: list[int]) -> str:
     return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
 
 
 # Rough cost of an op beside a load, to decide what is worth a second thread.
-def _work(kernel: Kernel, points: int) -> int:
+def work_of(kernel: Kernel, points: int) -> int:
     cost = len(kernel.operands) + len(kernel.stores)
     for instruction in kernel.body:
         cost += 1 if instruction.op.name in _CHEAP else 8

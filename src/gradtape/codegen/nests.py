@@ -1,4 +1,4 @@
-"""Nests: the four shapes of loop that a kernel can have (see Kernel.layout)."""
+"""Nests: the shapes of loop that a kernel can have (see Kernel.layout)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LONG_BODY = 48
 
 def emit(e: Emitter) -> None:
     """Fill the emitter with its kernel's loops."""
-    {"map": _map, "rows": _rows, "columns": _columns, "all": _all}[e.kernel.layout](e)
+    layouts = {"map": _map, "scatter": _scatter, "rows": _rows, "columns": _columns, "all": _all}
+    layouts[e.kernel.layout](e)
 
 
 def _entries(e: Emitter) -> int:
@@ -55,12 +56,28 @@ def _map(e: Emitter) -> None:
     inner = e.kernel.axes - 1
 
     def row(outer: list[str]) -> None:
-        rows = [e.row(outer, entry) for entry in range(_entries(e))]
+        rows = e.moved([e.row(outer, entry) for entry in range(_entries(e))])
         same = e.same_in_row(rows)
         low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
         _vectors(e, low, high, lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
 
     _outer_loops(e, inner, row)
+
+
+def _scatter(e: Emitter) -> None:
+    """Threads divide the innermost axis, so that each meets all that is written to its part."""
+    inner = e.kernel.axes - 1
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < inner:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        rows = e.moved([e.row(indices, entry) for entry in range(_entries(e))])
+        same = e.same_in_row(rows)
+        _vectors(e, "%lo", "%hi", lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
+
+    nest([])
 
 
 def _ignore(values: Any) -> None:
