@@ -17,7 +17,7 @@ from gradtape.codegen.loops import Emitter
 
 Parts = list[str]
 
-_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
+_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True, "recurrence": 0}
 # The position of nothing yet: it loses every tie.
 _NOWHERE = 2**63 - 1
 _INDEX = np.dtype(np.int64)
@@ -80,6 +80,19 @@ class Accumulator:
     def combine(self, x: Parts, y: Parts) -> Parts:
         """Two partial results into one, lane by lane; x comes before y."""
         return self._combine(x, y, self.e.lanes, ordered=True)
+
+    def following(self, state: Parts, values: list[Vector]) -> Parts:
+        """The state of a scan after one more step."""
+        value = values[self.reduction.value]
+        if self.kind != "recurrence":
+            return self.combine(state, list(value.parts))
+        b = self.e.b
+        before = Vector(state[0], self.dtype, *state[1:])
+        zero = b.constant(0, self.dtype)
+        grown = b.arithmetic("fmul", "mul", values[self.reduction.factor], before, contract=False)
+        # A state of 0 takes no part, even times an infinity.
+        grown = b.select(b.compare("oeq", "eq", before, zero), zero, grown)
+        return list(b.arithmetic("fadd", "add", grown, value, contract=False).parts)
 
     def _combine(self, x: Parts, y: Parts, lanes: int, ordered: bool) -> Parts:
         b = self.e.b

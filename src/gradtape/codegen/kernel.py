@@ -53,7 +53,8 @@ class Store:
 class Reduce:
     """A value combined over the reduced axes: sum, prod, max, min, any, all, argmax, argmin.
 
-    For positions, `compared` is the dtype of the value; elsewhere it is that of the result.
+    For positions, `compared` is the dtype of the value; elsewhere it is that of the result. In a
+    scan, every partial result is written; a `recurrence` multiplies by another value first.
     """
 
     value: int
@@ -61,6 +62,7 @@ class Reduce:
     dtype: str
     access: str
     compared: str = ""
+    factor: int = -1
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Kernel:
     |---|---|
     | map | no reduction |
     | scatter | no reduction; axes that move the target run in order, the innermost is divided |
+    | scan | the axis before the innermost is walked in order, every partial result is written |
     | rows | the innermost axes are reduced, the others are not |
     | columns | the innermost axis is kept; those before it are reduced |
     | all | every axis is reduced, in chunks of the outermost; each writes one partial result |

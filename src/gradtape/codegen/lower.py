@@ -24,7 +24,7 @@ from gradtape.codegen.kernel import (
 from gradtape.codegen.loops import CHUNK, lane_count
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
-from gradtape.optimize.fuse import REDUCTIONS, VIEWS, Loop
+from gradtape.optimize.fuse import REDUCTIONS, SCANS, VIEWS, Loop
 from gradtape.optimize.pieces import is_piecewise
 from gradtape.optimize.views import Access, Strides, row_major
 
@@ -61,6 +61,8 @@ def fusible(node: Node) -> bool:
         return _plain(node.dtype)
     if node.op.name in VIEWS:
         return len(node.inputs) == 1 and _plain(node.dtype)
+    if node.op.name in SCANS:
+        return _plain(node.dtype) and node.size > 0
     if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
         return False
     if node.op.name in REDUCTIONS:
@@ -123,6 +125,10 @@ def lower(
         from gradtape.codegen.copies import lower_pieces
 
         return lower_pieces(loop.nodes[0], loop.pieces, access, bits)
+    if loop.alone:
+        from gradtape.codegen.scans import lower_scan
+
+        return [lower_scan(loop.nodes[0], access, bits)]
     space = loop.space
     operands: list[Entry] = []
     number: dict[Any, int] = {}

@@ -17,7 +17,10 @@ LONG_BODY = 48
 
 def emit(e: Emitter) -> None:
     """Fill the emitter with its kernel's loops."""
-    layouts = {"map": _map, "scatter": _scatter, "rows": _rows, "columns": _columns, "all": _all}
+    layouts = {
+        "map": _map, "scatter": _scatter, "scan": _scan, "rows": _rows, "columns": _columns,
+        "all": _all,
+    }  # fmt: skip
     layouts[e.kernel.layout](e)
 
 
@@ -277,3 +280,32 @@ def _columns(e: Emitter) -> None:
             e.store(vector, target, bases[entry], j, e.strides[entry][inner], mask)
 
     _outer_loops(e, reduced, block)
+
+
+def _scan(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    along = inner - 1
+    (accumulator,) = _accumulators(e)
+    entry = len(e.kernel.operands)
+    target = e.reduce_target(0)
+
+    def block(outer: list[str]) -> None:
+        bases = [e.row(outer, number) for number in range(_entries(e))]
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
+        e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
+
+    def line(bases: list[str], j: str, high: str) -> None:
+        mask = e.mask(j, high)
+        start = list(zip(accumulator.types(), accumulator.start(), strict=True))
+
+        def step(r: str, carried: list[str]) -> list[str]:
+            rows = _shifted(e, bases, along, r)
+            values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+            parts = accumulator.following(carried, values)
+            result = Vector(parts[0], accumulator.dtype, *parts[1:])
+            e.store(result, target, rows[entry], j, e.strides[entry][inner], mask)
+            return parts
+
+        e.carry("0", e.sizes[along], "1", start, step)
+
+    _outer_loops(e, along, block)

@@ -1,4 +1,4 @@
-"""Expand: reductions that are made of others become those, for the compiled tier.
+"""Expand: ops that are made of others become those, for the compiled tier.
 
 NumPy computes them in one op each, so this is no pass of `optimize`. Every value is computed once
 in a program and then read from memory, so an extremum may be compared with what it was taken from.
@@ -15,6 +15,7 @@ from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
+from gradtape.graph.walk import topological
 
 _FLOAT = np.dtype(np.float64)
 
@@ -36,11 +37,14 @@ def expand(program: Program) -> Program:
             found = current
         new[node] = found
     outputs = tuple(new[node] for node in program.outputs)
-    return Program(program.inputs, tuple(writer.nodes), outputs)
+    used = set(topological(outputs, stop=set(program.inputs)))
+    return Program(program.inputs, tuple(node for node in writer.nodes if node in used), outputs)
 
 
 def _is_worth_it(node: Node) -> bool:
     operand = node.inputs[0]
+    if type(operand.spec) is tuple:
+        return True
     return operand.size > 0 and operand.ndim > 0 and operand.dtype.kind != "b"
 
 
@@ -144,10 +148,22 @@ def _norm(write: _Writer, node: Node) -> Node | None:
     return write.shaped(found, node)
 
 
+def _pick(write: _Writer, node: Node) -> Node | None:
+    """A part of a split tensor is a view of it."""
+    parts, (position,) = node.inputs[0], node.params
+    if parts.op.name != "split":
+        return None
+    (x,), (sizes, axis) = parts.inputs, parts.params
+    starts = tuple(sum(sizes[:position]) if at == axis else 0 for at in range(x.ndim))
+    shape = node.shape
+    return write("slice", x, params=(starts, shape, (1,) * x.ndim, shape))
+
+
 RULES: dict[str, Callable[[_Writer, Node], Node | None]] = {
     "max_mask": _mask_of("max"),
     "min_mask": _mask_of("min"),
     "logsumexp": _logsumexp,
     "logsumexp_weights": _logsumexp_weights,
     "norm": _norm,
+    "pick": _pick,
 }

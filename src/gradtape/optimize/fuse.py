@@ -15,6 +15,7 @@ from gradtape.graph.spec import Shape
 from gradtape.optimize.pieces import Piece, is_piecewise, pieces
 from gradtape.optimize.views import Access, view, whole
 
+SCANS = frozenset({"cumulative_sum", "cumulative_prod", "linear_recurrence"})
 REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
@@ -33,8 +34,9 @@ class Loop:
     outputs: list[Node] = field(default_factory=list)
     # Nodes whose value at a point is known inside the loop: not reductions, not copies.
     pointwise: set[Node] = field(default_factory=set)
-    # Of a movement that is made of copies, and is alone in its loop.
+    # Of a movement that is made of copies; like a scan, it is alone in its loop.
     pieces: list[Piece] | None = None
+    alone: bool = False
 
 
 @dataclass
@@ -131,9 +133,12 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
             continue
         copied = pieces(node, where) if is_piecewise(node) and fusible(node) else None
         if copied is not None:
-            units.append(Loop(node.shape, nodes=[node], pieces=copied))
+            units.append(Loop(node.shape, nodes=[node], pieces=copied, alone=True))
             index = len(units) - 1
-        elif fusible(node) and not is_piecewise(node):
+        elif node.op.name in SCANS and fusible(node) and not constants.intersection(node.inputs):
+            units.append(Loop(node.shape, nodes=[node], alone=True))
+            index = len(units) - 1
+        elif fusible(node) and not is_piecewise(node) and node.op.name not in SCANS:
             reduction = node.op.name in REDUCTIONS
             space = node.inputs[0].shape if reduction else node.shape
             index = join(node, space, reduced_axes(node) if reduction else None)
@@ -197,7 +202,7 @@ def _reading_loop(reader: Node, units: list[Unit], unit_of: dict[Node, int]) -> 
     unit = units[unit_of[reader]]
     if not isinstance(unit, Loop) or reader in unit.copies or reader.op.name in VIEWS:
         return None
-    if unit.pieces is not None:
+    if unit.alone:
         return None
     return unit_of[reader]
 
