@@ -54,10 +54,11 @@ def plan_of(*tensors: Any) -> str:
       e = sum(d) -> memory
     """
     from gradtape.codegen.lower import fusible
+    from gradtape.optimize.expand import expand
     from gradtape.optimize.fuse import Loop, fuse
     from gradtape.optimize.separate import separate
 
-    program = separate(optimize(_program(tensors)))
+    program = separate(expand(optimize(_program(tensors))))
     fused = fuse(program, fusible)
     fresh = names()
     name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
@@ -99,10 +100,11 @@ def kernels_of(*tensors: Any, assembly: bool = False) -> str:
     from gradtape.codegen import llvm
     from gradtape.codegen.compile import module_text
     from gradtape.codegen.lower import fusible, lower
+    from gradtape.optimize.expand import expand
     from gradtape.optimize.fuse import Loop, fuse
     from gradtape.optimize.separate import separate
 
-    fused = fuse(separate(optimize(_program(tensors))), fusible)
+    fused = fuse(separate(expand(optimize(_program(tensors)))), fusible)
     bits = llvm.host().bits
     kernels = [
         item.kernel

@@ -1,7 +1,8 @@
 """Builder: SSA lines of vector IR for one kernel, typed by dtype.
 
 Ops lower themselves with it: an Op's `llvm` rule is called as `llvm(builder, *values, **params)`.
-A value is an IR name with a dtype; its vector width is the builder's.
+A value is an IR name with a dtype; its vector width is the builder's. A complex value is two names,
+and what the methods do with it is written in `complexvalues`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gradtape.codegen import vectormath
 _TYPES = {
     "b": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64",
     "u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double",
+    "c8": "float", "c16": "double",
 }  # fmt: skip
 BOOL = np.dtype(bool)
 
@@ -26,7 +28,10 @@ class NotLowered(Exception):  # noqa: N818 - a question answered, not a fault
 
 
 def scalar_type(dtype: Any) -> str:
-    """The IR type of one element in a register; booleans are single bits there."""
+    """The IR type of one element in a register, or of one part of a complex number.
+
+    Booleans are single bits there.
+    """
     dtype = np.dtype(dtype)
     found = _TYPES.get(dtype.kind if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize}")
     if found is None:
@@ -41,10 +46,23 @@ def memory_type(dtype: Any) -> str:
 
 @dataclass(frozen=True)
 class Vector:
-    """One SSA value: all lanes of one element per lane."""
+    """One SSA value, one element per lane; of complex numbers the real parts, and another name."""
 
     name: str
     dtype: Any
+    imaginary: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of all that make up the value."""
+        return (self.name, self.imaginary) if self.imaginary else (self.name,)
+
+
+def _complex() -> Any:
+    """What is done with complex values; imported when the first one is met."""
+    from gradtape.codegen import complexvalues
+
+    return complexvalues
 
 
 class Builder:
@@ -86,6 +104,8 @@ class Builder:
 
     def constant(self, value: Any, dtype: Any) -> Vector:
         dtype = np.dtype(dtype)
+        if dtype.kind == "c":
+            return _complex().constant(self, value, dtype)
         literal = _literal(value, dtype)
         kind = scalar_type(dtype)
         found = self._constants.get((literal, kind))
@@ -117,6 +137,8 @@ class Builder:
             name = f"{real} contract" if contract else real
         elif kind in "iu":
             name = whole
+        elif kind == "c":
+            return _complex().arithmetic(self, real, x, y)
         else:
             raise NotLowered(f"{real} on {x.dtype}")
         return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
@@ -130,6 +152,8 @@ class Builder:
         """`real` is a float predicate, `whole` an integer one: eq, ne, or lt/le/gt/ge to sign."""
         kind = x.dtype.kind
         vector = self.vector_type(x.dtype)
+        if kind == "c":
+            return _complex().compare(self, whole, x, y)
         if kind == "f":
             return Vector(self.let(f"fcmp {real} {vector} {x.name}, {y.name}"), BOOL)
         if whole not in ("eq", "ne"):
@@ -138,15 +162,28 @@ class Builder:
 
     def select(self, condition: Vector, x: Vector, y: Vector) -> Vector:
         vector = self.vector_type(x.dtype)
-        return Vector(
-            self.let(
-                f"select <{self.lanes} x i1> {condition.name}, {vector} {x.name}, {vector} {y.name}"
-            ),
-            x.dtype,
-        )
+        bits = f"<{self.lanes} x i1> {condition.name}"
+        parts = [
+            self.let(f"select {bits}, {vector} {a}, {vector} {b}")
+            for a, b in zip(x.parts, y.parts, strict=True)
+        ]
+        return Vector(parts[0], x.dtype, *parts[1:])
+
+    def real(self, x: Vector) -> Vector:
+        """The real part; of a real number itself."""
+        return _complex().real(x) if x.imaginary else x
+
+    def imaginary(self, x: Vector) -> Vector:
+        """The imaginary part; of a real number 0."""
+        return _complex().imaginary(x) if x.imaginary else self.constant(0, x.dtype)
+
+    def conjugate(self, x: Vector) -> Vector:
+        return _complex().conjugate(self, x) if x.imaginary else x
 
     def negative(self, x: Vector) -> Vector:
         vector = self.vector_type(x.dtype)
+        if x.imaginary:
+            return _complex().negative(self, x)
         if x.dtype.kind == "f":
             return Vector(self.let(f"fneg {vector} {x.name}"), x.dtype)
         return Vector(self.let(f"sub {vector} zeroinitializer, {x.name}"), x.dtype)
@@ -172,6 +209,8 @@ class Builder:
     def call(self, name: str, *operands: Vector) -> Vector:
         """A function of the vector math library, by op name."""
         dtype = operands[0].dtype
+        if dtype.kind == "c":
+            return _complex().call(self, name, *operands)
         if dtype.kind != "f" or not vectormath.supported(name, scalar_type(dtype)):
             raise NotLowered(f"{name} on {dtype}")
         symbol, definitions = vectormath.function(name, scalar_type(dtype), self.lanes)
@@ -185,10 +224,12 @@ class Builder:
         return Vector(self.let(f"call {vector} {symbol}({listed})"), dtype)
 
     def cast(self, x: Vector, dtype: Any) -> Vector:
-        """NumPy's conversions between real dtypes."""
+        """NumPy's conversions between dtypes."""
         dtype = np.dtype(dtype)
         if dtype == x.dtype:
             return x
+        if "c" in (x.dtype.kind, dtype.kind):
+            return _complex().cast(self, x, dtype)
         source, target = self.vector_type(x.dtype), self.vector_type(dtype)
         old, new = x.dtype.kind, dtype.kind
         if new == "b":

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gradtape.codegen import llvm, mathlibrary
 from gradtape.codegen.vectormath import accurate_function
-from gradtape.codegen.vectors import Body, Found, Value, exact_sum, vector
+from gradtape.codegen.vectors import MASK, Body, Found, Value, exact_sum, vector
 
 Pair = tuple[Value, ...]
 _LIBM = frozenset((
@@ -30,6 +30,8 @@ def supported(name: str, ty: str) -> bool:
         return False
     if name in _EXACT:
         return name != "abs" or mathlibrary.available("hypot")
+    if name == "pow":
+        return supported("exp", ty) and supported("log", ty)
     known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
     return name in _LIBM and known and mathlibrary.c_symbol(_c_name(name, ty))
 
@@ -46,12 +48,12 @@ def complex_function(name: str, ty: str, lanes: int) -> Found:
 @lru_cache(maxsize=256)
 def _complex_function(name: str, ty: str, lanes: int, preference: str) -> Found:
     write = _EXACT.get(name) or _FAST.get(name)
-    if preference == "scalar" and name not in _EXACT and name != "tanh":
+    if preference == "scalar" and name not in _EXACT and name not in ("tanh", "pow"):
         write = None
     if write is None:
         return _lane_by_lane(name, ty, lanes)
     body = Body(ty, lanes, accurate_function)
-    names = ["a", "b", "c", "d"][: 4 if name in ("multiply", "divide") else 2]
+    names = ["a", "b", "c", "d"][: 4 if name in ("multiply", "divide", "pow") else 2]
     result = write(body, *(body.operand(operand) for operand in names))
     symbol = f"gradtape_complex_{name}_{ty}{lanes}"
     return symbol, body.function(symbol, names, result, _CALLED)
@@ -235,10 +237,59 @@ def _log(body: Body, a: Value, b: Value) -> Pair:
     return _or_libm(body, "log", (a, b), ordinary & exact, (real, body.apply("atan2", b, a)))
 
 
+def _applied(body: Body, name: str, a: Value, b: Value) -> Pair:
+    """Another function of this module."""
+    symbol, snippets = complex_function(name, body.ty, body.lanes)
+    body.need(snippets)
+    both = f"{{{body.type()}, {body.type()}}}"
+    found = body.call(symbol, a, b, returns=both).name
+    return tuple(body.emit(f"extractvalue {both} {found}, {k}") for k in range(2))
+
+
+def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+    """As NumPy: products for whole exponents below 100, exp(y log x) for the others."""
+    size, angle = _applied(body, "log", a, b)
+    found = _applied(body, "exp", *_multiply(body, size, angle, c, d))
+    times = body.absolute(c)
+    whole = d.equals(0.0) & body.intrinsic("floor", c).equals(c) & (times < 100.0)
+    product = _whole_power(body, a, b, body.select(whole, times, 0.0))
+    inverse = _reciprocal(body, *product)
+    below = c < 0.0
+    zero_base = a.equals(0.0) & b.equals(0.0)
+    zero_exponent = c.equals(0.0) & d.equals(0.0)
+    result = []
+    for k in range(2):
+        part = body.select(whole, body.select(below, inverse[k], product[k]), found[k])
+        nothing = body.select(c > 0.0, 0.0, math.nan)
+        part = body.select(zero_base, nothing, part)
+        result.append(body.select(zero_exponent, 1.0 - k, part))
+    return tuple(result)
+
+
+def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
+    """A power from 0 to 127 by repeated squaring."""
+    result: Pair = (body.lift(1.0), body.lift(0.0))
+    power: Pair = (a, b)
+    begun = body.lift(0, MASK)
+    for position in range(7):
+        half = body.intrinsic("floor", exponent * 0.5)
+        odd = exponent.compare("one", half * 2.0)
+        exponent = half
+        if position:
+            power = _multiply(body, *power, *power)
+        taken = _multiply(body, *result, *power)
+        # The first factor is not multiplied by 1: that would make NaNs of infinities.
+        result = tuple(
+            body.select(odd, body.select(begun, taken[k], power[k]), result[k]) for k in range(2)
+        )
+        begun = begun | odd
+    return result
+
+
 _EXACT: dict[str, Callable[..., Pair]] = {
     "multiply": _multiply, "divide": _divide, "reciprocal": _reciprocal, "abs": _abs,
 }  # fmt: skip
 _FAST: dict[str, Callable[..., Pair]] = {
     "exp": _exp, "log": _log, "sqrt": _sqrt, "sin": _sin, "cos": _cos, "tan": _tan, "sinh": _sinh,
-    "cosh": _cosh, "tanh": _tanh,
+    "cosh": _cosh, "tanh": _tanh, "pow": _pow,
 }  # fmt: skip

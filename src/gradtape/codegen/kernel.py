@@ -15,10 +15,14 @@ SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
 
 @dataclass(frozen=True)
 class Operand:
-    """Something in memory that a kernel reads or writes."""
+    """Something in memory that a kernel reads or writes.
+
+    `indices` are the numbers of operands that hold positions, which move its address.
+    """
 
     dtype: str
     access: str
+    indices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,21 +40,29 @@ class Store:
     """A value written for every point of the iteration space.
 
     `streaming` writes past the caches: for results too large to be read from them anyway.
+    `adds` adds to what is there.
     """
 
     value: int
     target: Operand
     streaming: bool = False
+    adds: bool = False
 
 
 @dataclass(frozen=True)
 class Reduce:
-    """A value combined over the reduced axes: sum, prod, max, min, any, all."""
+    """A value combined over the reduced axes: sum, prod, max, min, any, all, argmax, argmin.
+
+    For positions, `compared` is the dtype of the value; elsewhere it is that of the result. In a
+    scan, every partial result is written; a `recurrence` multiplies by another value first.
+    """
 
     value: int
     kind: str
     dtype: str
     access: str
+    compared: str = ""
+    factor: int = -1
 
 
 @dataclass(frozen=True)
@@ -60,9 +72,13 @@ class Kernel:
     | layout | axes |
     |---|---|
     | map | no reduction |
-    | rows | the innermost axis is reduced, the others are not |
-    | columns | the innermost axis is kept; the one before it is reduced |
-    | all | every axis is reduced, in chunks; each writes one partial result |
+    | scatter | no reduction; axes that move the target run in order, the innermost is divided |
+    | scan | the axis before the innermost is walked in order, every partial result is written |
+    | rows | the innermost axes are reduced, the others are not |
+    | columns | the innermost axis is kept; those before it are reduced |
+    | all | every axis is reduced, in chunks of the outermost; each writes one partial result |
+
+    `reduced` is the number of reduced axes: more than one where operands walk them differently.
     """
 
     layout: str
@@ -71,10 +87,11 @@ class Kernel:
     body: tuple[Instruction, ...]
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...]
+    reduced: int = 0
 
     @property
     def width(self) -> int:
-        """Bytes of the widest element, which decides how many lanes fit."""
+        """Bytes of the widest number, which decides how many lanes fit; a complex one is two."""
         sizes = [int(np_size(o.dtype)) for o in self.operands]
         sizes += [int(np_size(i.dtype)) for i in self.body]
         sizes += [int(np_size(s.target.dtype)) for s in self.stores]
@@ -82,4 +99,6 @@ class Kernel:
 
 
 def np_size(dtype: str) -> int:
+    if dtype[0] == "c":
+        return int(dtype[1:]) // 2
     return int(dtype[1:]) if dtype[0] in "iuf" else 1

@@ -24,8 +24,12 @@ from gradtape.codegen.kernel import (
 from gradtape.codegen.loops import CHUNK, lane_count
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
-from gradtape.optimize.fuse import REDUCTIONS, VIEWS, Loop
+from gradtape.optimize.fuse import REDUCTIONS, SCANS, VIEWS, Loop
+from gradtape.optimize.pieces import is_piecewise
 from gradtape.optimize.views import Access, Strides, row_major
+
+# Reductions that say where something stands.
+POSITIONS = frozenset({"argmax", "argmin"})
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,12 @@ class Lowered:
 
 def fusible(node: Node) -> bool:
     """Whether a node can be computed inside a loop; a movement, whether it can be copied in one."""
+    if is_piecewise(node) and (node.op.name not in VIEWS or len(node.inputs) > 1):
+        return _plain(node.dtype)
     if node.op.name in VIEWS:
         return len(node.inputs) == 1 and _plain(node.dtype)
+    if node.op.name in SCANS:
+        return _plain(node.dtype) and node.size > 0
     if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
         return False
     if node.op.name in REDUCTIONS:
@@ -65,14 +73,15 @@ def fusible(node: Node) -> bool:
 
 
 def _plain(dtype: Any) -> bool:
-    return dtype.kind in "biuf"
+    return dtype.kind in "biufc"
 
 
 def _reducible(node: Node) -> bool:
     # An empty extremum raises, and an empty sum is a constant: both are rare enough for NumPy, and
     # so are extrema of booleans.
-    known = node.op.name in ("any", "all", "sum") or node.dtype.kind != "b"
-    return known and node.inputs[0].size > 0
+    operand = node.inputs[0]
+    known = node.op.name in ("any", "all", "sum", "prod") or operand.dtype.kind != "b"
+    return known and operand.size > 0
 
 
 _known: dict[Any, bool] = {}
@@ -85,7 +94,10 @@ def _lowers(op: Any, params: tuple[Any, ...], dtypes: tuple[Any, ...], result: A
     if found is None:
         builder = Builder(4)
         try:
-            values = [Vector(f"%x{n}", dtype) for n, dtype in enumerate(dtypes)]
+            values = [
+                Vector(f"%x{n}", dtype, f"%y{n}" if dtype.kind == "c" else "")
+                for n, dtype in enumerate(dtypes)
+            ]
             for dtype in (*dtypes, result):
                 scalar_type(dtype)
             value = op.llvm(builder, *values, **op.keywords(params))
@@ -109,6 +121,14 @@ def lower(
 
     `streamed` nodes are results that nothing in the program reads, worth writing past the caches.
     """
+    if loop.pieces is not None:
+        from gradtape.codegen.copies import lower_pieces
+
+        return lower_pieces(loop.nodes[0], loop.pieces, access, bits)
+    if loop.alone:
+        from gradtape.codegen.scans import lower_scan
+
+        return [lower_scan(loop.nodes[0], access, bits)]
     space = loop.space
     operands: list[Entry] = []
     number: dict[Any, int] = {}
@@ -135,7 +155,7 @@ def lower(
             return inside[node]
         if node in constants:
             _, value, dtype = node.params
-            body.append(Instruction(node.op, ((), value, dtype), (), _code(dtype)))
+            body.append(Instruction(node.op, ((), value, dtype), (), code_of(dtype)))
             inside[node] = len(operands) + len(body) - 1
             return inside[node]
         return number[operand(node)]
@@ -150,11 +170,11 @@ def lower(
         arguments = tuple(value_of(parent) for parent in node.inputs)
         if node.op.name in REDUCTIONS:
             source = arguments[0]
-            if node.inputs[0].dtype != node.dtype:
+            if node.inputs[0].dtype != node.dtype and node.op.name not in POSITIONS:
                 source = _cast(body, len(operands), source, node)
             reductions.append((source, node))
             continue
-        body.append(Instruction(node.op, node.params, arguments, _code(node.dtype)))
+        body.append(Instruction(node.op, node.params, arguments, code_of(node.dtype)))
         inside[node] = len(operands) + len(body) - 1
         if node in wanted:
             stores.append((inside[node], node))
@@ -165,11 +185,11 @@ def lower(
 def _cast(body: list[Instruction], first: int, source: int, node: Node) -> int:
     from gradtape.ops.casting import CAST
 
-    body.append(Instruction(CAST, (node.dtype,), (source,), _code(node.dtype)))
+    body.append(Instruction(CAST, (node.dtype,), (source,), code_of(node.dtype)))
     return first + len(body) - 1
 
 
-def _code(dtype: Any) -> str:
+def code_of(dtype: Any) -> str:
     return np.dtype(dtype).str[1:]
 
 
@@ -196,7 +216,17 @@ class _Shape:
         strides += [contiguous for _ in stores]
         strides += [_reduced_strides(space, reduced) for _ in reductions]
         axes = [(n, axis in reduced, [s[axis] for s in strides]) for axis, n in enumerate(space)]
-        self.axes = _merge([axis for axis in axes if axis[0] != 1])
+        axes = [axis for axis in axes if axis[0] != 1]
+        if self._may_turn([axis for axis in axes if axis[1]]):
+            # The axis with the shortest steps goes inside: transposed operands are read in order.
+            read = len(operands) + len(stores)
+            axes.sort(key=lambda axis: -sum(map(abs, axis[2][:read])))
+        self.axes = merge_axes(axes)
+
+    def _may_turn(self, reduced: list[Any]) -> bool:
+        """Whether axes may change places: positions count along reduced axes in their order."""
+        counted = any(node.op.name in POSITIONS for _, node in self.reductions)
+        return bool(self.reductions) and (len(reduced) < 2 or not counted)
 
     def kernels(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         roles = [reduced for _, reduced, _ in self.axes]
@@ -207,28 +237,28 @@ class _Shape:
         if count == 0:  # reduced over axes of length 1: each result is its operand
             axes = [*self.axes, (1, True, [0] * self._entries())]
             return [self._lowered("rows", axes, body, bits)]
-        if len(roles) == 1:
+        if count == len(roles):
             return self._whole(self.axes, body, bits)
-        if count == len(roles) or count > 1:
-            return self._in_two(body, bits)
-        position = roles.index(True)
-        axis = self.axes[position]
-        rest = self.axes[:position] + self.axes[position + 1 :]
-        if position == len(roles) - 1:
-            return [self._lowered("rows", [*rest, axis], body, bits)]
-        return [self._lowered("columns", [*rest[:-1], axis, rest[-1]], body, bits)]
+        reduced = [axis for axis in self.axes if axis[1]]
+        kept = [axis for axis in self.axes if not axis[1]]
+        if roles[-1]:
+            return [self._lowered("rows", [*kept, *reduced], body, bits)]
+        return [self._lowered("columns", [*kept[:-1], *reduced, kept[-1]], body, bits)]
 
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)
 
-    def _in_two(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
-        raise NotLowered("a reduction over axes that lie apart")
-
     def _whole(self, axes: list[Any], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         """Every element into one: chunks first, then the chunks' results."""
+        if any(node.op.name in POSITIONS for _, node in self.reductions):
+            # A chunk would have to hand on two results, where and what.
+            return [self._lowered("rows", axes, body, bits)]
         first = self._lowered("all", axes, body, bits)
-        lanes = lane_count(first.kernel, bits)
-        chunks = -(-axes[0][0] // (CHUNK * lanes))
+        points = CHUNK * lane_count(first.kernel, bits)
+        rows = max(1, points // math.prod(first.sizes[1:]))
+        if len(axes) > 1:
+            first.sizes = (*first.sizes, rows)
+        chunks = -(-axes[0][0] // rows)
         first.total, first.grain = chunks, 1
         if chunks == 1:
             return [first]
@@ -238,7 +268,7 @@ class _Shape:
         for position, (_, node) in enumerate(self.reductions):
             name = f"partial {position}"
             first.entries[done + position] = (name, chunks * node.dtype.itemsize, ())
-            lowered.append(_combination(name, node, chunks))
+            lowered += _combination(name, node, chunks, bits)
         return lowered
 
     def _lowered(
@@ -247,14 +277,14 @@ class _Shape:
         inner = len(axes) - 1
         strides = [[axis[2][entry] for axis in axes] for entry in range(self._entries())]
         operands = tuple(
-            Operand(_code(entry.dtype), _access(strides[position]))
+            Operand(code_of(entry.dtype), access_of(strides[position]))
             for position, entry in enumerate(self.operands)
         )
         first = len(operands)
         stores = tuple(
             Store(
                 value,
-                Operand(_code(node.dtype), _target_access(strides[first + position])),
+                Operand(code_of(node.dtype), target_access(strides[first + position])),
                 # Only along one axis is every vector aligned.
                 layout == "map" and len(axes) == 1 and node in self.streamed,
             )
@@ -262,12 +292,11 @@ class _Shape:
         )
         first += len(stores)
         reductions = tuple(
-            Reduce(
-                value, node.op.name, _code(node.dtype), _target_access(strides[first + position])
-            )
+            _reduce(value, node, target_access(strides[first + position]))
             for position, (value, node) in enumerate(self.reductions)
         )
-        kernel = Kernel(layout, len(axes), operands, body, stores, reductions)
+        reduced = sum(axis[1] for axis in axes)
+        kernel = Kernel(layout, len(axes), operands, body, stores, reductions, reduced)
         owners: list[tuple[Node, Any, int]] = [
             (entry.node, entry.dtype, entry.offset) for entry in self.operands
         ]
@@ -279,19 +308,32 @@ class _Shape:
         ]
         sizes = tuple(axis[0] for axis in axes)
         lanes = lane_count(kernel, bits)
-        outer = inner > 1 if layout == "columns" else inner > 0
+        outer = inner > reduced if layout == "columns" else inner > 0
         total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
-        return Lowered(kernel, sizes, entries, total, grain, _work(kernel, math.prod(sizes)))
+        if reduced == len(axes):  # nothing to divide; `all` divides itself
+            total = grain = 1
+        return Lowered(kernel, sizes, entries, total, grain, work_of(kernel, math.prod(sizes)))
 
 
-def _combination(name: str, node: Node, chunks: int) -> Lowered:
-    """The kernel that combines partial results that lie one after the other."""
-    code = _code(node.dtype)
+def _reduce(value: int, node: Node, access: str) -> Reduce:
+    compared = code_of(node.inputs[0].dtype) if node.op.name in POSITIONS else ""
+    return Reduce(value, node.op.name, code_of(node.dtype), access, compared)
+
+
+def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
+    """The kernels that combine partial results that lie one after the other; nearly always one."""
+    code = code_of(node.dtype)
     kernel = Kernel(
-        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),)
+        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),), 1
     )
     size = node.dtype.itemsize
-    return Lowered(kernel, (chunks,), [(name, 0, (size,)), (node, 0, (0,))], 1, 1, chunks)
+    chunks = -(-count // (CHUNK * lane_count(kernel, bits)))
+    if chunks == 1:
+        return [Lowered(kernel, (count,), [(name, 0, (size,)), (node, 0, (0,))], 1, 1, count)]
+    fewer = f"{name} again"
+    entries: list[Any] = [(name, 0, (size,)), (fewer, chunks * size, ())]
+    first = Lowered(kernel, (count,), entries, chunks, 1, count)
+    return [first, *_combination(fewer, node, chunks, bits)]
 
 
 def _reduced_strides(space: Shape, axes: tuple[int, ...]) -> Strides:
@@ -300,7 +342,7 @@ def _reduced_strides(space: Shape, axes: tuple[int, ...]) -> Strides:
     return tuple(0 if axis in axes else next(given) for axis in range(len(space)))
 
 
-def _merge(axes: list[Any]) -> list[Any]:
+def merge_axes(axes: list[Any]) -> list[Any]:
     """Join neighbouring axes that every operand walks as one."""
     merged: list[Any] = []
     for n, reduced, strides in axes:
@@ -313,18 +355,18 @@ def _merge(axes: list[Any]) -> list[Any]:
     return merged
 
 
-def _access(strides: list[int]) -> str:
+def access_of(strides: list[int]) -> str:
     if not any(strides):
         return SCALAR
     return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
 
 
-def _target_access(strides: list[int]) -> str:
+def target_access(strides: list[int]) -> str:
     return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
 
 
 # Rough cost of an op beside a load, to decide what is worth a second thread.
-def _work(kernel: Kernel, points: int) -> int:
+def work_of(kernel: Kernel, points: int) -> int:
     cost = len(kernel.operands) + len(kernel.stores)
     for instruction in kernel.body:
         cost += 1 if instruction.op.name in _CHEAP else 8

@@ -1,4 +1,4 @@
-"""Nests: the four shapes of loop that a kernel can have (see Kernel.layout)."""
+"""Nests: the shapes of loop that a kernel can have (see Kernel.layout)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.codegen.builder import Vector, memory_type, scalar_type
-from gradtape.codegen.kernel import Reduce
+from gradtape.codegen.accumulators import Accumulator, Parts
+from gradtape.codegen.builder import Vector, memory_type
 from gradtape.codegen.loops import CHUNK, RADIX, Emitter
 
 # A longer body is emitted once, always masked, instead of once full and once for the tail.
 LONG_BODY = 48
 
-_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
-
 
 def emit(e: Emitter) -> None:
     """Fill the emitter with its kernel's loops."""
-    {"map": _map, "rows": _rows, "columns": _columns, "all": _all}[e.kernel.layout](e)
+    layouts = {
+        "map": _map, "scatter": _scatter, "scan": _scan, "rows": _rows, "columns": _columns,
+        "all": _all,
+    }  # fmt: skip
+    layouts[e.kernel.layout](e)
 
 
 def _entries(e: Emitter) -> int:
@@ -57,12 +59,28 @@ def _map(e: Emitter) -> None:
     inner = e.kernel.axes - 1
 
     def row(outer: list[str]) -> None:
-        rows = [e.row(outer, entry) for entry in range(_entries(e))]
+        rows = e.moved([e.row(outer, entry) for entry in range(_entries(e))])
         same = e.same_in_row(rows)
         low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
         _vectors(e, low, high, lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
 
     _outer_loops(e, inner, row)
+
+
+def _scatter(e: Emitter) -> None:
+    """Threads divide the innermost axis, so that each meets all that is written to its part."""
+    inner = e.kernel.axes - 1
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < inner:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        rows = e.moved([e.row(indices, entry) for entry in range(_entries(e))])
+        same = e.same_in_row(rows)
+        _vectors(e, "%lo", "%hi", lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
+
+    nest([])
 
 
 def _ignore(values: Any) -> None:
@@ -72,74 +90,22 @@ def _ignore(values: Any) -> None:
 # Reductions.
 
 
-def _start(e: Emitter, reduction: Reduce) -> Vector:
-    dtype = np.dtype(reduction.dtype)
-    value = _IDENTITY.get(reduction.kind)
-    if value is None:
-        sign = -1 if reduction.kind == "max" else 1
-        if dtype.kind == "f":
-            value = sign * np.inf
-        else:
-            bounds = np.iinfo(dtype)
-            value = bounds.min if sign < 0 else bounds.max
-    return e.b.constant(value, dtype)
-
-
-def _combine(e: Emitter, kind: str, x: str, y: str, dtype: Any, lanes: int) -> str:
-    """Two partial results into one; max and min let NaN through, as NumPy does."""
-    b = e.b
-    dtype = np.dtype(dtype)
-    vector = f"<{lanes} x {scalar_type(dtype)}>" if lanes > 1 else scalar_type(dtype)
-    real = dtype.kind == "f"
-    if kind in ("sum", "prod"):
-        word = {"sum": ("fadd", "add"), "prod": ("fmul", "mul")}[kind][0 if real else 1]
-        return b.let(f"{word} {vector} {x}, {y}")
-    if kind in ("any", "all"):
-        return b.let(f"{'or' if kind == 'any' else 'and'} {vector} {x}, {y}")
-    bit = f"<{lanes} x i1>" if lanes > 1 else "i1"
-    if real:
-        better = b.let(f"fcmp {'ogt' if kind == 'max' else 'olt'} {vector} {x}, {y}")
-        unknown = b.let(f"fcmp uno {vector} {x}, {x}")
-        choose = b.let(f"or {bit} {better}, {unknown}")
-    else:
-        word = ("s" if dtype.kind == "i" else "u") + ("gt" if kind == "max" else "lt")
-        choose = b.let(f"icmp {word} {vector} {x}, {y}")
-    return b.let(f"select {bit} {choose}, {vector} {x}, {vector} {y}")
-
-
-def _across(e: Emitter, kind: str, value: str, dtype: Any) -> str:
-    """All lanes into one scalar, halving each time."""
-    b = e.b
-    ty = scalar_type(dtype)
-    lanes = e.lanes
-    while lanes > 1:
-        half = lanes // 2
-        vector = f"<{lanes} x {ty}>"
-        low = ", ".join(f"i32 {i}" for i in range(half))
-        high = ", ".join(f"i32 {half + i}" for i in range(half))
-        if half == 1:
-            x = b.let(f"extractelement {vector} {value}, i32 0")
-            y = b.let(f"extractelement {vector} {value}, i32 1")
-        else:
-            x = b.let(f"shufflevector {vector} {value}, {vector} poison, <{half} x i32> <{low}>")
-            y = b.let(f"shufflevector {vector} {value}, {vector} poison, <{half} x i32> <{high}>")
-        value = _combine(e, kind, x, y, dtype, half)
-        lanes = half
-    return value
+def _accumulators(e: Emitter) -> list[Accumulator]:
+    return [Accumulator(e, reduction) for reduction in e.kernel.reductions]
 
 
 def _levels(
-    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[str]]
-) -> list[str]:
+    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[Parts]]
+) -> list[Parts]:
     """Accumulate leaf(i) for i from low to high by `unit`, in three levels of RADIX terms each."""
-    reductions = e.kernel.reductions
-    starts = [(e.b.vector_type(r.dtype), _start(e, r).name) for r in reductions]
+    accumulators = _accumulators(e)
+    starts = [
+        pair for a in accumulators for pair in zip(a.types(), a.start(), strict=True)
+    ]  # (type, name) of every part
 
-    def merge(olds: list[str], news: list[str]) -> list[str]:
-        return [
-            _combine(e, r.kind, old, new, r.dtype, e.lanes)
-            for r, old, new in zip(reductions, olds, news, strict=True)
-        ]
+    def merge(olds: list[str], news: list[Parts]) -> list[str]:
+        pairs = zip(accumulators, _grouped(accumulators, olds), news, strict=True)
+        return [part for a, old, new in pairs for part in a.combine(old, new)]
 
     def level(depth: int, first: str, last: str) -> list[str]:
         if depth == 0:
@@ -150,81 +116,136 @@ def _levels(
             end = e.b.let(f"add nsw i64 {i}, {span}")
             short = e.b.let(f"icmp slt i64 {end}, {last}")
             end = e.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
-            return merge(carried, level(depth - 1, i, end))
+            return merge(carried, _grouped(accumulators, level(depth - 1, i, end)))
 
         return e.carry(first, last, str(span), starts, body)
 
-    return level(2, low, high)
+    return _grouped(accumulators, level(2, low, high))
 
 
-def _masked(e: Emitter, values: list[Vector], mask: str | None) -> list[str]:
-    """The reduced values, with what lies outside replaced by the identity."""
-    names = []
-    for reduction in e.kernel.reductions:
-        value = values[reduction.value]
-        if mask is not None:
-            value = e.b.select(Vector(mask, np.dtype(bool)), value, _start(e, reduction))
-        names.append(value.name)
-    return names
+def _grouped(accumulators: list[Accumulator], parts: list[str]) -> list[Parts]:
+    """A flat list of parts as one list for each reduction."""
+    given = iter(parts)
+    return [[next(given) for _ in a.types()] for a in accumulators]
 
 
-def _store_scalar(e: Emitter, pointer: str, value: str, dtype: str) -> None:
+def _reduced(
+    e: Emitter, values: list[Vector], position: str | None, mask: str | None
+) -> list[Parts]:
+    """What each reduction takes from one vector of points."""
+    return [a.of(values[a.reduction.value], position, mask) for a in _accumulators(e)]
+
+
+def _counts(e: Emitter) -> bool:
+    """Whether some reduction asks where a point stands."""
+    return any(a.finds_positions for a in _accumulators(e))
+
+
+def _following(e: Emitter, before: str | None, axis: int, index: str) -> str | None:
+    """The number of a point among those reduced, from that of the axes before and one index."""
+    if before is None or not _counts(e):
+        return index
+    scaled = e.b.let(f"mul nsw i64 {before}, {e.sizes[axis]}", "n")
+    return e.b.let(f"add nsw i64 {scaled}, {index}", "n")
+
+
+def _shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
+    """Addresses, moved to an index along one more axis."""
+    moved = []
+    for entry, base in enumerate(rows):
+        step = e.b.let(f"mul nsw i64 {index}, {e.strides[entry][axis]}", "o")
+        moved.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
+    return moved
+
+
+def _store_scalar(e: Emitter, pointer: str, parts: Parts, dtype: str) -> None:
     kind = memory_type(dtype)
+    value = parts[0]
     if dtype == "b1":
         value = e.b.let(f"zext i1 {value} to i8")
     e.b.line(f"store {kind} {value}, ptr {pointer}")
+    for other in parts[1:]:
+        at = e.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
+        e.b.line(f"store {kind} {other}, ptr {at}")
 
 
 def _rows(e: Emitter) -> None:
-    inner = e.kernel.axes - 1
     first = len(e.kernel.operands) + len(e.kernel.stores)
+    kept = e.kernel.axes - e.kernel.reduced
 
     def row(outer: list[str]) -> None:
         rows = [e.row(outer, entry) for entry in range(_entries(e))]
-        same = e.same_in_row(rows)
-        totals = _along(e, rows, same, inner, "0", e.sizes[inner])
-        for number, (reduction, total) in enumerate(zip(e.kernel.reductions, totals, strict=True)):
-            value = _across(e, reduction.kind, total, reduction.dtype)
-            _store_scalar(e, rows[first + number], value, reduction.dtype)
+        totals = _stretch(e, rows, kept, "0", e.sizes[kept], None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
+            parts = accumulator.result(accumulator.across(total), 1)
+            _store_scalar(e, rows[first + number], parts, accumulator.reduction.dtype)
 
-    _outer_loops(e, inner, row)
+    _outer_loops(e, kept, row)
+
+
+def _stretch(
+    e: Emitter, rows: list[str], axis: int, low: str, high: str, before: str | None
+) -> list[Parts]:
+    """Vector accumulators over part of one reduced axis and all of those inside it."""
+    if axis == e.kernel.axes - 1:
+        return _along(e, rows, e.same_in_row(rows), low, high, before)
+
+    def leaf(i: str) -> list[Parts]:
+        position = _following(e, before, axis, i)
+        return _stretch(e, _shifted(e, rows, axis, i), axis + 1, "0", e.sizes[axis + 1], position)
+
+    return _levels(e, low, high, 1, leaf)
 
 
 def _along(
-    e: Emitter, rows: list[str], same: dict[int, Vector], inner: int, low: str, high: str
-) -> list[str]:
+    e: Emitter,
+    rows: list[str],
+    same: dict[int, Vector],
+    low: str,
+    high: str,
+    before: str | None,
+) -> list[Parts]:
     """Vector accumulators over one stretch of the innermost axis."""
+    inner = e.kernel.axes - 1
 
-    def leaf(i: str) -> list[str]:
+    def leaf(i: str) -> list[Parts]:
         mask = e.mask(i, high)
-        return _masked(e, e.point(rows, i, inner, mask, same), mask)
+        values = e.point(rows, i, inner, mask, same)
+        position = None
+        if _counts(e):
+            position = e.iota_plus(_following(e, before, inner, i) or i)
+        return _reduced(e, values, position, mask)
 
     return _levels(e, low, high, e.lanes, leaf)
 
 
 def _all(e: Emitter) -> None:
     first = len(e.kernel.operands) + len(e.kernel.stores)
-    span = CHUNK * e.lanes
+    # With several axes the number of rows in a chunk is an argument: it depends on their length.
+    span = str(CHUNK * e.lanes) if e.kernel.axes == 1 else e.sizes[-1]
     rows = list(e.bases)
-    same = e.same_in_row(rows)
 
     def chunk(index: str) -> None:
         low = e.b.let(f"mul nsw i64 {index}, {span}")
         end = e.b.let(f"add nsw i64 {low}, {span}")
         short = e.b.let(f"icmp slt i64 {end}, {e.sizes[0]}")
         high = e.b.let(f"select i1 {short}, i64 {end}, i64 {e.sizes[0]}")
-        totals = _along(e, rows, same, 0, low, high)
-        for number, (reduction, total) in enumerate(zip(e.kernel.reductions, totals, strict=True)):
-            value = _across(e, reduction.kind, total, reduction.dtype)
-            kind = memory_type(reduction.dtype)
+        totals = _stretch(e, rows, 0, low, high, None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
+            parts = accumulator.result(accumulator.across(total), 1)
+            dtype = accumulator.reduction.dtype
+            kind = memory_type(dtype)
+            if len(parts) > 1:
+                kind = f"[{len(parts)} x {kind}]"
             at = e.b.let(f"getelementptr {kind}, ptr {e.bases[first + number]}, i64 {index}", "p")
-            _store_scalar(e, at, value, reduction.dtype)
+            _store_scalar(e, at, parts, dtype)
 
     e.loop("%lo", "%hi", "1", chunk)
 
 
 def _columns(e: Emitter) -> None:
-    inner, reduced = e.kernel.axes - 1, e.kernel.axes - 2
+    inner = e.kernel.axes - 1
+    reduced = inner - e.kernel.reduced
     first = len(e.kernel.operands) + len(e.kernel.stores)
 
     def block(outer: list[str]) -> None:
@@ -235,19 +256,56 @@ def _columns(e: Emitter) -> None:
     def column(bases: list[str], j: str, high: str) -> None:
         mask = e.mask(j, high)
 
-        def leaf(r: str) -> list[str]:
-            rows = []
-            for entry, base in enumerate(bases):
-                step = e.b.let(f"mul nsw i64 {r}, {e.strides[entry][reduced]}", "o")
-                rows.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
-            values = e.point(rows, j, inner, mask, e.same_in_row(rows))
-            return _masked(e, values, None)
+        def down(bases: list[str], axis: int, before: str | None) -> list[Parts]:
+            """Accumulators over a reduced axis and those inside it."""
 
-        totals = _levels(e, "0", e.sizes[reduced], 1, leaf)
-        for number, (reduction, total) in enumerate(zip(e.kernel.reductions, totals, strict=True)):
+            def leaf(r: str) -> list[Parts]:
+                rows = _shifted(e, bases, axis, r)
+                position = _following(e, before, axis, r)
+                if axis < inner - 1:
+                    return down(rows, axis + 1, position)
+                values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+                if _counts(e):
+                    position = e.b.splat(position or r, "i64")
+                return _reduced(e, values, position, None)
+
+            return _levels(e, "0", e.sizes[axis], 1, leaf)
+
+        totals = down(bases, reduced, None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
             entry = first + number
             target = e.reduce_target(number)
-            vector = Vector(total, np.dtype(reduction.dtype))
+            parts = accumulator.result(total, e.lanes)
+            vector = Vector(parts[0], np.dtype(accumulator.reduction.dtype), *parts[1:])
             e.store(vector, target, bases[entry], j, e.strides[entry][inner], mask)
 
     _outer_loops(e, reduced, block)
+
+
+def _scan(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    along = inner - 1
+    (accumulator,) = _accumulators(e)
+    entry = len(e.kernel.operands)
+    target = e.reduce_target(0)
+
+    def block(outer: list[str]) -> None:
+        bases = [e.row(outer, number) for number in range(_entries(e))]
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
+        e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
+
+    def line(bases: list[str], j: str, high: str) -> None:
+        mask = e.mask(j, high)
+        start = list(zip(accumulator.types(), accumulator.start(), strict=True))
+
+        def step(r: str, carried: list[str]) -> list[str]:
+            rows = _shifted(e, bases, along, r)
+            values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+            parts = accumulator.following(carried, values)
+            result = Vector(parts[0], accumulator.dtype, *parts[1:])
+            e.store(result, target, rows[entry], j, e.strides[entry][inner], mask)
+            return parts
+
+        e.carry("0", e.sizes[along], "1", start, step)
+
+    _outer_loops(e, along, block)

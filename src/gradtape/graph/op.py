@@ -37,7 +37,6 @@ class Op:
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
-    | expand | `expand(inputs, **params)` → the same value by other ops, which the compiler fuses |
     | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
     | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
     | llvm | how the compiler computes it; filled by families |
@@ -55,7 +54,6 @@ class Op:
     vjp: Rule | Undefined | None = None
     mask: Rule | None = None
     promote: Rule | None = None
-    expand: Rule | None = None
     batch: Rule | Undefined | None = None
     sparsity: Rule | Undefined | None = None
     llvm: Any = None

@@ -63,11 +63,13 @@ real: Callable[..., Any] = elementwise(
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
     vjp=_real_vjp, promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    llvm=lowering.real,
 )  # fmt: skip
 imag = elementwise(
     "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
     ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
     promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
+    llvm=lowering.imag,
 )  # fmt: skip
 conj = elementwise(
     "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
@@ -75,6 +77,7 @@ conj = elementwise(
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
     vjp=lambda index, g, y, inputs: conjugate(g),
     promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    llvm=lowering.conjugate,
 )  # fmt: skip
 
 
@@ -132,4 +135,5 @@ angle = elementwise(
     ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
     jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
     sparsity=_if_complex,
+    llvm=lowering.angle,
 )  # fmt: skip

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
 from gradtape.graph.spec import spec
 from gradtape.ops import batching
-from gradtape.ops.arithmetic import equal, record_operand, where
+from gradtape.ops.arithmetic import record_operand
 from gradtape.ops.axes import Axes, reduced_shape, reduction_samples
 from gradtape.ops.casting import promotion
-from gradtape.ops.elementwise import exp, log
 from gradtape.ops.linear import expand_reduced, mask_reduced
 from gradtape.ops.reads import lanes, reduced
 from gradtape.ops.reduction import ANY, SUM
@@ -43,32 +41,6 @@ def _weights_kernel(x: Any, axis: Axes) -> Any:
     return np.where(highest == -np.inf, x.dtype.type(0), weights)
 
 
-def _expanded_exponentials(x: Node, axis: Axes) -> tuple[Node, Node]:
-    """The same by other ops: x is compared with infinity only, for it may be computed twice."""
-    highest = apply(REGISTRY["max"], (x,), (axis, True))
-    infinity = constant(math.inf, highest.spec)
-    lowest = constant(-math.inf, highest.spec)
-    nothing = constant(0, highest.spec)
-    shift = where(equal(highest, lowest), nothing, highest)
-    at_infinity = where(equal(x, infinity), nothing, lowest)
-    return exp(where(equal(highest, infinity), at_infinity, x - shift)), highest
-
-
-def _expanded_logsumexp(inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
-    terms, highest = _expanded_exponentials(inputs[0], axis)
-    total = log(apply(SUM, (terms,), (axis, True))) + highest
-    if keepdims:
-        return total
-    return apply(REGISTRY["reshape"], (total,), (reduced_shape(inputs[0].shape, axis, False),))
-
-
-def _expanded_weights(inputs: tuple[Node, ...], axis: Axes) -> Node:
-    terms, highest = _expanded_exponentials(inputs[0], axis)
-    weights = terms / apply(SUM, (terms,), (axis, True))
-    lowest = constant(-math.inf, highest.spec)
-    return where(equal(highest, lowest), constant(0, highest.spec), weights)
-
-
 def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
     """The derivative of the weights is symmetric: it serves both modes."""
     weighted = y * tangent
@@ -82,7 +54,6 @@ LOGSUMEXP_WEIGHTS = declare(
         "reduction",
         spec=lambda x, axis: x,
         numpy=_weights_kernel,
-        expand=_expanded_weights,
         batch=batching.shifted("axis"),
         sparsity=lanes,
         jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
@@ -108,7 +79,6 @@ LOGSUMEXP = declare(
         "reduction",
         spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
         numpy=_logsumexp_kernel,
-        expand=_expanded_logsumexp,
         batch=batching.shifted("axis"),
         sparsity=reduced,
         jvp=lambda tangents, y, inputs, axis, keepdims: apply(

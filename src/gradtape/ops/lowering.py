@@ -55,7 +55,25 @@ def invert(b: Any, x: Any) -> Any:
     return b.invert(x)
 
 
+def real(b: Any, x: Any) -> Any:
+    return b.real(x)
+
+
+def imag(b: Any, x: Any) -> Any:
+    return b.imaginary(x)
+
+
+def conjugate(b: Any, x: Any) -> Any:
+    return b.conjugate(x)
+
+
+def angle(b: Any, x: Any) -> Any:
+    return b.call("atan2", b.imaginary(x), b.real(x))
+
+
 def absolute(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return b.call("abs", x)
     if x.dtype.kind == "f":
         return b.intrinsic("fabs", x)
     if x.dtype.kind == "u":
@@ -64,6 +82,8 @@ def absolute(b: Any, x: Any) -> Any:
 
 
 def sign(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return b.call("sign", x)
     zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
     below = (
         x
@@ -90,19 +110,30 @@ def relu(b: Any, x: Any) -> Any:
     return larger(b, x, b.constant(0, x.dtype))
 
 
+def _in_parts(b: Any, rule: Rule, join: str, x: Any) -> Any:
+    """A question about a complex number, asked of its parts."""
+    return b.bits(join, rule(b, b.real(x)), rule(b, b.imaginary(x)))
+
+
 def isnan(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return _in_parts(b, isnan, "or", x)
     if x.dtype.kind != "f":
         return b.constant(False, bool)
     return b.compare("uno", "ne", x, x)
 
 
 def isinf(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return _in_parts(b, isinf, "or", x)
     if x.dtype.kind != "f":
         return b.constant(False, bool)
     return b.compare("oeq", "eq", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
 
 
 def isfinite(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return _in_parts(b, isfinite, "and", x)
     if x.dtype.kind != "f":
         return b.constant(True, bool)
     return b.compare("olt", "lt", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
@@ -119,6 +150,8 @@ def copysign(b: Any, x: Any, y: Any) -> Any:
 
 
 def square_root(b: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return b.call("sqrt", x)
     return b.intrinsic("sqrt", x)
 
 
@@ -131,7 +164,13 @@ def integer_power(b: Any, x: Any, exponent: int) -> Any:
     if exponent == 0:
         return b.constant(1, x.dtype)
     if exponent < 0:
-        return reciprocal(b, integer_power(b, x, -exponent))
+        found = reciprocal(b, integer_power(b, x, -exponent))
+        if x.dtype.kind != "c":
+            return found
+        # A complex zero has no negative powers, not even infinite ones.
+        none = b.compare("oeq", "eq", x, b.constant(0, x.dtype))
+        nan = float("nan")
+        return b.select(none, b.constant(complex(nan, nan), x.dtype), found)
     result, power = None, x
     while exponent:
         if exponent & 1:

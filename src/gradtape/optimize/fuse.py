@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
+from gradtape.optimize.pieces import Piece, is_piecewise, pieces
 from gradtape.optimize.views import Access, view, whole
 
-REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+SCANS = frozenset({"cumulative_sum", "cumulative_prod", "linear_recurrence"})
+REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 2000
@@ -32,6 +34,9 @@ class Loop:
     outputs: list[Node] = field(default_factory=list)
     # Nodes whose value at a point is known inside the loop: not reductions, not copies.
     pointwise: set[Node] = field(default_factory=set)
+    # Of a movement that is made of copies; like a scan, it is alone in its loop.
+    pieces: list[Piece] | None = None
+    alone: bool = False
 
 
 @dataclass
@@ -53,6 +58,14 @@ class Fused:
     constants: set[Node]
 
 
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes of its operand that a reduction combines."""
+    found = node.params[0]
+    if type(found) is tuple:
+        return found
+    return tuple(range(node.inputs[0].ndim)) if found is None else (found,)
+
+
 def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
     """Group the nodes of a program."""
     units: list[Unit] = []
@@ -60,6 +73,10 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
     access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
     constants: set[Node] = set()
     open_loops: dict[Shape, list[int]] = {}
+
+    def where(node: Node) -> Access | None:
+        """Where an operand lies in memory, unless it is a constant."""
+        return None if node in constants else access[node]
 
     def ready(node: Node, space: Shape) -> int:
         """The first unit in which `node` can be computed over `space`."""
@@ -114,10 +131,17 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
                 units.append(Call(node))
                 unit_of[node] = len(units) - 1
             continue
-        if fusible(node):
+        copied = pieces(node, where) if is_piecewise(node) and fusible(node) else None
+        if copied is not None:
+            units.append(Loop(node.shape, nodes=[node], pieces=copied, alone=True))
+            index = len(units) - 1
+        elif node.op.name in SCANS and fusible(node) and not constants.intersection(node.inputs):
+            units.append(Loop(node.shape, nodes=[node], alone=True))
+            index = len(units) - 1
+        elif fusible(node) and not is_piecewise(node) and node.op.name not in SCANS:
             reduction = node.op.name in REDUCTIONS
             space = node.inputs[0].shape if reduction else node.shape
-            index = join(node, space, node.params[0] if reduction else None)
+            index = join(node, space, reduced_axes(node) if reduction else None)
             loop = units[index]
             assert isinstance(loop, Loop)
             loop.nodes.append(node)
@@ -178,6 +202,8 @@ def _reading_loop(reader: Node, units: list[Unit], unit_of: dict[Node, int]) -> 
     unit = units[unit_of[reader]]
     if not isinstance(unit, Loop) or reader in unit.copies or reader.op.name in VIEWS:
         return None
+    if unit.alone:
+        return None
     return unit_of[reader]
 
 
@@ -205,7 +231,5 @@ def _mark_outputs(
     for unit in units:
         if isinstance(unit, Loop):
             unit.outputs = [
-                node
-                for node in unit.nodes
-                if node in needed or node in unit.copies or node.op.name in REDUCTIONS
+                node for node in unit.nodes if node in needed or node not in unit.pointwise
             ]

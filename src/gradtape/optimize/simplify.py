@@ -64,8 +64,9 @@ def _folded(node: Node) -> Node | None:
     operands = [np.full((), constant_value(p), p.dtype) for p in node.inputs]
     with np.errstate(all="ignore"):
         value = np.asarray(node.op.numpy(*operands, **node.keywords)).astype(node.dtype)[()].item()
-    negative_zero = value == 0 and np.signbit(np.real(value))
-    return None if negative_zero else full(node, value)
+    # Structures are compared by value, and -0.0 == 0.0.
+    parts = (value.real, value.imag)
+    return None if any(part == 0 and np.signbit(part) for part in parts) else full(node, value)
 
 
 def _multiply(node: Node) -> Node | None:

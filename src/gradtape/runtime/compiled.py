@@ -16,6 +16,7 @@ from gradtape.codegen.compile import compile_kernels
 from gradtape.codegen.gemm import LETTERS
 from gradtape.codegen.lower import Lowered, fusible, lower
 from gradtape.codegen.team import Instruction, Instructions
+from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
@@ -48,7 +49,7 @@ class CompiledPlan:
         self.program = program
         fused = fuse(program, fusible)
         self._fused = fused
-        self._scalars = [n for n in program.inputs if n.spec.ndim == 0 and n.dtype.kind != "c"]
+        self._scalars = [n for n in program.inputs if n.spec.ndim == 0]
         self._place: dict[Node | str, tuple[int, int]] = {}
         self._slots = FIRST
         self._number_inputs(program)
@@ -69,8 +70,10 @@ class CompiledPlan:
     def _number_inputs(self, program: Program) -> None:
         # Every 0-d input may come as a Python number; it lies among the scalars, by value.
         self._arrays = [n for n in program.inputs if n.spec.ndim != 0]
-        for position, node in enumerate(self._scalars):
-            self._place[node] = (SCALARS, 8 * position)
+        offset = 0
+        for node in self._scalars:
+            self._place[node] = (SCALARS, offset)
+            offset += max(8, node.dtype.itemsize)
         for node in self._arrays:
             self._place[node] = (self._new_slot(), 0)
 
@@ -202,10 +205,8 @@ class CompiledPlan:
         self._idle: list[tuple[Any, int]] = []
         self._position = {node: index for index, node in enumerate(self.program.inputs)}
         self._numbers = _picker([self._position[n] for n in self._scalars])
-        if any(node.dtype.kind == "b" for node in self._scalars):
-            # `struct` takes anything for a boolean, a 0-d tensor included.
-            pick = self._numbers
-            self._numbers = lambda inputs: self._converted(pick(inputs))
+        # `struct` takes anything for a boolean, a 0-d tensor included; and no complex number.
+        self._must_convert = any(node.dtype.kind in "bc" for node in self._scalars)
         self._array_positions = [self._position[n] for n in self._arrays]
         # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
         self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
@@ -244,10 +245,12 @@ class CompiledPlan:
         buffers = [allocate(nbytes) for nbytes in self._written]
         arrays += [buffer.address for buffer in buffers]
         numbers = self._numbers(inputs)
+        if self._must_convert:
+            numbers = self._converted(numbers)
         try:
             self._pack(memory, 0, start, base + 8 * self._slots, *arrays, *self._unset, *numbers)
         except (OverflowError, struct.error):
-            numbers = self._converted(numbers)
+            numbers = self._converted(self._numbers(inputs))
             self._pack(memory, 0, start, base + 8 * self._slots, *arrays, *self._unset, *numbers)
         if self._mixed:
             alive: dict[Any, Any] = dict(zip(self._written_nodes, buffers, strict=True))
@@ -273,17 +276,13 @@ class CompiledPlan:
 
     def _converted(self, numbers: Sequence[Any]) -> list[Any]:
         """What `struct` takes for 0-d tensors, for numbers of another kind and beyond float32."""
-        kinds = [_python_type(node) for node in self._scalars]
-        found = [
-            number if type(number) is kind else _number(number, kind)
-            for number, kind in zip(numbers, kinds, strict=True)
-        ]
+        found: list[Any] = []
         with np.errstate(over="ignore"):
-            # `struct` refuses what overflows float32; NumPy makes it infinite.
-            return [
-                node.dtype.type(number).item()
-                for node, number in zip(self._scalars, found, strict=True)
-            ]
+            for node, number in zip(self._scalars, numbers, strict=True):
+                # `struct` refuses what overflows float32; NumPy makes it infinite.
+                real = REAL_OF.get(node.dtype, node.dtype).type
+                found += [real(_number(number, kind)).item() for kind in _python_types(node)]
+        return found
 
     def _new_memory(self) -> tuple[Any, int]:
         memory = ctypes.create_string_buffer(self._bytes)
@@ -442,19 +441,29 @@ def _picker(positions: list[int]) -> Callable[[Any], Sequence[Any]]:
     return lambda inputs: [inputs[position] for position in positions]
 
 
-def _python_type(node: Node) -> type:
-    """The type of Python number that `struct` takes for a scalar of this dtype."""
-    return {"f": float, "b": bool}.get(node.dtype.kind, int)
+def _python_types(node: Node) -> Sequence[Any]:
+    """What makes Python numbers that `struct` takes of a scalar; two of a complex one."""
+    if node.dtype.kind == "c":
+        return (_real_part, _imaginary_part)
+    return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
+
+
+def _real_part(value: Any) -> float:
+    return complex(value).real
+
+
+def _imaginary_part(value: Any) -> float:
+    return complex(value).imag
 
 
 def _number(value: Any, kind: Any) -> Any:
     """A Python number for `struct`."""
-    return value.array.item() if type(value) is Value else kind(value)
+    return kind(value.array.item() if type(value) is Value else value)
 
 
 _FORMAT = {
     "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
-    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x",
+    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
 }  # fmt: skip
 
 Value.array_over = staticmethod(array)

@@ -1,0 +1,317 @@
+"""Pieces: movements as copies from one part of memory to another, in the order they are made.
+
+Concatenation is a copy per operand, a slice put into zeros is a copy beside fills, a gather a copy
+whose source is moved by an index, a scatter one whose target is. Each runs as a loop of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradtape.graph.node import Node
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Shape, spec
+from gradtape.optimize.views import Access, Strides, reshaped, row_major, whole
+
+# NumPy joins more operands than this in less time than so many copies take to set up.
+MOST_OPERANDS = 256
+
+
+@dataclass(frozen=True)
+class Index:
+    """Positions that move an address: by `step` elements each, and not past `last` positions."""
+
+    positions: Node
+    strides: Strides
+    step: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A copy over `shape`, of `source` or, without strides, of a constant.
+
+    Strides and offsets are in elements: of the memory that the source lies in, and of the result.
+    """
+
+    shape: Shape
+    source: Node
+    strides: Strides | None
+    offset: int
+    target: Strides
+    start: int
+    reads: tuple[Index, ...] = ()
+    writes: tuple[Index, ...] = ()
+    adds: bool = False
+
+
+Reader = Callable[[Node], Access | None]
+
+
+def pieces(node: Node, access: Reader) -> list[Piece] | None:
+    """The copies that make up a node; None where its operands do not lie so that they can.
+
+    `access` says where an operand lies, None for a constant.
+    """
+    if not math.prod(node.shape) or any(parent.size == 0 for parent in node.inputs):
+        return None
+    if len(node.inputs) > MOST_OPERANDS:
+        return None
+    if any(access(parent) is None for parent in node.inputs[_POSITIONS[node.op.name]]):
+        return None
+    return _RULES[node.op.name](node, access, **node.keywords)
+
+
+def is_piecewise(node: Node) -> bool:
+    """Whether a node may be made of copies."""
+    return node.op.name in _RULES
+
+
+def _copy(
+    source: Node, access: Reader, shape: Shape, target: Strides, start: int, **more: Any
+) -> Piece | None:
+    """All of an operand, broadcast and reshaped to a part of the result."""
+    found = access(source)
+    if found is None:
+        return Piece(shape, source, None, 0, target, start, **more)
+    fitting = found if found.shape == shape else reshaped(found, shape)
+    if fitting is None:
+        return None
+    return Piece(shape, source, fitting.strides, fitting.offset, target, start, **more)
+
+
+def _fill(value: Any, node: Node, shape: Shape, start: int) -> Piece:
+    constant = Node(REGISTRY["full"], (), ((), value, node.dtype), spec((), node.dtype))
+    return Piece(shape, constant, None, 0, row_major(node.shape), start)
+
+
+def _known(found: list[Piece | None]) -> list[Piece] | None:
+    kept = [piece for piece in found if piece is not None]
+    return kept if len(kept) == len(found) else None
+
+
+def _concat(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+    target = row_major(node.shape)
+    found, start = [], 0
+    for part in node.inputs:
+        found.append(_copy(part, access, part.shape, target, start * target[axis]))
+        start += part.shape[axis]
+    return _known(found)
+
+
+def _stack(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+    steps = row_major(node.shape)
+    target = (*steps[:axis], *steps[axis + 1 :])
+    return _known([
+        _copy(part, access, part.shape, target, number * steps[axis])
+        for number, part in enumerate(node.inputs)
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A regular part of memory: its strides, where it starts, and what moves the start."""
+
+    strides: Strides
+    start: int
+    moving: tuple[Index, ...]
+
+
+def _part(memory: Access, moving: Any, starts: Any, lengths: Any, steps: Any) -> _Part:
+    given = iter(moving)
+    start, strides, found = memory.offset, [], []
+    axes = zip(memory.shape, memory.strides, starts, lengths, steps, strict=True)
+    for n, stride, first, length, step in axes:
+        strides.append(stride * step)
+        if first is None:
+            # The last position from which the part does not run out of the axis.
+            last = n - 1 - max(0, (length - 1) * step)
+            found.append(Index(next(given), (0,) * len(lengths), stride, last))
+        else:
+            start += first * stride
+    return _Part(tuple(strides), start, tuple(found))
+
+
+def _slice(node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+    """Only where a start is an operand; all others are views."""
+    x, *moving = node.inputs
+    found = access(x)
+    if found is None:
+        return None
+    part = _part(found, moving, starts, lengths, steps)
+    return [
+        Piece(lengths, x, part.strides, part.start, row_major(lengths), 0, reads=part.moving)
+    ]  # fmt: skip
+
+
+def _unslice(node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+    g, *moving = node.inputs
+    part = _part(whole(node), moving, starts, lengths, steps)
+    piece = _copy(g, access, lengths, part.strides, part.start, writes=part.moving)
+    if any(start is None for start in starts) or any(step != 1 for step in steps):
+        return _known([_fill(0, node, shape, 0), piece])
+    return _known([*_around(node, starts, lengths), piece])
+
+
+def _around(node: Node, starts: Any, lengths: Any, value: Any = 0) -> list[Piece]:
+    """Fills of what lies outside a box, in slabs: axis by axis, before it and behind it."""
+    steps = row_major(node.shape)
+    found: list[Piece] = []
+    shape, corner = list(node.shape), 0
+    for axis, (n, start, length) in enumerate(zip(node.shape, starts, lengths, strict=True)):
+        for first, count in ((0, start), (start + length, n - start - length)):
+            if count:
+                slab = (*shape[:axis], count, *shape[axis + 1 :])
+                found.append(_fill(value, node, slab, corner + first * steps[axis]))
+        # Slabs of later axes cover only what is left of this one.
+        shape[axis] = length
+        corner += start * steps[axis]
+    return found
+
+
+def _set_slice(
+    node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any
+) -> Any:
+    x, value, *moving = node.inputs
+    part = _part(whole(node), moving, starts, lengths, steps)
+    found = access(value)
+    if found is not None:
+        wide = Access(found.base, shape, found.stretched(shape), found.offset)
+        lying = reshaped(wide, lengths)
+        if lying is None:
+            return None
+        strides, offset = lying.strides, lying.offset
+    piece = Piece(
+        lengths, value, None if found is None else strides, 0 if found is None else offset,
+        part.strides, part.start, writes=part.moving,
+    )  # fmt: skip
+    return _known([_copy(x, access, node.shape, row_major(node.shape), 0), piece])
+
+
+def _resize_axis(
+    node: Node, access: Reader, axis: int, before: int, after: int, fill: Any
+) -> list[Piece] | None:
+    (x,) = node.inputs
+    found = access(x)
+    old, new = x.shape[axis], node.shape[axis]
+    start, stop = max(0, before), min(new, old + before)
+    if found is None or start >= stop:
+        return None
+    starts = tuple(start if at == axis else 0 for at in range(node.ndim))
+    lengths = tuple(stop - start if at == axis else n for at, n in enumerate(node.shape))
+    target = row_major(node.shape)
+    offset = found.offset + (start - before) * found.strides[axis]
+    piece = Piece(lengths, x, found.strides, offset, target, start * target[axis])
+    return [*_around(node, starts, lengths, fill), piece]
+
+
+def _roll(node: Node, access: Reader, shift: Any, axis: Any) -> list[Piece] | None:
+    """Along each axis two parts change places."""
+    (x,) = node.inputs
+    found = access(x)
+    if found is None or len(axis) > 3:
+        return None
+    amounts = dict.fromkeys(axis, 0)
+    for at, amount in zip(axis, shift, strict=True):
+        amounts[at] = (amounts[at] + amount) % node.shape[at]
+    target = row_major(node.shape)
+    boxes = [(node.shape, found.offset, 0)]
+    for at, amount in amounts.items():
+        n = node.shape[at]
+        # Elements from `first` on, so many, come to stand from `there` on.
+        parts = [(0, n - amount, amount), (n - amount, amount, 0)]
+        boxes = [
+            (
+                (*shape[:at], count, *shape[at + 1 :]),
+                offset + first * found.strides[at],
+                start + there * target[at],
+            )
+            for shape, offset, start in boxes
+            for first, count, there in parts
+            if count
+        ]
+    return [Piece(shape, x, found.strides, offset, target, start) for shape, offset, start in boxes]
+
+
+def _along(strides: Strides, axis: int, count: int) -> Strides:
+    """Strides with those of one axis replaced by `count` axes that an index walks."""
+    return (*strides[:axis], *(0,) * count, *strides[axis + 1 :])
+
+
+def _walk(indices: Node, access: Reader, before: int, after: int) -> Strides:
+    """The strides of positions over a space with axes before and behind theirs."""
+    found = access(indices)
+    assert found is not None
+    return (*(0,) * before, *found.strides, *(0,) * after)
+
+
+def _gather(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+    x, indices = node.inputs
+    found = access(x)
+    if found is None:
+        return None
+    walk = _walk(indices, access, axis, x.ndim - axis - 1)
+    index = Index(indices, walk, found.strides[axis], x.shape[axis] - 1)
+    strides = _along(found.strides, axis, indices.ndim)
+    target = row_major(node.shape)
+    return [Piece(node.shape, x, strides, found.offset, target, 0, reads=(index,))]
+
+
+def _take_along_axis(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+    x, indices = node.inputs
+    found = access(x)
+    if found is None:
+        return None
+    walk = _walk(indices, access, 0, 0)
+    index = Index(indices, walk, found.strides[axis], x.shape[axis] - 1)
+    strides = _along(found.strides, axis, 1)
+    return [
+        Piece(node.shape, x, strides, found.offset, row_major(node.shape), 0, reads=(index,))
+    ]  # fmt: skip
+
+
+def _scatter(adds: bool, along: bool) -> Callable[..., list[Piece] | None]:
+    def rule(node: Node, access: Reader, axis: int = 0) -> list[Piece] | None:
+        x, indices, values = node.inputs
+        if adds and node.dtype.kind == "b":
+            return None
+        steps = row_major(node.shape)
+        before, after = (0, 0) if along else (axis, x.ndim - axis - 1)
+        walk = _walk(indices, access, before, after)
+        index = Index(indices, walk, steps[axis], node.shape[axis] - 1)
+        target = _along(steps, axis, 1 if along else indices.ndim)
+        first = _copy(x, access, node.shape, steps, 0)
+        second = _copy(values, access, values.shape, target, 0, writes=(index,))
+        if first is None or second is None:
+            return None
+        return [first, replace(second, adds=adds)]
+
+    return rule
+
+
+_NONE, _SECOND = slice(0), slice(1, 2)
+# Which operands of an op hold positions; those have to lie in memory.
+_POSITIONS = {
+    "concat": _NONE, "stack": _NONE, "slice": slice(1, None), "unslice": slice(1, None),
+    "set_slice": slice(2, None), "resize_axis": _NONE, "roll": _NONE, "gather": _SECOND,
+    "take_along_axis": _SECOND, "scatter_set": _SECOND, "scatter_add": _SECOND,
+    "scatter_add_rows": _SECOND, "add_along_axis": _SECOND,
+}  # fmt: skip
+_RULES: dict[str, Callable[..., list[Piece] | None]] = {
+    "concat": _concat,
+    "stack": _stack,
+    "slice": _slice,
+    "unslice": _unslice,
+    "set_slice": _set_slice,
+    "resize_axis": _resize_axis,
+    "roll": _roll,
+    "gather": _gather,
+    "take_along_axis": _take_along_axis,
+    "scatter_set": _scatter(adds=False, along=False),
+    "scatter_add": _scatter(adds=True, along=False),
+    "scatter_add_rows": _scatter(adds=True, along=False),
+    "add_along_axis": _scatter(adds=True, along=True),
+}

@@ -1,0 +1,44 @@
+"""Ways to look at what the compiled tier makes of tensors."""
+
+import numpy as np
+import pytest
+
+from gradtape.codegen.lower import fusible
+from gradtape.graph.recording import Value, state
+from gradtape.optimize import optimize
+from gradtape.optimize.expand import expand
+from gradtape.optimize.fuse import Call, fuse
+from gradtape.optimize.separate import separate
+from gradtape.runtime.compiled import CompiledPlan
+from gradtape.runtime.plan import Plan
+from gradtape.tensor import program_of
+
+
+@pytest.fixture
+def both_ways():
+    """A function that gives, per tensor, what NumPy and what compiled kernels make of it."""
+
+    def run(*outputs):
+        found = optimize(program_of(*outputs))
+        values = [state.recording.leaves[node.params[0]] for node in found.inputs]
+        expected = Plan(found).run(values)
+        plan = CompiledPlan(found)
+        plan.run(values)
+        results = plan.run(values)
+        return [
+            (np.asarray(want), Value(got, node.spec).array)
+            for want, got, node in zip(expected, results, found.outputs, strict=True)
+        ]
+
+    return run
+
+
+@pytest.fixture
+def library_calls():
+    """A function that gives the names of the ops that would run as library calls."""
+
+    def find(*outputs):
+        fused = fuse(separate(expand(optimize(program_of(*outputs)))), fusible)
+        return [unit.node.op.name for unit in fused.units if isinstance(unit, Call)]
+
+    return find
