@@ -428,6 +428,9 @@ def test_complex_functions(prefer, ty, case):
             assert_within(limit, ulps(part, exact), part, a, b)
         wanted = kernel(as_complex(*special, COMPLEX[ty]))
         for part, exact in zip(module(name, *special), (wanted.real, wanted.imag), strict=True):
+            # The sign of an infinity that comes of a NaN is left open in C, and varies.
+            free = np.isnan(special).any(0) & np.isinf(exact)
+            part, exact = np.where(free, np.abs(part), part), np.where(free, np.inf, exact)
             assert_same(part, exact, *special, limit=limit)
 
 

@@ -6,6 +6,7 @@ A value is an IR name with a dtype; its vector width is the builder's.
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,11 @@ _TYPES = {
     "u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double",
 }  # fmt: skip
 BOOL = np.dtype(bool)
+
+# GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
+CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
+if CONTRACT not in ("on", "off"):
+    raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
 
 
 class NotLowered(Exception):  # noqa: N818 - a question answered, not a fault
@@ -114,7 +120,7 @@ class Builder:
         """One instruction for floats, which may join another in one rounding, or for integers."""
         kind = x.dtype.kind
         if kind == "f":
-            name = f"{real} contract" if contract else real
+            name = f"{real} contract" if contract and CONTRACT == "on" else real
         elif kind in "iu":
             name = whole
         else:
