@@ -414,6 +414,9 @@ def test_complex_functions(prefer, ty, case):
     special = np.array(list(itertools.product(values, values)), dtype).T
     # Where a number is large or tiny and finite, libm itself is what is tested.
     special = special[:, (~np.isfinite(special)).any(0) | (special == 0).any(0)]
+    if np.lib.NumpyVersion(np.__version__) < "2.3.0":
+        # Older ones have functions of NaN of their own, where C's standard has others.
+        special = special[:, ~np.isnan(special).any(0)]
     wide = np.complex128 if ty == "float" else np.clongdouble
     for name in COMPLEX_NAMES:
         kernel = complex_reference(name)
@@ -428,9 +431,6 @@ def test_complex_functions(prefer, ty, case):
             assert_within(limit, ulps(part, exact), part, a, b)
         wanted = kernel(as_complex(*special, COMPLEX[ty]))
         for part, exact in zip(module(name, *special), (wanted.real, wanted.imag), strict=True):
-            # The sign of an infinity that comes of a NaN is left open in C, and varies.
-            free = np.isnan(special).any(0) & np.isinf(exact)
-            part, exact = np.where(free, np.abs(part), part), np.where(free, np.inf, exact)
             assert_same(part, exact, *special, limit=limit)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
 from gradtape.codegen import builder, llvm
 from gradtape.codegen.kernel import Kernel
 from gradtape.codegen.loops import Emitter, lane_count
+from gradtape.graph.locks import new_lock
 
 # By structure, and by whether products and sums may share one rounding.
 _addresses: dict[tuple[Kernel, str], int] = {}
-_lock = threading.RLock()
+_lock = new_lock()
 
 
 def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:

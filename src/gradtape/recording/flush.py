@@ -85,7 +85,7 @@ def evaluate(handle: Handle) -> None:
 
 def _alone(recording: Recording, handle: Handle) -> None:
     """Compute one handle and nothing else: its recording belongs to another thread."""
-    with recording.lock:
+    with recording.guard():
         if handle.computed is None:
             wanted = _program(recording, (handle.node,), ())
             schedule = Schedule(wanted, plan_for(wanted))
@@ -95,7 +95,7 @@ def _alone(recording: Recording, handle: Handle) -> None:
 
 def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
-    with recording.lock:
+    with recording.guard():
         # A handle that was rebound since may be pending in another recording.
         held = [handle for handle in live(recording.handles) if handle.recording is recording]
         recording.handles = type(recording.handles)()
