@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.locks import new_lock
 from gradtape.modes import is_deterministic
 from gradtape.ops import random as draws
 from gradtape.ops.arithmetic import less, record_operand
@@ -88,7 +88,7 @@ class Generator:
                 f"Generator: seed {seed!r} is not a non-negative integer. Pass one, or None."
             ) from None
         self._counter = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def state(self) -> State:
@@ -237,7 +237,7 @@ def _require_repeatable(why: str) -> None:
 
 
 _shared: dict[str, Generator] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def _generator(seed: int | None) -> Generator:

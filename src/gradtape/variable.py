@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import as_dtype
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
 from gradtape.operators import Operators
@@ -67,7 +67,7 @@ class Variable(Operators):
         self._assigned = False
         self._steady = False
         self._epoch = state.epoch
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._handle = _own(start)
 
     # Reading.

@@ -414,6 +414,9 @@ def test_complex_functions(prefer, ty, case):
     special = np.array(list(itertools.product(values, values)), dtype).T
     # Where a number is large or tiny and finite, libm itself is what is tested.
     special = special[:, (~np.isfinite(special)).any(0) | (special == 0).any(0)]
+    if np.lib.NumpyVersion(np.__version__) < "2.3.0":
+        # Older ones have functions of NaN of their own, where C's standard has others.
+        special = special[:, ~np.isnan(special).any(0)]
     wide = np.complex128 if ty == "float" else np.clongdouble
     for name in COMPLEX_NAMES:
         kernel = complex_reference(name)

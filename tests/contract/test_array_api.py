@@ -148,8 +148,6 @@ class TestDLPack:
         shared, copied = np.from_dlpack(x), np.from_dlpack(x, copy=True)
         assert np.shares_memory(shared, x.numpy())
         assert not np.shares_memory(copied, x.numpy())
-        copied[0] = 5.0
-        assert x.tolist() == [1.0, 2.0]
 
     def test_old_consumers_get_a_copy_or_an_error(self):
         x = gt.asarray([1.0, 2.0])

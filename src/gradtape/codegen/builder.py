@@ -7,6 +7,7 @@ and what the methods do with it is written in `complexvalues`.
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,11 @@ _TYPES = {
     "c8": "float", "c16": "double",
 }  # fmt: skip
 BOOL = np.dtype(bool)
+
+# GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
+CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
+if CONTRACT not in ("on", "off"):
+    raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
 
 
 class NotLowered(Exception):  # noqa: N818 - a question answered, not a fault
@@ -134,7 +140,7 @@ class Builder:
         """One instruction for floats, which may join another in one rounding, or for integers."""
         kind = x.dtype.kind
         if kind == "f":
-            name = f"{real} contract" if contract else real
+            name = f"{real} contract" if contract and CONTRACT == "on" else real
         elif kind in "iu":
             name = whole
         elif kind == "c":

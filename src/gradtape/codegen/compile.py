@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
-from gradtape.codegen import llvm
+from gradtape.codegen import builder, llvm
 from gradtape.codegen.kernel import Kernel
 from gradtape.codegen.loops import Emitter, lane_count
+from gradtape.graph.locks import new_lock
 
-_addresses: dict[Kernel, int] = {}
-_names: dict[Kernel, str] = {}
-_lock = threading.RLock()
+# By structure, and by whether products and sums may share one rounding.
+_addresses: dict[tuple[Kernel, str], int] = {}
+_lock = new_lock()
 
 
 def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
@@ -36,10 +36,11 @@ def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, int], int]:
     """The address of each kernel, and how many had to be compiled."""
     wanted = list(dict.fromkeys(kernels))
     with _lock:
-        fresh = [kernel for kernel in wanted if kernel not in _addresses]
+        mode = builder.CONTRACT
+        fresh = [kernel for kernel in wanted if (kernel, mode) not in _addresses]
         if fresh:
             text, names = module_text(fresh)
             compiled = llvm.compile_ir(text)
             for kernel in fresh:
-                _addresses[kernel] = compiled.address(names[kernel])
-        return {kernel: _addresses[kernel] for kernel in wanted}, len(fresh)
+                _addresses[kernel, mode] = compiled.address(names[kernel])
+        return {kernel: _addresses[kernel, mode] for kernel in wanted}, len(fresh)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import itertools
+import os
 import platform
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+# Held around everything that LLVM does, and by a fork: a child must not inherit LLVM, nor
+# llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
-_engines: list[Any] = []
+_serial = itertools.count()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 @dataclass(frozen=True)
@@ -24,14 +33,14 @@ class Host:
 
 
 class Compiled:
-    """A compiled module; it must live as long as its functions may be called."""
+    """A compiled module: its functions by name. Code is never unloaded."""
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def __init__(self, addresses: dict[str, int]) -> None:
+        self._addresses = addresses
 
     def address(self, name: str) -> int:
         """The address of a function of the module."""
-        found = self._engine.get_function_address(name)
+        found = self._addresses.get(name)
         if not found:
             raise AssertionError(f"codegen: the module has no function {name}")
         return found
@@ -40,26 +49,29 @@ class Compiled:
 @lru_cache(maxsize=1)
 def _binding() -> Any:
     """llvmlite, imported and initialised at the first compilation: it costs 0.4 s."""
-    import llvmlite.binding as llvm
+    with _lock:
+        import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        return llvm
 
 
 @lru_cache(maxsize=1)
 def host() -> Host:
     """The machine this process runs on."""
     machine = platform.machine()
-    llvm = _binding()
-    features = llvm.get_host_cpu_features()
+    with _lock:
+        llvm = _binding()
+        features = llvm.get_host_cpu_features()
+        libmvec = machine == "x86_64" and _load_libmvec(llvm)
     if features.get("avx512f") and features.get("avx512dq") and features.get("avx512bw"):
         bits = 512
     elif features.get("avx2"):
         bits = 256
     else:
         bits = 128
-    return Host(machine, bits, machine == "x86_64" and _load_libmvec(llvm))
+    return Host(machine, bits, libmvec)
 
 
 def _load_libmvec(llvm: Any) -> bool:
@@ -72,23 +84,19 @@ def _load_libmvec(llvm: Any) -> bool:
 
 def has_symbol(name: str) -> bool:
     """Whether a C symbol can be called by name from compiled code."""
-    return bool(_binding().address_of_symbol(name))
+    with _lock:
+        return bool(_binding().address_of_symbol(name))
 
 
 def add_symbol(name: str, address: int) -> None:
     """Make an address callable by name from modules compiled later."""
-    _binding().add_symbol(name, address)
+    with _lock:
+        _binding().add_symbol(name, address)
 
 
-@lru_cache(maxsize=1)
-def _target() -> Any:
+def _new_machine(level: int) -> Any:
     llvm = _binding()
-    return llvm.Target.from_default_triple()
-
-
-def _machine(level: int) -> Any:
-    llvm = _binding()
-    return _target().create_target_machine(
+    return llvm.Target.from_default_triple().create_target_machine(
         opt=level,
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
@@ -96,25 +104,55 @@ def _machine(level: int) -> Any:
     )
 
 
+@lru_cache(maxsize=2)
+def _machine(level: int) -> Any:
+    """The machine that passes look at; an engine owns another."""
+    return _new_machine(level)
+
+
+@lru_cache(maxsize=2)
+def _engine(level: int) -> Any:
+    """The engine of all modules of a level: one for each would take a megabyte each."""
+    llvm = _binding()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(level))
+    # Never freed: threads may be in its code even when the interpreter ends.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    return engine
+
+
 def compile_ir(text: str, level: int = 2) -> Compiled:
     """Compile a module of IR text for this machine.
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast.
     """
-    llvm = _binding()
     with _lock:
+        llvm = _binding()
         module = llvm.parse_assembly(text)
         machine = _machine(level)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
+        unique = _named_apart(module)
         if level:
             _optimize(llvm, module, machine)
-        engine = llvm.create_mcjit_compiler(module, machine)
+        engine = _engine(level)
+        engine.add_module(module)
         engine.finalize_object()
-        compiled = Compiled(engine)
-        # Code is never unloaded: an address handed out stays callable.
-        _engines.append(engine)
-        return compiled
+        addresses = {name: engine.get_function_address(new) for name, new in unique.items()}
+        # The machine code stays with the engine; the IR is not needed any more.
+        engine.remove_module(module)
+        module.close()
+        return Compiled(addresses)
+
+
+def _named_apart(module: Any) -> dict[str, str]:
+    """Rename the functions of a module, for the engine has one name space for all modules."""
+    number = next(_serial)
+    found = {}
+    for function in module.functions:
+        if not function.is_declaration and function.linkage.name == "external":
+            name = function.name
+            found[name] = function.name = f"{name}.{number}"
+    return found
 
 
 def _optimize(llvm: Any, module: Any, machine: Any) -> None:
@@ -133,11 +171,12 @@ def _optimize(llvm: Any, module: Any, machine: Any) -> None:
 
 def assembly(text: str) -> str:
     """The machine code of a module as text, to read."""
-    llvm = _binding()
-    module = llvm.parse_assembly(text)
-    machine = _machine(2)
-    _optimize(llvm, module, machine)
-    return machine.emit_assembly(module)
+    with _lock:
+        llvm = _binding()
+        module = llvm.parse_assembly(text)
+        machine = _machine(2)
+        _optimize(llvm, module, machine)
+        return machine.emit_assembly(module)
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:

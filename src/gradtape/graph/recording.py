@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype, of_scalar
 from gradtape.errors import DtypeError
+from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     TABLE_LIMIT,
     Node,
@@ -34,6 +35,7 @@ PENDING_LIMIT = 10_000
 SCALARS = frozenset((bool, int, float, complex))
 
 _stamps = itertools.count(1)
+_reopening = new_lock()
 
 
 class Modes(threading.local):
@@ -133,6 +135,7 @@ class Recording:
         "active",
         "available",
         "closed",
+        "forks",
         "handles",
         "imported",
         "interned",
@@ -157,7 +160,9 @@ class Recording:
     def __init__(self) -> None:
         self.stamp = next(_stamps)
         self.thread = threading.get_ident()
+        # In a forked child this lock may be held by a thread that is not there: see `guard`.
         self.lock = threading.RLock()
+        self.forks = Process.forks
         self.table: Table = table()
         self.interned = self.table.nodes
         self.leaves: list[Any] = []
@@ -184,6 +189,15 @@ class Recording:
         # Whether something was computed from this without a flush: the next step begins anew.
         self.observed = False
         self.closed = False
+
+    def guard(self) -> Any:
+        """Its lock, to be held while it is computed; a new one where a fork has come between."""
+        if self.forks != Process.forks:
+            with _reopening:
+                if self.forks != Process.forks:
+                    self.lock = threading.RLock()
+                    self.forks = Process.forks
+        return self.lock
 
     def close(self) -> None:
         """Let go of everything; handles that were computed keep their values."""

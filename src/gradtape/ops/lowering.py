@@ -85,12 +85,11 @@ def sign(b: Any, x: Any) -> Any:
     if x.dtype.kind == "c":
         return b.call("sign", x)
     zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
-    below = (
-        x
-        if x.dtype.kind == "u"
-        else b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), x)
-    )
-    return b.select(b.compare("ogt", "gt", x, zero), one, below)
+    # Of zero the positive one, as NumPy has it; NaN stays.
+    rest = b.select(b.compare("oeq", "eq", x, zero), zero, x)
+    if x.dtype.kind != "u":
+        rest = b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), rest)
+    return b.select(b.compare("ogt", "gt", x, zero), one, rest)
 
 
 def larger(b: Any, x: Any, y: Any) -> Any:

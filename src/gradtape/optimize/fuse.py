@@ -114,14 +114,16 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
             continue
         if node.op.name in VIEWS and len(node.inputs) == 1:
             parent = node.inputs[0]
-            found = view(node, access.get(parent) or whole(parent))
+            # A constant has no memory to be viewed.
+            constant = parent in constants
+            found = None if constant else view(node, access.get(parent) or whole(parent))
             if found is not None:
                 access[node] = found
                 if parent in unit_of:
                     unit_of[node] = unit_of[parent]
                 continue
             access[node] = whole(node)
-            if fusible(node):
+            if fusible(node) and not constant:
                 unit_of[node] = join(node, parent.shape, None)
                 loop = units[unit_of[node]]
                 assert isinstance(loop, Loop)

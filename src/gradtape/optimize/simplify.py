@@ -153,7 +153,8 @@ def _reduction(node: Node) -> Node | None:
     if all(operand.shape[axis] == 1 for axis in axes) and operand.dtype == node.dtype:
         if operand.shape == node.shape:
             return operand
-        return Node(REGISTRY["reshape"], (operand,), (node.shape,), node.spec)
+        reshaped = Node(REGISTRY["reshape"], (operand,), (node.shape,), node.spec)
+        return _movement(reshaped) or reshaped
     return None
 
 

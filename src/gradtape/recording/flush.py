@@ -111,7 +111,7 @@ def evaluate(handle: Handle) -> None:
 
 def _alone(recording: Recording, handle: Handle) -> None:
     """Compute one handle and nothing else: its recording belongs to another thread."""
-    with recording.lock:
+    with recording.guard():
         if handle.computed is None:
             wanted = _program(recording, (handle.node,), ())
             schedule = Schedule(wanted, plan_for(wanted))
@@ -121,7 +121,7 @@ def _alone(recording: Recording, handle: Handle) -> None:
 
 def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
-    with recording.lock:
+    with recording.guard():
         held = live(recording)
         recording.handles = type(recording.handles)()
         values = recording.values

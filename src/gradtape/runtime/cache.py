@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Any
 
+from gradtape.graph.locks import new_lock
 from gradtape.graph.program import Program
 from gradtape.optimize import optimize
 from gradtape.runtime.counters import COUNTS
@@ -14,7 +14,7 @@ from gradtape.runtime.tiers import Tiered
 PLAN_LIMIT = 4096
 
 _plans: OrderedDict[tuple[Any, ...], Tiered] = OrderedDict()
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def plan_for(program: Program) -> Tiered:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.runtime.plan import Plan
@@ -25,7 +25,7 @@ MODE = os.environ.get("GRADTAPE_JIT", "auto")
 if MODE not in ("off", "auto", "always"):
     raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto or always.")
 
-_lock = threading.Lock()
+_lock = new_lock()
 _speculations = {"wasted": 0}
 
 
