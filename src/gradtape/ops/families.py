@@ -162,14 +162,28 @@ def elementwise(
     )
     make = {1: unary_function, 2: binary_function}[arity]
     function = parametric_function(op, arity) if params else make(op)
+    if not params:
+        RECORDERS.append(function)
     function.__name__ = function.__qualname__ = name
     function.__module__ = "gradtape"
     function.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
     return function
 
 
+# Functions of one and of two operands, which a native recorder may take over (recording.native).
+RECORDERS: list[Any] = []
+
+
 def unary_function(op: Op) -> Unary:
+    native: Any = None
+
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
     def function(x: Any, /) -> Any:
+        if native is not None:
+            return native(x)
         recording = state.recording
         try:
             stamp = recording.stamp
@@ -196,18 +210,28 @@ def unary_function(op: Op) -> Unary:
             handle.recording = recording
             handle.computed = None
             recording.handles.append(handle)
+            if recording.closed and handle.computed is None:
+                return record(op, (x,))
             return handle
         except AttributeError:
             return record(op, (x,))
 
     function.op = op  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
     return function
 
 
 def binary_function(op: Op) -> Binary:
+    native: Any = None
     reflected = reflected_function(op)
 
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
     def function(x: Any, y: Any, /) -> Any:
+        if native is not None:
+            return native(x, y)
         # The path of known structure: two or three look-ups, no node is made. Operands that are
         # not known to the recording fall through to `record`, which handles everything.
         recording = state.recording
@@ -252,11 +276,15 @@ def binary_function(op: Op) -> Binary:
             handle.recording = recording
             handle.computed = None
             recording.handles.append(handle)
+            # As in `record`: the recording may have been closed underneath.
+            if recording.closed and handle.computed is None:
+                return record(op, (x, y))
             return handle
         except AttributeError:
             return reflected(y, x) if type(x) in REFLECTED else record(op, (x, y))
 
     function.op = op  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
     function.reflected = reflected  # type: ignore[attr-defined]
     return function
 
@@ -334,4 +362,7 @@ def application(
         node = recording.first_application(key, op, inputs, params)
     else:
         node = recording.twin(key, node)
-    return recording.hold(node, kind)
+    handle = recording.hold(node, kind)
+    if recording.closed and handle.computed is None:
+        return record(op, operands, params)
+    return handle
