@@ -22,9 +22,10 @@ from gradtape.ops.casting import cast
 from gradtape.ops.families import Binary
 
 
-def reflected(function: Binary) -> Binary:
+def reflected(function: Any) -> Binary:
     """The operator for when ours is the right operand."""
-    return lambda right, left: function(left, right)
+    known = getattr(function, "reflected", None)
+    return known or (lambda right, left: function(left, right))
 
 
 class Operators:
@@ -49,7 +50,8 @@ class Operators:
     __mod__ = arithmetic.remainder
     __rmod__ = reflected(arithmetic.remainder)
     __pow__ = arithmetic.pow
-    __rpow__ = reflected(arithmetic.pow)
+    # Only the exponent makes `pow` more than `power`, and here the exponent is a tensor.
+    __rpow__ = reflected(arithmetic.power)
     __matmul__ = contraction.matmul
     __rmatmul__ = reflected(contraction.matmul)
     __and__ = __rand__ = arithmetic.bitwise_and

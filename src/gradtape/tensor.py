@@ -19,6 +19,7 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
+from gradtape.recording import native
 from gradtape.recording.rows import make_row_sparse
 
 __all__ = ["RowSparse", "Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
@@ -233,6 +234,7 @@ class TensorView(Tensor):
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
 State.handle_class = Tensor
+native.offer()
 RowSparse = make_row_sparse(Tensor)
 State.row_sparse_class = RowSparse
 

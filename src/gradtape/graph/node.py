@@ -114,12 +114,14 @@ class Node:
 class Table:
     """A thread's interned nodes, with what was derived from them."""
 
-    __slots__ = ("derived", "nodes", "plans")
+    __slots__ = ("cache", "derived", "nodes", "plans")
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Any, ...], Node] = {}
         self.derived: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}
+        # Where a native recorder finds some of `nodes` faster; it fills it itself.
+        self.cache: bytes | None = None
 
 
 class _Tables(threading.local):

@@ -7,6 +7,7 @@ leaves, the order of application, the handles that are still held, and the value
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,17 @@ class Modes(threading.local):
 
 
 modes = Modes()
+
+
+class Traffic:
+    """How many applications were recorded, and what is to be done once past a limit."""
+
+    count = 0
+    limit: float = math.inf
+    reached: Callable[[], None]
+
+
+traffic = Traffic()
 
 
 class Value:
@@ -202,6 +214,7 @@ class Recording:
     def close(self) -> None:
         """Let go of everything; handles that were computed keep their values."""
         self.closed = True
+        traffic.count += len(self.nodes)
         self.leaves = []
         self.nodes = []
         self.handles = []
@@ -213,6 +226,9 @@ class Recording:
         self.rules = {}
         self.recomputed = set()
         self.unassigned = set()
+        if traffic.count > traffic.limit:
+            traffic.limit = math.inf
+            traffic.reached()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> bool:
         """Whether so much is pending that it should be computed before this application.
@@ -476,6 +492,10 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         observed = result[0]
     else:
         result = observed = recording.hold(node, kind)
+    if recording.closed and observed.computed is None:
+        # The collector ran meanwhile, and the last tape to hold the recording died: once more. No
+        # operand is pending there, or the recording would have lived.
+        return record(op, operands, params)
     if op.may_fail:
         try:
             state.evaluate(observed)

@@ -117,11 +117,12 @@ def pow(x: Any, exponent: Any, /) -> Any:
     8.0
     """
     if type(exponent) is int and hasattr(x, "dtype") and type(x) is not np.ndarray:
-        if exponent == 2 and x.dtype.kind != "b":
+        kind = x.dtype.kind
+        if exponent == 2 and kind != "b":
             return square(x)
-        if -8 <= exponent <= 8 and x.dtype.kind in "fc":
+        if -8 <= exponent <= 8 and kind in "fc":
             return integer_power(exponent, x)
-        if exponent < 0 and x.dtype.kind in "biu":
+        if exponent < 0 and kind in "biu":
             raise ValueError(
                 f"pow: integers to the negative power {exponent} are not integers. "
                 "Cast the base to a float first."

@@ -15,7 +15,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops import batching, movement
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import promotion
-from gradtape.ops.families import binary_function
+from gradtape.ops.families import RECORDERS, binary_function
 from gradtape.ops.reads import Operand, agreeing
 from gradtape.ops.reduction import ANY
 from gradtape.ops.samples import Sample, generator, uniform
@@ -231,6 +231,7 @@ MATMUL = declare(
 
 # The path of known structure is that of element-wise functions: a look-up per operand.
 _record_matmul = binary_function(MATMUL)
+RECORDERS.append(_record_matmul)
 
 
 def matmul(x1: Any, x2: Any, /) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
-from gradtape.graph.recording import record, state
+from gradtape.graph.recording import Handle, Recording, record, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching, lowering
 from gradtape.ops.casting import promotion
@@ -179,26 +179,41 @@ def elementwise(
     )
     make = {1: unary_function, 2: binary_function}[arity]
     function = parametric_function(op, arity) if params else make(op)
+    if not params:
+        RECORDERS.append(function)
     function.__name__ = function.__qualname__ = name
     function.__module__ = "gradtape"
     function.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
     return function
 
 
+# Functions of one and of two operands, which a native recorder may take over (recording.native).
+RECORDERS: list[Any] = []
+
+
 def unary_function(op: Op) -> Unary:
+    native: Any = None
+
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
     def function(x: Any, /) -> Any:
+        if native is not None:
+            return native(x)
         recording = state.recording
         try:
+            stamp = recording.stamp
             if x.recording is recording:
                 a = x.node
             else:
-                stamp, a = x.computed.entry
-                if stamp != recording.stamp:
+                entered, a = x.computed.entry
+                if entered != stamp:
                     return record(op, (x,))
             key = (op, a)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != recording.stamp:
-                node.stamp = recording.stamp
+            if node is not None and node.stamp != stamp:
+                node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
                 return record(op, (x,))
@@ -212,28 +227,42 @@ def unary_function(op: Op) -> Unary:
             handle.recording = recording
             handle.computed = None
             recording.handles.append(handle)
+            if recording.closed and handle.computed is None:
+                return record(op, (x,))
             return handle
         except AttributeError:
             return record(op, (x,))
 
     function.op = op  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
     return function
 
 
 def binary_function(op: Op) -> Binary:
+    native: Any = None
+    reflected = reflected_function(op)
+
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
     def function(x: Any, y: Any, /) -> Any:
+        if native is not None:
+            return native(x, y)
         # The path of known structure: two or three look-ups, no node is made. Operands that are
         # not known to the recording fall through to `record`, which handles everything.
         recording = state.recording
         try:
+            stamp = recording.stamp
             if x.recording is recording:
                 a = x.node
             else:
-                stamp, a = x.computed.entry
-                if stamp != recording.stamp:
+                entered, a = x.computed.entry
+                if entered != stamp:
                     return record(op, (x, y))
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
+                # As `scalar_leaf` does, without the call.
                 leaves = recording.leaves
                 of = a.spec.scalars.get(kind) or a.spec.scalar(kind)
                 b = recording.interned.get((of, len(leaves)))
@@ -244,13 +273,13 @@ def binary_function(op: Op) -> Binary:
                 if y.recording is recording:
                     b = y.node
                 else:
-                    stamp, b = y.computed.entry
-                    if stamp != recording.stamp:
+                    entered, b = y.computed.entry
+                    if entered != stamp:
                         return record(op, (x, y))
             key = (op, a, b)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != recording.stamp:
-                node.stamp = recording.stamp
+            if node is not None and node.stamp != stamp:
+                node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
                 return record(op, (x, y))
@@ -264,20 +293,93 @@ def binary_function(op: Op) -> Binary:
             handle.recording = recording
             handle.computed = None
             recording.handles.append(handle)
+            # As in `record`: the recording may have been closed underneath.
+            if recording.closed and handle.computed is None:
+                return record(op, (x, y))
             return handle
         except AttributeError:
-            return record(op, (x, y))
+            return reflected(y, x) if type(x) in REFLECTED else record(op, (x, y))
 
     function.op = op  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
+    function.reflected = reflected  # type: ignore[attr-defined]
+    return function
+
+
+def reflected_function(op: Op) -> Binary:
+    """The recorder of `op` for when ours is the right operand: `1.0 - x`."""
+
+    def function(right: Any, left: Any, /) -> Any:
+        recording = state.recording
+        b = known_node(recording, right)
+        kind = type(left)
+        if b is None or not (kind is float or (kind is int and b.spec.inexact)):
+            return record(op, (left, right))
+        a = scalar_leaf(recording, left, kind, b.spec)
+        return application(recording, op, (left, right), (a, b), (), right.result_class)
+
     return function
 
 
 def parametric_function(op: Op, arity: int) -> Callable[..., Any]:
     """For ops with params: they come first, by position, as in `polygamma(1, x)`."""
+    count = len(op.params)
 
     def function(*arguments: Any) -> Any:
-        count = len(op.params)
-        return record(op, tuple(arguments[count:]), tuple(arguments[:count]))
+        params, operands = arguments[:count], arguments[count:]
+        if len(operands) == 1:
+            recording = state.recording
+            a = known_node(recording, operands[0])
+            if a is not None:
+                kind = operands[0].result_class
+                return application(recording, op, operands, (a,), params, kind)
+        return record(op, operands, params)
 
     function.op = op  # type: ignore[attr-defined]
     return function
+
+
+REFLECTED = frozenset((float, int))
+
+
+def known_node(recording: Recording, x: Any) -> Node | None:
+    """The node of a handle that the recording knows already."""
+    try:
+        if x.recording is recording:
+            return x.node
+        stamp, node = x.computed.entry
+    except AttributeError:
+        return None
+    return node if stamp == recording.stamp else None
+
+
+def scalar_leaf(recording: Recording, value: Any, kind: type, beside: Spec) -> Node:
+    """The leaf of a Python scalar beside an operand of a given spec."""
+    leaves = recording.leaves
+    of = beside.scalars.get(kind) or beside.scalar(kind)
+    found = recording.interned.get((of, len(leaves)))
+    if found is None:
+        found = leaf(len(leaves), of)
+    leaves.append(value)
+    return found
+
+
+def application(
+    recording: Recording, op: Op, operands: Any, inputs: Any, params: Any, kind: type[Handle]
+) -> Any:
+    """One more application to inputs that the recording knows, as a handle."""
+    key = (op, params, *inputs) if params else (op, *inputs)
+    node = recording.interned.get(key)
+    if node is not None and node.stamp != recording.stamp:
+        node.stamp = recording.stamp
+        recording.nodes.append(node)
+    elif recording.is_full():
+        return record(op, operands, params)
+    elif node is None:
+        node = recording.first_application(key, op, inputs, params)
+    else:
+        node = recording.twin(key, node)
+    handle = recording.hold(node, kind)
+    if recording.closed and handle.computed is None:
+        return record(op, operands, params)
+    return handle

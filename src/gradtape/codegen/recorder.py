@@ -1,0 +1,777 @@
+"""Recorder: the path of known structure through an element-wise op, as IR against CPython's C API.
+
+It does what the closures of `ops.families` do when every operand is known to the recording and
+the application was made in an earlier run: find the node, stamp it, list it, make the handle. In
+all other cases it calls the closure with the same operands, so it decides nothing of its own.
+
+Nothing that can run Python code happens between reading the state and having written it: the
+result is allocated first, and whatever allocates tuples starts over. That is what makes borrowed
+references safe here.
+
+A context is a tuple `(op, closure, reflected closure, params or None)`. A known application is
+found in a cache of the thread's table, a `bytes` object of two-way sets, by op, first node and a
+third word: the other node, the params, or for a Python scalar its number among the leaves and its
+kind. The cache only repeats what the table's dictionary says, and the dictionary, from which
+nothing is ever removed, keeps alive what the cache points to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from string import Template
+
+# Sets of two entries of 32 bytes: a cache line each.
+SETS = 4096
+CACHE_BYTES = SETS * 64
+
+# Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
+BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
+# Integer exponents that are part of the program, not leaves.
+EXPONENTS = range(-8, 9)
+
+# What is called by name, all of it exported by every CPython from 3.11 on.
+FUNCTIONS = (
+    "PyBytes_FromStringAndSize",
+    "PyDict_GetItemWithError",
+    "PyErr_Clear",
+    "PyList_Append",
+    "PyLong_AsLongAndOverflow",
+    "PyLong_FromSsize_t",
+    "PyObject_CallFunctionObjArgs",
+    "PyObject_CallNoArgs",
+    "PyObject_CallOneArg",
+    "PyObject_Vectorcall",
+    "PyThreadState_Get",
+    "PyThreadState_GetID",
+    "PyTuple_Pack",
+    "PyType_GenericAlloc",
+    "PyType_IsSubtype",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+
+
+def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
+    """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
+    names = {name: str(number) for name, number in facts.items()}
+    parts = [_SHARED, _unary(), _binary(reflected=False), _binary(reflected=True), _CALLS]
+    for name, commutes in BINARY_SLOTS.items():
+        turned = "binary" if commutes else "reflected"
+        parts.append(Template(_SLOT).safe_substitute(name=name, turned=turned))
+    parts.append(_POWER)
+    text = _AT.sub(_load, Template("\n".join(parts)).substitute(names))
+    lines = [f"@context.{name} = internal constant i64 {at}" for name, at in contexts.items()]
+    return "\n".join([*lines, text])
+
+
+# `%name = at(ptr %object, i64 offset)` stands for the pointer at an offset of an object.
+_AT = re.compile(r"%(\S+) = at\((.*?), i64 (\S+)\)")
+
+
+def _load(found: re.Match[str]) -> str:
+    name, where, offset = found.groups()
+    address = f"getelementptr i8, {where}, i64 {offset}"
+    return f"%{name}.address = {address}\n  %{name} = load ptr, ptr %{name}.address"
+
+
+# What every path uses. `current` is the recording of the running thread: its `state.__dict__` is
+# remembered for the thread that recorded last. `result_kind` is the class of what an op on this
+# class gives, null if only the closure knows; `node_of` the node that the recording knows.
+_SHARED = """
+declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare void @PyErr_Clear()
+declare i32 @PyList_Append(ptr, ptr)
+declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)
+declare ptr @PyLong_FromSsize_t(i64)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyThreadState_Get()
+declare i64 @PyThreadState_GetID(ptr)
+declare ptr @PyTuple_Pack(i64, ...)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare i32 @PyType_IsSubtype(ptr, ptr)
+declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+@thread = internal global i64 -1
+@local = internal global ptr null
+
+define internal ptr @current() {
+entry:
+  %thread.state = call ptr @PyThreadState_Get()
+  %number = call i64 @PyThreadState_GetID(ptr %thread.state)
+  %before = load i64, ptr @thread
+  %same = icmp eq i64 %number, %before
+  br i1 %same, label %known, label %other
+other:
+  %fresh = call ptr @PyObject_CallNoArgs(ptr inttoptr (i64 $local_dictionary to ptr))
+  %failed = icmp eq ptr %fresh, null
+  br i1 %failed, label %clear, label %exchange
+clear:
+  call void @PyErr_Clear()
+  ret ptr null
+exchange:
+  %old = load ptr, ptr @local
+  store ptr %fresh, ptr @local
+  store i64 %number, ptr @thread
+  %first = icmp eq ptr %old, null
+  br i1 %first, label %known, label %release
+release:
+  call void @Py_DecRef(ptr %old)
+  ; What died with it may have recorded in another thread: the state is read anew.
+  %again = tail call ptr @current()
+  ret ptr %again
+known:
+  %dictionary = load ptr, ptr @local
+  %found = call ptr @PyDict_GetItemWithError(ptr %dictionary,
+                                             ptr inttoptr (i64 $recording_name to ptr))
+  %missing = icmp eq ptr %found, null
+  br i1 %missing, label %clear, label %check
+check:
+  %kind = at(ptr %found, i64 8)
+  %right = icmp eq ptr %kind, inttoptr (i64 $Recording to ptr)
+  %result = select i1 %right, ptr %found, ptr null
+  ret ptr %result
+}
+
+define internal ptr @result_kind(ptr %kind) {
+entry:
+  br label %look
+look:
+  %entry.at = phi ptr [ inttoptr (i64 $kinds to ptr), %entry ], [ %next, %more ]
+  %known = load ptr, ptr %entry.at
+  %same = icmp eq ptr %known, %kind
+  br i1 %same, label %found, label %end
+end:
+  %last = icmp eq ptr %known, null
+  br i1 %last, label %unknown, label %more
+more:
+  %next = getelementptr i8, ptr %entry.at, i64 16
+  br label %look
+found:
+  %result = at(ptr %entry.at, i64 8)
+  ret ptr %result
+unknown:
+  ret ptr null
+}
+
+; A class that is not in the list of kinds may be that of a tensor: then it is entered there.
+define internal void @meet(ptr %x) {
+entry:
+  %kind = at(ptr %x, i64 8)
+  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr inttoptr (i64 $Tensor to ptr))
+  %handle = icmp ne i32 %is, 0
+  br i1 %handle, label %learn, label %done
+learn:
+  %answer = call ptr @PyObject_CallOneArg(ptr inttoptr (i64 $learn_kind to ptr), ptr %kind)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %clear, label %drop
+clear:
+  call void @PyErr_Clear()
+  ret void
+drop:
+  call void @Py_DecRef(ptr %answer)
+  ret void
+done:
+  ret void
+}
+
+define internal ptr @node_of(ptr %x, ptr %recording, ptr %stamp) {
+entry:
+  %own = at(ptr %x, i64 $Handle_recording)
+  %here = icmp eq ptr %own, %recording
+  br i1 %here, label %pending, label %look
+pending:
+  %node = at(ptr %x, i64 $Handle_node)
+  br label %check
+look:
+  %computed = at(ptr %x, i64 $Handle_computed)
+  %unset = icmp eq ptr %computed, null
+  br i1 %unset, label %unknown, label %value
+value:
+  %kind = at(ptr %computed, i64 8)
+  %is = icmp eq ptr %kind, inttoptr (i64 $Value to ptr)
+  br i1 %is, label %entered, label %unknown
+entered:
+  %pair = at(ptr %computed, i64 $Value_entry)
+  %pair.stamp = at(ptr %pair, i64 $tuple_items)
+  %now = icmp eq ptr %pair.stamp, %stamp
+  br i1 %now, label %leaf, label %unknown
+leaf:
+  %second = add i64 $tuple_items, 8
+  %pair.node = at(ptr %pair, i64 %second)
+  br label %check
+check:
+  %found = phi ptr [ %node, %pending ], [ %pair.node, %leaf ]
+  %null = icmp eq ptr %found, null
+  br i1 %null, label %unknown, label %type
+type:
+  %found.kind = at(ptr %found, i64 8)
+  %right = icmp eq ptr %found.kind, inttoptr (i64 $Node to ptr)
+  %result = select i1 %right, ptr %found, ptr null
+  ret ptr %result
+unknown:
+  ret ptr null
+}
+
+; Whether a spec is of a floating-point or complex dtype.
+define internal i1 @inexact(ptr %spec) {
+entry:
+  %kind = at(ptr %spec, i64 8)
+  %single = icmp eq ptr %kind, inttoptr (i64 $Spec to ptr)
+  br i1 %single, label %ask, label %no
+ask:
+  %answer = at(ptr %spec, i64 $Spec_inexact)
+  %yes = icmp eq ptr %answer, inttoptr (i64 $True to ptr)
+  ret i1 %yes
+no:
+  ret i1 false
+}
+
+; The memory of a table's cache, made when it is first asked for.
+define internal ptr @cache_of(ptr %table) {
+entry:
+  %cache.at = getelementptr i8, ptr %table, i64 $Table_cache
+  %cache = load ptr, ptr %cache.at
+  %kind = at(ptr %cache, i64 8)
+  %there = icmp eq ptr %kind, inttoptr (i64 $bytes to ptr)
+  br i1 %there, label %ready, label %make
+make:
+  %fresh = call ptr @PyBytes_FromStringAndSize(ptr null, i64 $cache_bytes)
+  %failed = icmp eq ptr %fresh, null
+  br i1 %failed, label %clear, label %fill
+clear:
+  call void @PyErr_Clear()
+  ret ptr null
+fill:
+  %fresh.content = getelementptr i8, ptr %fresh, i64 $bytes_content
+  call void @llvm.memset.p0.i64(ptr %fresh.content, i8 0, i64 $cache_bytes, i1 false)
+  store ptr %fresh, ptr %cache.at
+  call void @Py_DecRef(ptr %cache)
+  ret ptr %fresh.content
+ready:
+  %content = getelementptr i8, ptr %cache, i64 $bytes_content
+  ret ptr %content
+}
+
+define internal ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third) {
+  %op.word = ptrtoint ptr %op to i64
+  %first.word = ptrtoint ptr %first to i64
+  %op.mixed = mul i64 %op.word, -7046029254386353131
+  %third.mixed = mul i64 %third, -4658895280553007687
+  %two = add i64 %op.mixed, %third.mixed
+  %three = xor i64 %two, %first.word
+  %all = mul i64 %three, -7046029254386353131
+  %number = lshr i64 %all, $set_shift
+  %offset = shl i64 %number, 6
+  %found = getelementptr i8, ptr %cache, i64 %offset
+  ret ptr %found
+}
+
+define internal ptr @known(ptr %cache, ptr %op, ptr %first, i64 %third) {
+entry:
+  %set = call ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)
+  br label %look
+look:
+  %way = phi ptr [ %set, %entry ], [ %other, %next ]
+  %way.op = at(ptr %way, i64 0)
+  %way.first = at(ptr %way, i64 8)
+  %third.at = getelementptr i8, ptr %way, i64 16
+  %way.third = load i64, ptr %third.at
+  %same.op = icmp eq ptr %way.op, %op
+  %same.first = icmp eq ptr %way.first, %first
+  %same.third = icmp eq i64 %way.third, %third
+  %same.two = and i1 %same.op, %same.first
+  %same = and i1 %same.two, %same.third
+  br i1 %same, label %hit, label %next
+next:
+  %other = getelementptr i8, ptr %set, i64 32
+  %last = icmp eq ptr %way, %other
+  br i1 %last, label %miss, label %look
+hit:
+  %node = at(ptr %way, i64 24)
+  ret ptr %node
+miss:
+  ret ptr null
+}
+
+; Ask the dictionary for (op, one, two), or (op, one) where two is null, and remember the answer.
+define internal i1 @learn(ptr %table, ptr %op, ptr %first, i64 %third, ptr %one, ptr %two) {
+entry:
+  %dictionary = at(ptr %table, i64 $Table_nodes)
+  %short = icmp eq ptr %two, null
+  br i1 %short, label %pair, label %triple
+pair:
+  %key.pair = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %op, ptr %one)
+  br label %ask
+triple:
+  %key.triple = call ptr (i64, ...) @PyTuple_Pack(i64 3, ptr %op, ptr %one, ptr %two)
+  br label %ask
+ask:
+  %key = phi ptr [ %key.pair, %pair ], [ %key.triple, %triple ]
+  %failed = icmp eq ptr %key, null
+  br i1 %failed, label %clear, label %get
+get:
+  %node = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %missing = icmp eq ptr %node, null
+  br i1 %missing, label %clear, label %write
+clear:
+  call void @PyErr_Clear()
+  ret i1 false
+write:
+  %cache = call ptr @cache_of(ptr %table)
+  %none = icmp eq ptr %cache, null
+  br i1 %none, label %clear, label %enter
+enter:
+  %set = call ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)
+  %old = load <4 x i64>, ptr %set, align 1
+  %other = getelementptr i8, ptr %set, i64 32
+  store <4 x i64> %old, ptr %other, align 1
+  store ptr %op, ptr %set
+  %first.at = getelementptr i8, ptr %set, i64 8
+  store ptr %first, ptr %first.at
+  %third.at = getelementptr i8, ptr %set, i64 16
+  store i64 %third, ptr %third.at
+  %node.at = getelementptr i8, ptr %set, i64 24
+  store ptr %node, ptr %node.at
+  ret i1 true
+}
+
+; The leaf of a scalar of this kind beside a value of this spec, if the table has it.
+define internal ptr @leaf_of(ptr %table, ptr %spec, ptr %kind, i64 %ordinal) {
+entry:
+  %scalars = at(ptr %spec, i64 $Spec_scalars)
+  %of = call ptr @PyDict_GetItemWithError(ptr %scalars, ptr %kind)
+  %unseen = icmp eq ptr %of, null
+  br i1 %unseen, label %clear, label %number
+number:
+  %position = call ptr @PyLong_FromSsize_t(i64 %ordinal)
+  %failed = icmp eq ptr %position, null
+  br i1 %failed, label %clear, label %pack
+pack:
+  %key = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %of, ptr %position)
+  call void @Py_DecRef(ptr %position)
+  %unpacked = icmp eq ptr %key, null
+  br i1 %unpacked, label %clear, label %get
+get:
+  %dictionary = at(ptr %table, i64 $Table_nodes)
+  %leaf = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %missing = icmp eq ptr %leaf, null
+  br i1 %missing, label %clear, label %done
+clear:
+  call void @PyErr_Clear()
+  ret ptr null
+done:
+  ret ptr %leaf
+}
+
+; Enter an application and give the handle, which is taken over, its content. A null says that the
+; closure has to be asked after all; the handle is gone then. Only memory can fail from here on.
+define internal ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, ptr %scalar) {
+entry:
+  %stamp.at = getelementptr i8, ptr %node, i64 $Node_stamp
+  %old = load ptr, ptr %stamp.at
+  %repeated = icmp eq ptr %old, %stamp
+  br i1 %repeated, label %refuse, label %lists
+lists:
+  %handles = at(ptr %recording, i64 $Recording_handles)
+  %handles.kind = at(ptr %handles, i64 8)
+  %plain = icmp eq ptr %handles.kind, inttoptr (i64 $list to ptr)
+  br i1 %plain, label %begin, label %refuse
+begin:
+  %has.scalar = icmp ne ptr %scalar, null
+  br i1 %has.scalar, label %leaf, label %stamp.it
+leaf:
+  %leaves = at(ptr %recording, i64 $Recording_leaves)
+  %leaf.failed = call i32 @PyList_Append(ptr %leaves, ptr %scalar)
+  %leaf.bad = icmp ne i32 %leaf.failed, 0
+  br i1 %leaf.bad, label %clear, label %stamp.it
+stamp.it:
+  %nodes = at(ptr %recording, i64 $Recording_nodes)
+  %node.failed = call i32 @PyList_Append(ptr %nodes, ptr %node)
+  %node.bad = icmp ne i32 %node.failed, 0
+  br i1 %node.bad, label %clear, label %fill
+fill:
+  call void @Py_IncRef(ptr %stamp)
+  store ptr %stamp, ptr %stamp.at
+  call void @Py_DecRef(ptr %old)
+  call void @Py_IncRef(ptr %node)
+  %node.at = getelementptr i8, ptr %handle, i64 $Handle_node
+  store ptr %node, ptr %node.at
+  call void @Py_IncRef(ptr %recording)
+  %recording.at = getelementptr i8, ptr %handle, i64 $Handle_recording
+  store ptr %recording, ptr %recording.at
+  call void @Py_IncRef(ptr inttoptr (i64 $None to ptr))
+  %computed.at = getelementptr i8, ptr %handle, i64 $Handle_computed
+  store ptr inttoptr (i64 $None to ptr), ptr %computed.at
+  %handle.failed = call i32 @PyList_Append(ptr %handles, ptr %handle)
+  %handle.bad = icmp ne i32 %handle.failed, 0
+  br i1 %handle.bad, label %clear, label %done
+clear:
+  call void @PyErr_Clear()
+  br label %refuse
+refuse:
+  call void @Py_DecRef(ptr %handle)
+  ret ptr null
+done:
+  ret ptr %handle
+}
+"""
+
+
+def _begin(name: str, arguments: str) -> str:
+    """The head of a path: the handle, the recording, and the node `%a` of operand `%x`."""
+    return f"""
+define internal ptr @{name}({arguments}) {{
+entry:
+  %x.kind = at(ptr %x, i64 8)
+  %kind = call ptr @result_kind(ptr %x.kind)
+  %strange = icmp eq ptr %kind, null
+  br i1 %strange, label %unknown, label %make
+make:
+  %handle = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
+  %failed = icmp eq ptr %handle, null
+  br i1 %failed, label %fail, label %start
+fail:
+  ret ptr null
+start:
+  %again = phi i1 [ false, %make ], [ true, %learned ]
+  %recording = call ptr @current()
+  %nowhere = icmp eq ptr %recording, null
+  br i1 %nowhere, label %drop, label %enter
+enter:
+  %stamp = at(ptr %recording, i64 $Recording_stamp)
+  %table = at(ptr %recording, i64 $Recording_table)
+  %a = call ptr @node_of(ptr %x, ptr %recording, ptr %stamp)
+  %unentered = icmp eq ptr %a, null
+  br i1 %unentered, label %drop, label %entered
+"""
+
+
+# From `%third` on: look the node up, enter the application; or ask the dictionary, once. `%hold` is
+# the other node of the key, which must live while tuples are made.
+_END = """
+look:
+  %op = at(ptr %context, i64 $tuple_items)
+  %cache = call ptr @cache_of(ptr %table)
+  %uncached = icmp eq ptr %cache, null
+  br i1 %uncached, label %drop, label %find
+find:
+  %node = call ptr @known(ptr %cache, ptr %op, ptr %a, i64 %third)
+  %miss = icmp eq ptr %node, null
+  br i1 %miss, label %ask, label %hit
+hit:
+  %result = call ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, ptr %scalar)
+  %refused = icmp eq ptr %result, null
+  br i1 %refused, label %closure, label %done
+done:
+  ret ptr %result
+learned:
+  call void @Py_DecRef(ptr %a)
+  call void @Py_DecRef(ptr %table)
+  br i1 %answered, label %start, label %drop
+unknown:
+  call void @meet(ptr %x)
+  br label %closure
+drop:
+  call void @Py_DecRef(ptr %handle)
+  br label %closure
+"""
+
+
+def _unary() -> str:
+    return (
+        _begin("unary", "ptr %context, ptr %x")
+        + """
+entered:
+  %params.offset = add i64 $tuple_items, 24
+  %params = at(ptr %context, i64 %params.offset)
+  %third = ptrtoint ptr %params to i64
+  %scalar = inttoptr i64 0 to ptr
+  br label %look
+ask:
+  br i1 %again, label %drop, label %learn.it
+learn.it:
+  call void @Py_IncRef(ptr %table)
+  call void @Py_IncRef(ptr %a)
+  %plain = icmp eq ptr %params, inttoptr (i64 $None to ptr)
+  %one = select i1 %plain, ptr %a, ptr %params
+  %two = select i1 %plain, ptr null, ptr %a
+  %answered = call i1 @learn(ptr %table, ptr %op, ptr %a, i64 %third, ptr %one, ptr %two)
+  br label %learned
+"""
+        + _END
+        + """
+closure:
+  %closure.offset = add i64 $tuple_items, 8
+  %function = at(ptr %context, i64 %closure.offset)
+  %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %x)
+  ret ptr %answer
+}
+"""
+    )
+
+
+def _binary(reflected: bool) -> str:
+    """Operand `%x` is a handle: the left one or, reflected, the right one beside a scalar."""
+    name, item, tag = ("reflected", 16, 4) if reflected else ("binary", 8, 0)
+    order = "ptr %b, ptr %a" if reflected else "ptr %a, ptr %b"
+    other = (
+        ""
+        if reflected
+        else """
+other:
+  %y.result = call ptr @result_kind(ptr %y.kind)
+  %y.strange = icmp eq ptr %y.result, null
+  br i1 %y.strange, label %drop, label %y.handle
+y.handle:
+  %y.node = call ptr @node_of(ptr %y, ptr %recording, ptr %stamp)
+  %y.unentered = icmp eq ptr %y.node, null
+  %y.third = ptrtoint ptr %y.node to i64
+  br i1 %y.unentered, label %drop, label %look.either
+"""
+    )
+    third_node = "" if reflected else ", [ %y.third, %y.handle ]"
+    scalar_node = "" if reflected else ", [ null, %y.handle ]"
+    known_node = "" if reflected else ", [ %y.node, %y.handle ]"
+    return (
+        _begin(name, "ptr %context, ptr %x, ptr %y")
+        + f"""
+entered:
+  %y.kind = at(ptr %y, i64 8)
+  %spec = at(ptr %a, i64 $Node_spec)
+  %is.float = icmp eq ptr %y.kind, inttoptr (i64 $float to ptr)
+  br i1 %is.float, label %number, label %integer
+integer:
+  %is.int = icmp eq ptr %y.kind, inttoptr (i64 $int to ptr)
+  br i1 %is.int, label %adapts, label %{"drop" if reflected else "other"}
+adapts:
+  %fits = call i1 @inexact(ptr %spec)
+  br i1 %fits, label %number, label %drop
+number:
+  %int.bit = phi i64 [ 0, %entered ], [ 2, %adapts ]
+  %leaves = at(ptr %recording, i64 $Recording_leaves)
+  %ordinal.word = at(ptr %leaves, i64 $list_size)
+  %ordinal = ptrtoint ptr %ordinal.word to i64
+  %shifted = shl i64 %ordinal, 3
+  %tagged = or i64 %shifted, {tag + 1}
+  %number.third = or i64 %tagged, %int.bit
+  br label %look.either
+{other}
+look.either:
+  %third = phi i64 [ %number.third, %number ]{third_node}
+  %scalar = phi ptr [ %y, %number ]{scalar_node}
+  %node.given = phi ptr [ null, %number ]{known_node}
+  %place = phi i64 [ %ordinal, %number ]{"" if reflected else ", [ 0, %y.handle ]"}
+  br label %look
+ask:
+  br i1 %again, label %drop, label %learn.it
+learn.it:
+  call void @Py_IncRef(ptr %table)
+  call void @Py_IncRef(ptr %a)
+  %is.number = icmp eq ptr %node.given, null
+  br i1 %is.number, label %find.leaf, label %find.node
+find.leaf:
+  %leaf = call ptr @leaf_of(ptr %table, ptr %spec, ptr %y.kind, i64 %place)
+  %no.leaf = icmp eq ptr %leaf, null
+  br i1 %no.leaf, label %learned, label %find.node
+find.node:
+  %b = phi ptr [ %node.given, %learn.it ], [ %leaf, %find.leaf ]
+  call void @Py_IncRef(ptr %b)
+  %told = call i1 @learn(ptr %table, ptr %op, ptr %a, i64 %third, {order})
+  call void @Py_DecRef(ptr %b)
+  br label %learned
+"""
+        + _END.replace(
+            "learned:\n",
+            "learned:\n  %answered = phi i1 [ false, %find.leaf ], [ %told, %find.node ]\n",
+        )
+        + f"""
+closure:
+  %closure.offset = add i64 $tuple_items, {item}
+  %function = at(ptr %context, i64 %closure.offset)
+  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %function, ptr %x, ptr %y,
+                                                              ptr null)
+  ret ptr %answer
+}}
+"""
+    )
+
+
+# Bodies of built-in functions, whose self is the context, and of the slots that have no closure.
+_CALLS = """
+define ptr @unary_function(ptr %context, ptr %x) {
+  %answer = tail call ptr @unary(ptr %context, ptr %x)
+  ret ptr %answer
+}
+
+define ptr @binary_function(ptr %context, ptr %arguments, i64 %count) {
+entry:
+  %two = icmp eq i64 %count, 2
+  br i1 %two, label %fine, label %wrong
+fine:
+  %x = at(ptr %arguments, i64 0)
+  %y = at(ptr %arguments, i64 8)
+  %x.kind = at(ptr %x, i64 8)
+  %is.float = icmp eq ptr %x.kind, inttoptr (i64 $float to ptr)
+  %is.int = icmp eq ptr %x.kind, inttoptr (i64 $int to ptr)
+  %is.number = or i1 %is.float, %is.int
+  br i1 %is.number, label %turned, label %straight
+turned:
+  %answer.turned = tail call ptr @reflected(ptr %context, ptr %y, ptr %x)
+  ret ptr %answer.turned
+straight:
+  %answer = tail call ptr @binary(ptr %context, ptr %x, ptr %y)
+  ret ptr %answer
+wrong:
+  %offset = add i64 $tuple_items, 8
+  %function = at(ptr %context, i64 %offset)
+  %refusal = call ptr @PyObject_Vectorcall(ptr %function, ptr %arguments, i64 %count, ptr null)
+  ret ptr %refusal
+}
+
+define ptr @slot_negative(ptr %x) {
+  %word = load i64, ptr @context.negative
+  %context = inttoptr i64 %word to ptr
+  %answer = tail call ptr @unary(ptr %context, ptr %x)
+  ret ptr %answer
+}
+
+define ptr @slot_compare(ptr %x, ptr %y, i32 %comparison) {
+  %word = load i64, ptr @context.compare
+  %contexts = inttoptr i64 %word to ptr
+  %number = zext i32 %comparison to i64
+  %scaled = shl i64 %number, 3
+  %offset = add i64 %scaled, $tuple_items
+  %context = at(ptr %contexts, i64 %offset)
+  %answer = tail call ptr @binary(ptr %context, ptr %x, ptr %y)
+  ret ptr %answer
+}
+
+; Whether the left operand of an operator is ours; else it was the right one that was asked.
+define internal i1 @is_left(ptr %x) {
+entry:
+  %kind = at(ptr %x, i64 8)
+  %is.float = icmp eq ptr %kind, inttoptr (i64 $float to ptr)
+  br i1 %is.float, label %no, label %kinds
+kinds:
+  %result = call ptr @result_kind(ptr %kind)
+  %known = icmp ne ptr %result, null
+  br i1 %known, label %yes, label %ask
+ask:
+  %answer = call i32 @PyType_IsSubtype(ptr %kind, ptr inttoptr (i64 $Tensor to ptr))
+  %ours = icmp ne i32 %answer, 0
+  ret i1 %ours
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+_SLOT = """
+define ptr @slot_${name}(ptr %left, ptr %right) {
+entry:
+  %word = load i64, ptr @context.${name}
+  %context = inttoptr i64 %word to ptr
+  %ours = call i1 @is_left(ptr %left)
+  br i1 %ours, label %straight, label %turned
+straight:
+  %answer = tail call ptr @binary(ptr %context, ptr %left, ptr %right)
+  ret ptr %answer
+turned:
+  %answer.turned = tail call ptr @${turned}(ptr %context, ptr %right, ptr %left)
+  ret ptr %answer.turned
+}
+"""
+
+# The fourth item of this context holds those of the integer exponents that are not leaves.
+_POWER = """
+define ptr @slot_pow(ptr %left, ptr %right, ptr %modulus) {
+entry:
+  %overflow = alloca i32
+  %word = load i64, ptr @context.pow
+  %context = inttoptr i64 %word to ptr
+  %two = icmp eq ptr %modulus, inttoptr (i64 $None to ptr)
+  br i1 %two, label %which, label %three
+three:
+  %function.offset = add i64 $tuple_items, 8
+  %function = at(ptr %context, i64 %function.offset)
+  %refusal = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(
+      ptr %function, ptr %left, ptr %right, ptr %modulus, ptr null)
+  ret ptr %refusal
+which:
+  %ours = call i1 @is_left(ptr %left)
+  br i1 %ours, label %straight, label %turned
+turned:
+  %answer.turned = tail call ptr @reflected(ptr %context, ptr %right, ptr %left)
+  ret ptr %answer.turned
+straight:
+  %right.kind = at(ptr %right, i64 8)
+  %is.int = icmp eq ptr %right.kind, inttoptr (i64 $int to ptr)
+  br i1 %is.int, label %base, label %leaf
+base:
+  %left.kind = at(ptr %left, i64 8)
+  %known = call ptr @result_kind(ptr %left.kind)
+  %strange = icmp eq ptr %known, null
+  br i1 %strange, label %leaf, label %pending
+pending:
+  %node = at(ptr %left, i64 $Handle_node)
+  %node.unset = icmp eq ptr %node, null
+  br i1 %node.unset, label %closure, label %node.check
+node.check:
+  %node.kind = at(ptr %node, i64 8)
+  %is.node = icmp eq ptr %node.kind, inttoptr (i64 $Node to ptr)
+  br i1 %is.node, label %of.node, label %value
+of.node:
+  %node.spec = at(ptr %node, i64 $Node_spec)
+  br label %spec.known
+value:
+  %computed = at(ptr %left, i64 $Handle_computed)
+  %value.unset = icmp eq ptr %computed, null
+  br i1 %value.unset, label %closure, label %value.check
+value.check:
+  %value.kind = at(ptr %computed, i64 8)
+  %is.value = icmp eq ptr %value.kind, inttoptr (i64 $Value to ptr)
+  br i1 %is.value, label %of.value, label %closure
+of.value:
+  %value.spec = at(ptr %computed, i64 $Value_spec)
+  br label %spec.known
+spec.known:
+  %spec = phi ptr [ %node.spec, %of.node ], [ %value.spec, %of.value ]
+  %inexact = call i1 @inexact(ptr %spec)
+  br i1 %inexact, label %exponent, label %closure
+exponent:
+  %number = call i64 @PyLong_AsLongAndOverflow(ptr %right, ptr %overflow)
+  %index = sub i64 %number, $least_exponent
+  %over = load i32, ptr %overflow
+  %fits = icmp eq i32 %over, 0
+  %listed = icmp ult i64 %index, $exponents
+  %structural = and i1 %fits, %listed
+  br i1 %structural, label %program, label %leaf
+program:
+  %contexts.offset = add i64 $tuple_items, 24
+  %contexts = at(ptr %context, i64 %contexts.offset)
+  %scaled = shl i64 %index, 3
+  %item = add i64 %scaled, $tuple_items
+  %chosen = at(ptr %contexts, i64 %item)
+  %answer.program = call ptr @unary(ptr %chosen, ptr %left)
+  ret ptr %answer.program
+closure:
+  %closure.offset = add i64 $tuple_items, 8
+  %python = at(ptr %context, i64 %closure.offset)
+  %answer.python = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(
+      ptr %python, ptr %left, ptr %right, ptr null)
+  ret ptr %answer.python
+leaf:
+  %answer = call ptr @binary(ptr %context, ptr %left, ptr %right)
+  ret ptr %answer
+}
+"""

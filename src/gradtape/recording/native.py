@@ -1,0 +1,301 @@
+"""Native: the recorder in machine code, put in the place of the closures when that pays.
+
+It is a shortcut through `ops.families` and nothing else (codegen.recorder says how). It relies on
+the layout of CPython's objects, so it is used only where that layout was checked: CPython 3.11 to
+3.14 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
+the compiler is loaded for other reasons and enough was recorded to pay for compiling this too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, Table
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.recording import Handle, Recording, Value, state, traffic
+from gradtape.graph.spec import Spec
+from gradtape.ops.families import RECORDERS, binary_function, unary_function
+from gradtape.runtime import tiers
+
+MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
+if MODE not in ("auto", "python", "native"):
+    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
+
+# Applications after which compiling pays: it takes about as long as recording these in Python.
+WORTH_COMPILING = 20_000
+# Classes of handles that the native code may know.
+MOST_KINDS = 16
+
+METH_O, METH_FASTCALL = 0x0008, 0x0080
+
+_COMPARISONS = ("less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+# Slot, its special methods, and those of NumPy's array that lend their wrappers.
+_SLOTS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "matmul": ("__matmul__", "__rmatmul__"),
+    "pow": ("__pow__", "__rpow__"),
+    "negative": ("__neg__",),
+    "compare": ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
+}
+
+_lock = threading.RLock()
+_kinds_lock = threading.Lock()
+
+
+class MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def word(address: int) -> int:
+    """The pointer-sized integer at an address."""
+    return ctypes.c_size_t.from_address(address).value
+
+
+def supported() -> bool:
+    """Whether this interpreter is one that the native code was written for."""
+    return (
+        sys.implementation.name == "cpython"
+        and (3, 11) <= sys.version_info[:2] <= (3, 14)
+        and sys.maxsize == 2**63 - 1
+        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and not sysconfig.get_config_var("Py_TRACE_REFS")
+    )
+
+
+def slot_offset(kind: type, name: str) -> int:
+    """Where instances keep a slot: what the member descriptor of the class says."""
+    definition = word(id(kind.__dict__[name]) + 40)
+    return word(definition + 16)
+
+
+def offsets() -> dict[str, int] | None:
+    """Where objects keep what the native code reads; None if a check on real ones fails."""
+    recording, table = Recording(), Table()
+    value = Value(np.zeros(()), Spec((), np.dtype(float)))
+    node = Node(REGISTRY["negative"], (), (), value.spec)
+    handle = Handle(node, recording, value)
+    table.cache = bytes(range(8))
+    reads: list[tuple[Any, type, str]] = [
+        *[(handle, Handle, name) for name in ("node", "recording", "computed")],
+        *[(value, Value, name) for name in ("entry", "spec")],
+        *[(node, Node, name) for name in ("spec", "stamp")],
+        *[(value.spec, Spec, name) for name in ("inexact", "scalars")],
+        *[(table, Table, name) for name in ("cache", "nodes")],
+        *[(recording, Recording, name) for name in
+          ("handles", "leaves", "nodes", "stamp", "table")],
+    ]  # fmt: skip
+    found = {}
+    for instance, kind, name in reads:
+        offset = slot_offset(kind, name)
+        inside = 16 <= offset < kind.__basicsize__
+        if not inside or word(id(instance) + offset) != id(getattr(instance, name)):
+            return None
+        found[f"{kind.__name__}_{name}"] = offset
+    found |= {"tuple_items": tuple.__basicsize__, "list_size": 16}
+    found["bytes_content"] = bytes.__basicsize__ - 1
+    pair, triple = (node, value), [node, value, handle]
+    checks = [
+        word(id(node) + 8) == id(Node),
+        word(id(pair) + found["tuple_items"]) == id(node),
+        word(id(pair) + found["tuple_items"] + 8) == id(value),
+        word(id(triple) + found["list_size"]) == 3,
+        word(id(table.cache) + found["bytes_content"]) == 0x0706050403020100,
+    ]
+    return found if all(checks) else None
+
+
+class Native:
+    """The compiled recorder. Everything it points to lives as long as the process."""
+
+    def __init__(self, layout: dict[str, int]) -> None:
+        from gradtape.codegen import llvm, recorder
+
+        self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
+        self.known: list[type] = []
+        self.strange: weakref.WeakSet[type] = weakref.WeakSet()
+        self.kept: list[Any] = []
+        self.contexts = self._contexts(recorder.EXPONENTS)
+        tensor: Any = state.handle_class
+        self.learn_kind(tensor)
+        named = {"recording_name": sys.intern("recording"), "local_dictionary": _local_dictionary,
+                 "learn_kind": self.keep(self.learn_kind), "Tensor": tensor, "None": None,
+                 "True": True}  # fmt: skip
+        types = (Node, Recording, Spec, Value, bytes, float, int, list)
+        facts = {
+            **layout,
+            **{name: id(thing) for name, thing in named.items()},
+            **{kind.__name__: id(kind) for kind in types},
+            "kinds": ctypes.addressof(self.kinds),
+            "cache_bytes": recorder.CACHE_BYTES,
+            "set_shift": 64 - recorder.SETS.bit_length() + 1,
+            "least_exponent": recorder.EXPONENTS[0],
+            "exponents": len(recorder.EXPONENTS),
+        }
+        for name in recorder.FUNCTIONS:
+            address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+            assert address is not None
+            llvm.add_symbol(name, address)
+        addresses = {name: id(context) for name, context in self.contexts.items()}
+        self.compiled = llvm.compile_ir(recorder.recorder_ir(facts, addresses), level=0)
+        self.functions = [self._function(function) for function in RECORDERS]
+        self.wrappers = {
+            special: self._wrapper(tensor, special, f"slot_{slot}")
+            for slot, specials in _SLOTS.items()
+            for special in specials
+        }
+
+    def keep(self, thing: Any) -> Any:
+        self.kept.append(thing)
+        return thing
+
+    def _contexts(self, exponents: range) -> dict[str, Any]:
+        """What each slot is called with: op, closure, closure of the reflected operator, params."""
+        tensor: Any = state.handle_class
+        found: dict[str, Any] = {}
+        for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
+            closure: Any = binary_function(REGISTRY[name])
+            found[name] = (closure.op, closure, closure.reflected, None)
+        for name, special in (("equal", "__eq__"), ("not_equal", "__ne__")):
+            # What cannot be compared is for Python to say.
+            found[name] = (REGISTRY[name], getattr(tensor, special), None, None)
+        compare = tuple(found.pop(name) for name in _COMPARISONS)
+        negative = REGISTRY["negative"]
+        found["negative"] = (negative, unary_function(negative), None, None)
+        powers = tuple(self._power(exponent) for exponent in exponents)
+        power: Any = binary_function(REGISTRY["pow"])
+        found["pow"] = (power.op, tensor.__pow__, power.reflected, powers)
+        return {**found, "compare": compare}
+
+    def _power(self, exponent: int) -> Any:
+        if exponent == 2:
+            square = REGISTRY["square"]
+            return square, unary_function(square), None, None
+        tensor: Any = state.handle_class
+        power = tensor.__pow__
+        return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
+
+    def learn_kind(self, kind: type) -> None:
+        """Enter a class of tensors, if it lays its instances out as ours and says what ops give."""
+        if kind in self.strange:
+            return
+        result: Any = getattr(kind, "result_class", None)
+        slots = ("node", "recording", "computed")
+        with _kinds_lock:
+            if kind in self.known:
+                return
+            if (
+                len(self.known) < MOST_KINDS
+                and all(getattr(kind, name, None) is Handle.__dict__[name] for name in slots)
+                and isinstance(result, type)
+                and issubclass(result, Handle)
+                and result.__basicsize__ == Handle.__basicsize__
+                and not result.__dictoffset__
+            ):
+                place = 2 * len(self.known)
+                self.known.append(self.keep(kind))
+                # The class goes in last: from then on it is found.
+                self.kinds[place + 1] = id(self.keep(result))
+                self.kinds[place] = id(kind)
+            else:
+                self.strange.add(kind)
+
+    def _function(self, function: Any) -> Any:
+        """A built-in function that records one op."""
+        unary = not hasattr(function, "reflected")
+        closure: Any = (unary_function if unary else binary_function)(function.op)
+        reflected = None if unary else closure.reflected
+        context = self.keep((function.op, closure, reflected, None))
+        name, flags = ("unary_function", METH_O) if unary else ("binary_function", METH_FASTCALL)
+        definition = MethodDefinition(
+            function.op.name.encode(), self.compiled.address(name), flags, None
+        )
+        self.keep(definition)
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        make.restype = ctypes.py_object
+        return make(ctypes.addressof(definition), context, None)
+
+    def _wrapper(self, tensor: type, special: str, slot: str) -> Any:
+        """A special method that fills its slot of the type directly, as those of C classes do."""
+        # What the method is called and how it calls a slot is CPython's own record of it.
+        base = word(id(np.ndarray.__dict__[special]) + 40)
+        make = ctypes.pythonapi.PyDescr_NewWrapper
+        make.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
+        make.restype = ctypes.py_object
+        return make(tensor, base, self.compiled.address(slot))
+
+
+def _local_dictionary() -> Any:
+    """The running thread's own part of the state."""
+    return state.__dict__
+
+
+_compiled: list[Native] = []
+_installed: list[Native] = []
+
+
+def install() -> bool:
+    """Put the native recorder in place; False where it cannot be."""
+    with _lock:
+        if _installed:
+            return True
+        if not _compiled:
+            layout = offsets() if supported() else None
+            if layout is None:
+                return False
+            _compiled.append(Native(layout))
+        native = _compiled[0]
+        for function, found in zip(RECORDERS, native.functions, strict=False):
+            function.use(found)
+        for special, wrapper in native.wrappers.items():
+            setattr(state.handle_class, special, wrapper)
+        _installed.append(native)
+        return True
+
+
+def uninstall() -> None:
+    """Go back to recording in Python."""
+    with _lock:
+        if _installed:
+            native = _installed.pop()
+            for function in RECORDERS:
+                function.use(None)
+            for special in native.wrappers:
+                delattr(state.handle_class, special)
+
+
+def consider() -> None:
+    """Enough was recorded that the native recorder would pay, if the compiler is there."""
+    if MODE != "native" and "llvmlite.binding" not in sys.modules:
+        traffic.limit = traffic.count + WORTH_COMPILING
+    # A finaliser may come here in the middle of a compilation: it must not wait for another thread.
+    elif _lock.acquire(blocking=False):
+        try:
+            install()
+        finally:
+            _lock.release()
+
+
+def offer() -> None:
+    """Have the native recorder considered once enough was recorded; handles have their class."""
+    if MODE != "python" and tiers.MODE != "off":
+        traffic.limit = 0 if MODE == "native" else WORTH_COMPILING
+        traffic.reached = consider
