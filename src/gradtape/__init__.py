@@ -1,6 +1,7 @@
 """gradtape: automatic differentiation on CPUs, dynamic as a tape, fast as a static graph."""
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING
 
 from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.accumulator import ForwardAccumulator
@@ -208,6 +209,19 @@ from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
 
+if TYPE_CHECKING:
+    from gradtape import nn, optimizers
+else:
+
+    def __getattr__(name: str) -> object:
+        """Packages that not everyone needs are imported when they are first named."""
+        if name in ("nn", "optimizers"):
+            from importlib import import_module
+
+            return import_module(f"gradtape.{name}")
+        raise AttributeError(f"module 'gradtape' has no attribute {name!r}")
+
+
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 newaxis = None
@@ -232,8 +246,8 @@ __all__ = [
     "linspace", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max",
     "maximum", "mean", "median", "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan",
-    "ndtr", "negative", "newaxis", "nextafter", "nonzero", "norm", "not_equal", "numpy_function",
-    "numpy_protocols", "one_hot", "ones", "ones_like", "outer", "pad", "permute_dims", "pi",
+    "ndtr", "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
+    "numpy_protocols", "one_hot", "ones", "ones_like", "optimizers", "outer", "pad", "permute_dims", "pi",
     "plan_of", "polygamma", "positive", "pow", "prod", "program_of", "py_function", "pytree",
     "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat",
     "reshape", "result_type", "roll", "round", "rsqrt", "scatter_add", "scatter_max",
