@@ -1,6 +1,8 @@
 """Activations: compositions of ops that stay exact for large arguments, with Keras' defaults.
 
-Layers take them by name, as in `Dense(8, activation="gelu")`, or as functions.
+None of them selects between values that are differentiated: the mask of a `where` would be carried
+back through all layers below. Layers take them by name, as in `Dense(8, activation="gelu")`,
+or as functions.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.arithmetic import clip, stop_gradient, where
+from gradtape.ops.arithmetic import clip, minimum, stop_gradient, where
 from gradtape.ops.axes import inexact_operand
+from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
 from gradtape.ops.reduction import max as largest
 from gradtape.ops.reduction import sum as total
@@ -43,7 +46,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
     [-0.2, 2.0]
     """
     x = inexact_operand(x)
-    return where(x > 0.0, x, x * negative_slope)
+    return x * cast(where(x > 0.0, 1.0, negative_slope), x.dtype)
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:
@@ -53,7 +56,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     [0.0, 2.0]
     """
     x = inexact_operand(x)
-    return where(x > 0.0, x, alpha * expm1(x))
+    return relu(x) + alpha * expm1(minimum(x, 0.0))
 
 
 def selu(x: Any) -> Any:

@@ -21,8 +21,8 @@ State = tuple[Any, ...]
 class Cell(Layer):
     """What cells share: kernel, recurrent kernel, bias, and a state of some vectors.
 
-    A step is split in two: `project` is what depends on the input alone, so that a layer does it for
-    all steps in one product, and `step` is the rest.
+    A step is split in two: `project` is what depends on the input alone, so that a layer does it
+    for all steps in one product, and `step` is the rest.
     """
 
     # How many vectors of length `units` the state has, and the gates.
@@ -209,8 +209,8 @@ class GRUCell(Cell):
         z, r = sigmoid(z + u), sigmoid(r + s)
         h = z * h + (1 - z) * tanh(g + r * k)
 
-    Without it the gate r acts before the product: tanh(g + (r * h) @ recurrent_kernel), and there is
-    one row of bias. Both are as in Keras.
+    Without it the gate r acts before the product: tanh(g + (r * h) @ recurrent_kernel), and there
+    is one row of bias. Both are as in Keras.
 
     >>> cell = gt.nn.GRUCell(4)
     >>> output, [h] = cell(np.ones((2, 3)))

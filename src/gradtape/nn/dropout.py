@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape import random
+from gradtape.dtypes import to_inexact
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.arithmetic import greater_equal, where
+from gradtape.ops.arithmetic import greater_equal
+from gradtape.ops.casting import cast
 from gradtape.ops.shapes import broadcast_shapes
 
 __all__ = ["Dropout"]
@@ -21,8 +23,9 @@ class Dropout(Layer):
     >>> layer.eval()(np.ones(3)).tolist()
     [1.0, 1.0, 1.0]
 
-    `noise_shape` is a shape that broadcasts to the input's: along its axes of length 1 elements fall
-    together. Without a seed the numbers come from the stream of `gt.random`; a `Generator` serves too.
+    `noise_shape` is a shape that broadcasts to the input's: along its axes of length 1 elements
+    fall together. Without a seed the numbers come from the stream of `gt.random`; a `Generator`
+    serves too.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Dropout(Layer):
         return x
 
     def call(self, x: Any, training: bool | None = None) -> Any:
-        """The input with elements dropped, if `training` or, where that is not given, in training."""
+        """The input with elements dropped, if `training`; None stands for the module's own flag."""
         if self.rate == 0.0 or not (self.training if training is None else training):
             return x
         shape = x.shape if self.noise_shape is None else self.noise_shape
@@ -49,7 +52,7 @@ class Dropout(Layer):
         draw: Any = random if self.generator is None else self.generator
         kept = greater_equal(draw.uniform(shape, dtype="float32"), self.rate)
         growth = 1.0 / (1.0 - self.rate) if self.rate < 1.0 else 0.0
-        return where(kept, x * growth, 0.0)
+        return x * (cast(kept, to_inexact(x.dtype)) * growth)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

@@ -1,8 +1,9 @@
 """Starting values of variables: functions of a shape and a dtype, with Keras' names and defaults.
 
-`glorot_uniform(seed=1)` makes such a function. Layers also take its name, or any function of a shape
-and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer every call
-gives the same numbers; with a `gt.random.Generator` each call goes on where the last one ended.
+`glorot_uniform(seed=1)` makes such a function. Layers also take its name, or any function of a
+shape and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer
+every call gives the same numbers; with a `gt.random.Generator` each call goes on where the
+last one ended.
 
 >>> start = gt.nn.initializers.glorot_uniform(seed=1)
 >>> start((2, 3), gt.float32).shape

@@ -32,8 +32,8 @@ class Layer(Module):
     >>> scale.variables[0].shape
     (2,)
 
-    Without a `dtype` it takes that of its first input, and the default for integers. Later inputs are
-    cast to it.
+    Without a `dtype` it takes that of its first input, and the default for integers. Later inputs
+    are cast to it.
     """
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
@@ -53,7 +53,7 @@ class Layer(Module):
         return Variable(asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
 
     def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """What `call` gives, after the variables are made and the input is a tensor of our dtype."""
+        """What `call` gives, once the variables are made and the input is a tensor of our dtype."""
         x = asarray(x)
         self.ensure_built(x.shape, x.dtype)
         return self.call(self.cast_input(x), *args, **kwargs)

@@ -1,8 +1,8 @@
 """Losses with Keras' names, order of arguments and formulas.
 
 Each takes targets and predictions of one shape and gives one loss for each example, the mean or sum
-along the last axis as its formula says; `reduction` says what becomes of the examples: "mean", "sum",
-or "none".
+along the last axis as its formula says; `reduction` says what becomes of the examples: "mean",
+"sum", or "none".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradtape.nn.crossentropy import (
     sparse_categorical_crossentropy,
 )
 from gradtape.nn.reduce import EPSILON, last_axis, matched, reduced
-from gradtape.ops.arithmetic import clip, equal, maximum, where
+from gradtape.ops.arithmetic import clip, equal, maximum, minimum, where
 from gradtape.ops.complexes import abs as absolute
 from gradtape.ops.elementwise import log, relu, softplus, sqrt, square
 from gradtape.ops.reduction import all as every
@@ -60,9 +60,9 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0, *, reduction: str = "mea
     [0.125, 2.5]
     """
     y_true, y_pred = matched("huber", y_true, y_pred)
-    error = y_pred - y_true
-    size = absolute(error)
-    loss = where(size <= delta, 0.5 * square(error), delta * size - 0.5 * delta * delta)
+    size = absolute(y_pred - y_true)
+    near = minimum(size, float(delta))
+    loss = near * (size - 0.5 * near)
     return reduced(last_axis(mean, loss), reduction)
 
 
@@ -100,9 +100,7 @@ def kl_divergence(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
     return reduced(last_axis(total, y_true * log(y_true / y_pred)), reduction)
 
 
-def cosine_similarity(
-    y_true: Any, y_pred: Any, axis: int = -1, *, reduction: str = "mean"
-) -> Any:
+def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1, *, reduction: str = "mean") -> Any:
     """Minus the cosine of the angle between targets and predictions, so that -1 is best.
 
     >>> round(float(gt.nn.losses.cosine_similarity([[1.0, 0.0]], [[2.0, 0.0]])), 6)

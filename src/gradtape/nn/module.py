@@ -26,9 +26,9 @@ class Module:
     >>> [name for name, _ in line.named_parameters()]
     ['slope', 'offset']
 
-    Calling a module calls its `call`. Attributes are searched when somebody asks, so variables can be
-    made at any time. What is reached on several ways counts once, under the first name. A deep copy
-    has variables of its own.
+    Calling a module calls its `call`. Attributes are searched when somebody asks, so variables can
+    be made at any time. What is reached on several ways counts once, under the first name. A deep
+    copy has variables of its own.
     """
 
     # Whether layers such as dropout behave as in training.
@@ -190,7 +190,7 @@ def _collect(name: str, value: Any, found: list[tuple[str, Any]], inside: tuple[
     if isinstance(value, (Variable, Module)):
         found.append((name, value))
         return
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         parts = list(value.items())
     elif isinstance(value, (list, tuple)):
         parts = list(enumerate(value))

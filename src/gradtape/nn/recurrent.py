@@ -25,8 +25,8 @@ def _over_time(cell: Cell, inputs: Any, state: State) -> tuple[Any, Any, State]:
 class RNN(Layer):
     """A cell taken over the steps of inputs of shape (batch, time, features).
 
-    The cell is given, or a number of units for an `RNNCell`. The result is the last output, or all of
-    them with `return_sequences`; with `return_state` it is a tuple of that and the last state.
+    The cell is given, or a number of units for an `RNNCell`. The result is the last output, or all
+    of them with `return_sequences`; with `return_state` it is a tuple of that and the last state.
 
     >>> layer = gt.nn.RNN(4, return_sequences=True)
     >>> layer(np.ones((2, 5, 3))).shape

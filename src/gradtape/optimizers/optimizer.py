@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import saved_state
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.recording import state
 from gradtape.ops.arithmetic import equal, where
 from gradtape.ops.casting import cast
 from gradtape.ops.elementwise import sqrt
-from gradtape import saved_state
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import Rate, as_rate, rate_config, rate_now
@@ -92,7 +92,7 @@ class Optimizer:
         )
 
     def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
-        """The numbers that `update` gets, 0-d tensors, from the learning rate and the steps done."""
+        """The 0-d tensors that `update` gets, from the learning rate and the steps taken."""
         return (learning_rate,)
 
     def start_of(self, slot: str) -> float:
@@ -321,7 +321,7 @@ class Optimizer:
 def root(x: Any) -> Any:
     """The square root of a second moment.
 
-    Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of 0,
-    and a formula that divides by root plus epsilon is smooth.
+    Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of
+    0, and a formula that divides by root plus epsilon is smooth.
     """
     return where(equal(x, 0.0), 0.0, sqrt(x)) if state.tapes else sqrt(x)

@@ -63,4 +63,3 @@ def rate_config(rate: Rate) -> Any:
     if isinstance(rate, (Variable, Tensor)):
         return float(rate)
     return schedules.to_config(rate) if hasattr(rate, "get_config") else rate
-

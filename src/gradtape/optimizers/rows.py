@@ -41,8 +41,8 @@ def update_rows(
 ) -> list[Any]:
     """Tables in which the rows that the gradient names are replaced.
 
-    `function(gradient, rows of each table)` gives the new rows. A row that is named several times is
-    computed as often from the same sum, so it does not matter which of them is written last.
+    `function(gradient, rows of each table)` gives the new rows. A row that is named several times
+    is computed as often from the same sum, so it does not matter which of them is written last.
     """
     gradient = combined(gradient)
     indices, sums = gradient.rows

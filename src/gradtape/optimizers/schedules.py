@@ -52,7 +52,7 @@ class LearningRateSchedule:
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal schedule."""
-        return dataclasses.asdict(self) if dataclasses.is_dataclass(self) else {}  # type: ignore[arg-type]
+        return dataclasses.asdict(self) if dataclasses.is_dataclass(self) else {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LearningRateSchedule:
