@@ -1,6 +1,7 @@
 """gradtape: automatic differentiation on CPUs, dynamic as a tape, fast as a static graph."""
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING
 
 from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.accumulator import ForwardAccumulator
@@ -194,6 +195,7 @@ from gradtape.ops.special import (
     i1,
     lgamma,
     log_sigmoid,
+    multiply_no_nan,
     ndtr,
     polygamma,
     sinc,
@@ -209,6 +211,19 @@ from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
+
+if TYPE_CHECKING:
+    from gradtape import nn, optimizers
+else:
+
+    def __getattr__(name: str) -> object:
+        """Packages that not everyone needs are imported when they are first named."""
+        if name in ("nn", "optimizers"):
+            from importlib import import_module
+
+            return import_module(f"gradtape.{name}")
+        raise AttributeError(f"module 'gradtape' has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
@@ -234,17 +249,17 @@ __all__ = [
     "kron", "less", "less_equal", "lgamma", "linalg", "linearize", "linspace", "log", "log1p",
     "log2", "log10", "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan", "ndtr", "negative", "newaxis",
-    "nextafter", "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols", "one_hot",
-    "ones", "ones_like", "outer", "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive",
-    "pow", "prod", "program_of", "py_function", "pytree", "quantile", "random", "real",
-    "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape", "result_type",
-    "roll", "round", "rsqrt", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
-    "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
-    "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",
-    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
-    "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vhp", "vjp", "where", "xlogy",
-    "zeros", "zeros_like",
+    "meshgrid", "min", "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan", "ndtr",
+    "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
+    "numpy_protocols", "one_hot", "ones", "ones_like", "optimizers", "outer", "pad", "permute_dims",
+    "pi", "plan_of", "polygamma", "positive", "pow", "prod", "program_of", "py_function", "pytree",
+    "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat",
+    "reshape", "result_type", "roll", "round", "rsqrt", "scatter_add", "scatter_max", "scatter_set",
+    "searchsorted", "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign",
+    "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
+    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
+    "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril",
+    "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vhp", "vjp",
+    "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -137,6 +137,17 @@ def test_edges():
     assert derivatives(special.log_sigmoid, -1e4, 1)[1] == 1.0
 
 
+def test_multiply_no_nan():
+    x, y = np.array([-np.inf, NAN, 2.0, np.inf]), np.array([0.0, 0.0, 3.0, -1.0])
+    np.testing.assert_array_equal(special.multiply_no_nan(x, y), [0.0, 0.0, 6.0, -np.inf])
+    a = gt.asarray(x)
+    with gt.GradientTape() as tape:
+        tape.watch(a)
+        total = special.multiply_no_nan(a, y)
+    assert tape.gradient(total, a).tolist() == y.tolist()
+    check_gradients(special.multiply_no_nan, np.array([0.5, 1.5]), np.array([0.0, 0.5]))
+
+
 def test_xlogy():
     x, y = np.array([0.0, 0.0, 2.0, 0.0]), np.array([0.0, 3.0, 0.5, NAN])
     np.testing.assert_array_equal(special.xlogy(x, y), [0.0, 0.0, 2.0 * np.log(0.5), NAN])

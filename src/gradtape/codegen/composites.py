@@ -66,6 +66,10 @@ def _xlogy(body: Body, x: Value, y: Value) -> Value:
     return body.select(zero, 0.0, x * body.apply("log", y))
 
 
+def _multiply_no_nan(body: Body, x: Value, y: Value) -> Value:
+    return body.select(y.equals(0.0), 0.0, x * y)
+
+
 def _sinc(body: Body, x: Value) -> Value:
     # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
     nearest = body.intrinsic("rint", x)
@@ -151,5 +155,6 @@ COMPOSITES = {
     "log_sigmoid": Composite(1, _log_sigmoid, ("exp", "log1p")),
     "logaddexp": Composite(2, _logaddexp, ("exp", "log1p")),
     "xlogy": Composite(2, _xlogy, ("log",)),
+    "multiply_no_nan": Composite(2, _multiply_no_nan),
     "sinc": Composite(1, _sinc),
 }

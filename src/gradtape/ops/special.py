@@ -15,8 +15,8 @@ from gradtape.ops.elementwise import exp, log, sigmoid, square
 from gradtape.ops.families import elementwise
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "ndtr", "polygamma",
-    "sinc", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
+    "ndtr", "polygamma", "sinc", "xlogy",
 ]  # fmt: skip
 
 _REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
@@ -112,6 +112,14 @@ xlogy = elementwise(
     "xlogy", lambda a, b: _scipy().xlogy(a, b), "x log(y), 0 where x is 0.",
     ("float(gt.xlogy(0.0, 0.0))", "0.0"), partials=[lambda y, a, b: log(b), _xlogy_partial],
     arity=2, domains=[(-2.0, 2.0), (0.3, 3.0)], dtypes=("float64", "float32", "complex128"),
+)  # fmt: skip
+
+# A `where` would do, but its mask would be carried back through everything that x came from.
+multiply_no_nan = elementwise(
+    "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
+    "x y, 0 where y is 0 even if x is infinite or NaN.",
+    ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
+    partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL,
 )  # fmt: skip
 
 

@@ -1,0 +1,45 @@
+"""Neural networks: modules that hold variables, layers, activations, losses, initialisers.
+
+>>> model = gt.nn.Sequential([gt.nn.Dense(16, activation="relu"), gt.nn.Dense(1)])
+>>> model(np.zeros((5, 3))).shape
+(5, 1)
+>>> [name for name, _ in model.named_parameters()]
+['layers.0.kernel', 'layers.0.bias', 'layers.1.kernel', 'layers.1.bias']
+
+Names, arguments, defaults and formulas are those of Keras, where it has them.
+"""
+
+from gradtape.nn import activations, initializers, losses
+from gradtape.nn.activations import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky_relu,
+    log_softmax,
+    mish,
+    relu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    swish,
+    tanh,
+)
+from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
+from gradtape.nn.dense import Dense
+from gradtape.nn.dropout import Dropout
+from gradtape.nn.embedding import Embedding
+from gradtape.nn.layer import Layer
+from gradtape.nn.module import Module
+from gradtape.nn.normalization import LayerNorm
+from gradtape.nn.recurrent import GRU, LSTM, RNN
+from gradtape.nn.sequential import Sequential
+
+__all__ = [
+    "GRU", "LSTM", "RNN", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell", "Layer",
+    "LayerNorm", "Module", "RNNCell", "Sequential",
+    "activations", "initializers", "losses",
+    "elu", "gelu", "hard_sigmoid", "leaky_relu", "log_softmax", "mish", "relu", "selu", "sigmoid",
+    "silu", "softmax", "softplus", "swish", "tanh",
+]  # fmt: skip

@@ -1,0 +1,170 @@
+"""Activations: compositions of ops that stay exact for large arguments, with Keras' defaults.
+
+None of them selects between values that are differentiated: the mask of a `where` would be carried
+back through all layers below. Layers take them by name, as in `Dense(8, activation="gelu")`,
+or as functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.ops.arithmetic import clip, minimum, stop_gradient, where
+from gradtape.ops.axes import inexact_operand
+from gradtape.ops.casting import cast
+from gradtape.ops.elementwise import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
+from gradtape.ops.reduction import max as largest
+from gradtape.ops.reduction import sum as total
+from gradtape.ops.special import erfc
+
+__all__ = [
+    "elu", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu",
+    "selu", "sigmoid", "silu", "softmax", "softplus", "swish", "tanh",
+]  # fmt: skip
+
+# Such that mean 0 and variance 1 are kept (Klambauer et al. 2017).
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
+def linear(x: Any) -> Any:
+    """The argument as it is.
+
+    >>> gt.nn.activations.linear(2.0)
+    2.0
+    """
+    return x
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """x where it is positive, `negative_slope` times x elsewhere.
+
+    >>> gt.nn.leaky_relu(gt.asarray([-1.0, 2.0])).tolist()
+    [-0.2, 2.0]
+    """
+    x = inexact_operand(x)
+    return x * cast(where(x > 0.0, 1.0, negative_slope), x.dtype)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    >>> gt.nn.elu(gt.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    x = inexact_operand(x)
+    return relu(x) + alpha * expm1(minimum(x, 0.0))
+
+
+def selu(x: Any) -> Any:
+    """1.0507 * elu(x, 1.6733), which keeps mean 0 and variance 1.
+
+    >>> round(float(gt.nn.selu(1.0)), 4)
+    1.0507
+    """
+    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+
+
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """x times the distribution function of the standard normal; or its approximation by tanh.
+
+    >>> round(float(gt.nn.gelu(1.0)), 6), round(float(gt.nn.gelu(1.0, approximate=True)), 6)
+    (0.841345, 0.841192)
+    """
+    x = inexact_operand(x)
+    if approximate:
+        return 0.5 * x * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
+    # erfc, not 1 + erf: exact where x is far below 0.
+    return 0.5 * x * erfc(x * -math.sqrt(0.5))
+
+
+def silu(x: Any) -> Any:
+    """x * sigmoid(x), also called swish.
+
+    >>> float(gt.nn.silu(0.0))
+    0.0
+    """
+    x = inexact_operand(x)
+    return x * sigmoid(x)
+
+
+swish = silu
+
+
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x)).
+
+    >>> float(gt.nn.mish(0.0))
+    0.0
+    """
+    x = inexact_operand(x)
+    return x * tanh(softplus(x))
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """x / 6 + 1 / 2, held between 0 and 1.
+
+    >>> gt.nn.hard_sigmoid(gt.asarray([-4.0, 0.0, 4.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return clip(inexact_operand(x) / 6.0 + 0.5, 0.0, 1.0)
+
+
+def softmax(x: Any, axis: Any = -1) -> Any:
+    """exp(x) over its sum along an axis or several, without overflow.
+
+    Elements that are -inf get 0. Where all are, the result is NaN.
+
+    >>> gt.nn.softmax(gt.asarray([1e4, 1e4, -np.inf])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    terms = exp(_below_zero("softmax", x, axis))
+    return terms / total(terms, axis=axis, keepdims=True)
+
+
+def log_softmax(x: Any, axis: Any = -1) -> Any:
+    """The logarithm of softmax, exact where that is too small for a float.
+
+    >>> gt.nn.log_softmax(gt.asarray([1e4, 0.0])).tolist()
+    [0.0, -10000.0]
+    """
+    x = _below_zero("log_softmax", x, axis)
+    return x - log(total(exp(x), axis=axis, keepdims=True))
+
+
+def _below_zero(name: str, x: Any, axis: Any) -> Any:
+    """The operand less its largest element along an axis: the result is the same, and exact."""
+    x = inexact_operand(x)
+    if not x.ndim:
+        raise ShapeError(f"{name}: a 0-d tensor has no axis to share between. Reshape it to (1,).")
+    if not x.size:
+        return x
+    top = stop_gradient(largest(x, axis=axis, keepdims=True))
+    return x - where(isfinite(top), top, 0.0)
+
+
+BY_NAME: dict[str, Callable[..., Any]] = {
+    "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "leaky_relu": leaky_relu,
+    "linear": linear, "log_softmax": log_softmax, "mish": mish, "relu": relu, "selu": selu,
+    "sigmoid": sigmoid, "silu": silu, "softmax": softmax, "softplus": softplus, "swish": silu,
+    "tanh": tanh,
+}  # fmt: skip
+
+
+def get(identifier: Any) -> Callable[..., Any] | None:
+    """The activation of a name; functions as they are, and None for None.
+
+    >>> gt.nn.activations.get("relu") is gt.relu
+    True
+    """
+    if identifier is None or callable(identifier):
+        return identifier
+    if identifier not in BY_NAME:
+        raise ValueError(
+            f"activations: {identifier!r} is unknown. There are {', '.join(BY_NAME)}; "
+            "or pass a function."
+        )
+    return BY_NAME[identifier]

@@ -1,0 +1,272 @@
+"""Cells: one step in time of a recurrent network, with Keras' weights and order of gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.dtypes import default_dtype
+from gradtape.errors import ShapeError
+from gradtape.nn import activations, initializers
+from gradtape.nn.dense import project
+from gradtape.nn.layer import Layer, words
+from gradtape.ops.creation import ones, zeros
+from gradtape.ops.joining import concat, split
+from gradtape.tensor import asarray
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+
+State = tuple[Any, ...]
+
+
+class Cell(Layer):
+    """What cells share: kernel, recurrent kernel, bias, and a state of some vectors.
+
+    A step is split in two: `project` is what depends on the input alone, so that a layer does it
+    for all steps in one product, and `step` is the rest.
+    """
+
+    # How many vectors of length `units` the state has, and the gates.
+    states = 1
+    gates = 1
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any,
+        use_bias: bool,
+        kernel_initializer: Any,
+        recurrent_initializer: Any,
+        bias_initializer: Any,
+        dtype: Any,
+        name: str | None,
+    ) -> None:
+        super().__init__(name, dtype)
+        if units <= 0:
+            raise ValueError(f"{type(self).__name__}: units={units} is not a positive number.")
+        self.units = int(units)
+        self.activation = activations.get(activation) or activations.linear
+        self.use_bias = bool(use_bias)
+        self.kernel_initializer = kernel_initializer
+        self.recurrent_initializer = recurrent_initializer
+        self.bias_initializer = bias_initializer
+        self.kernel: Any = None
+        self.recurrent_kernel: Any = None
+        self.bias: Any = None
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Make kernel, recurrent kernel and bias."""
+        width = self.gates * self.units
+        self.kernel = self.add_variable("kernel", (input_shape[-1], width), self.kernel_initializer)
+        self.recurrent_kernel = self.add_variable(
+            "recurrent_kernel", (self.units, width), self.recurrent_initializer
+        )
+        if self.use_bias:
+            self.bias = self.add_variable("bias", self.bias_shape(), self.bias_start)
+
+    def bias_shape(self) -> tuple[int, ...]:
+        """The shape of the bias."""
+        return (self.gates * self.units,)
+
+    def bias_start(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """The starting value of the bias."""
+        return initializers.get(self.bias_initializer)(shape, dtype)
+
+    def project(self, x: Any) -> Any:
+        """What the gates get from inputs of shape (..., features)."""
+        y = project(self.name, x, self.kernel)
+        return y if self.bias is None else y + self.bias
+
+    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+        """Output and next state, from a projected input and the state."""
+        raise NotImplementedError
+
+    def initial_state(self, batch: int) -> State:
+        """A state of zeros for so many examples."""
+        dtype = default_dtype() if self.dtype is None else self.dtype
+        return tuple(zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
+
+    def as_state(self, state: Any, batch: int) -> State:
+        """A state that was given as one tensor or a list of them, checked; zeros for None."""
+        if state is None:
+            return self.initial_state(batch)
+        parts = tuple(state) if isinstance(state, (list, tuple)) else (state,)
+        parts = tuple(self.cast_input(asarray(part)) for part in parts)
+        expected = [(batch, self.units)] * self.states
+        if [part.shape for part in parts] != expected:
+            raise ShapeError(
+                f"{self.name}: a state of shapes {[part.shape for part in parts]} does not fit. "
+                f"It needs {expected}."
+            )
+        return parts
+
+    def call(self, x: Any, state: Any = None) -> tuple[Any, list[Any]]:
+        """Output and list of next states, for inputs of shape (batch, features)."""
+        output, new = self.step(self.project(x), self.as_state(state, x.shape[0]))
+        return output, list(new)
+
+    def describe(self) -> str:
+        """The arguments that `repr` shows."""
+        return words(units=self.units, activation=self.activation)
+
+
+class RNNCell(Cell):
+    """A step of the simplest recurrent network: h = activation(x @ kernel + h @ recurrent + bias).
+
+    >>> cell = gt.nn.RNNCell(4)
+    >>> output, [h] = cell(np.ones((2, 3)))
+    >>> output.shape, h.shape
+    ((2, 4), (2, 4))
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        *,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer,
+            bias_initializer, dtype, name,
+        )  # fmt: skip
+
+    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+        """Output and next state, which are the same."""
+        h = self.activation(projected + state[0] @ self.recurrent_kernel)
+        return h, (h,)
+
+
+class LSTMCell(Cell):
+    """A step of a long short-term memory (Hochreiter and Schmidhuber 1997), state [h, c].
+
+    With the gates i, f, c, o side by side in that order in the weights, as in Keras,
+
+        i, f, g, o = x @ kernel + h @ recurrent_kernel + bias
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        h = sigmoid(o) * tanh(c)
+
+    With `unit_forget_bias` the bias of f begins at 1.
+
+    >>> cell = gt.nn.LSTMCell(4)
+    >>> output, [h, c] = cell(np.ones((2, 3)))
+    >>> output.shape, c.shape, cell.kernel.shape
+    ((2, 4), (2, 4), (3, 16))
+    """
+
+    states = 2
+    gates = 4
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        *,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer,
+            bias_initializer, dtype, name,
+        )  # fmt: skip
+        self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
+        self.unit_forget_bias = bool(unit_forget_bias)
+
+    def bias_start(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """The starting value of the bias, 1 for the forget gate."""
+        start = initializers.get(self.bias_initializer)
+        if not self.unit_forget_bias:
+            return start(shape, dtype)
+        n = self.units
+        return concat([start((n,), dtype), ones((n,), dtype=dtype), start((2 * n,), dtype)])
+
+    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+        """Output and next state (h, c)."""
+        h, c = state
+        i, f, g, o = split(projected + h @ self.recurrent_kernel, 4, axis=-1)
+        gate = self.recurrent_activation
+        c = gate(f) * c + gate(i) * self.activation(g)
+        h = gate(o) * self.activation(c)
+        return h, (h, c)
+
+
+class GRUCell(Cell):
+    """A step of a gated recurrent unit (Cho et al. 2014), with gates z, r, h in the weights.
+
+    With `reset_after`, the default, the bias has two rows b and c, and
+
+        z, r, g = x @ kernel + b          u, s, k = h @ recurrent_kernel + c
+        z, r = sigmoid(z + u), sigmoid(r + s)
+        h = z * h + (1 - z) * tanh(g + r * k)
+
+    Without it the gate r acts before the product: tanh(g + (r * h) @ recurrent_kernel), and there
+    is one row of bias. Both are as in Keras.
+
+    >>> cell = gt.nn.GRUCell(4)
+    >>> output, [h] = cell(np.ones((2, 3)))
+    >>> output.shape, cell.bias.shape
+    ((2, 4), (2, 12))
+    """
+
+    gates = 3
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        reset_after: bool = True,
+        *,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer,
+            bias_initializer, dtype, name,
+        )  # fmt: skip
+        self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
+        self.reset_after = bool(reset_after)
+
+    def bias_shape(self) -> tuple[int, ...]:
+        """One row of bias for the input, and with `reset_after` one for the state."""
+        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
+
+    def project(self, x: Any) -> Any:
+        """What the gates get from inputs of shape (..., features)."""
+        y = project(self.name, x, self.kernel)
+        if self.bias is None:
+            return y
+        return y + (self.bias[0] if self.reset_after else self.bias)
+
+    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+        """Output and next state, which are the same."""
+        (h,) = state
+        gate, n = self.recurrent_activation, self.units
+        z, r, g = split(projected, 3, axis=-1)
+        if self.reset_after:
+            inner = h @ self.recurrent_kernel
+            inner = inner if self.bias is None else inner + self.bias[1]
+            from_z, from_r, from_h = split(inner, 3, axis=-1)
+            z, r = gate(z + from_z), gate(r + from_r)
+            g = self.activation(g + r * from_h)
+        else:
+            gates, last = split(self.recurrent_kernel, [2 * n], axis=1)
+            from_z, from_r = split(h @ gates, 2, axis=-1)
+            z, r = gate(z + from_z), gate(r + from_r)
+            g = self.activation(g + (r * h) @ last)
+        h = z * h + (1.0 - z) * g
+        return h, (h,)

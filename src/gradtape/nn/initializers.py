@@ -1,0 +1,282 @@
+"""Starting values of variables: functions of a shape and a dtype, with Keras' names and defaults.
+
+`glorot_uniform(seed=1)` makes such a function. Layers also take its name, or any function of a
+shape and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer
+every call gives the same numbers; with a `gt.random.Generator` each call goes on where the
+last one ended.
+
+>>> start = gt.nn.initializers.glorot_uniform(seed=1)
+>>> start((2, 3), gt.float32).shape
+(2, 3)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape import random
+from gradtape.dtypes import default_dtype
+from gradtape.errors import ShapeError
+from gradtape.ops.creation import full
+from gradtape.tensor import asarray
+
+__all__ = [
+    "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal", "truncated_normal", "uniform",
+    "variance_scaling", "zeros",
+]  # fmt: skip
+
+Initializer = Callable[..., Any]
+
+# The standard deviation of a standard normal cut off at two: what it was divided by before.
+_CUT = 0.87962566103423978
+
+
+def _draw(seed: Any, kind: str, shape: Any, dtype: Any, **more: Any) -> Any:
+    """Numbers from the shared stream, from an integer seed, or from a generator."""
+    source: Any = random
+    if seed is not None:
+        source = seed if isinstance(seed, random.Generator) else random.Generator(seed)
+    return getattr(source, kind)(shape, dtype=dtype, **more)
+
+
+def zeros() -> Initializer:
+    """Zeros.
+
+    >>> gt.nn.initializers.zeros()((2,)).tolist()
+    [0.0, 0.0]
+    """
+    return constant(0.0)
+
+
+def ones() -> Initializer:
+    """Ones.
+
+    >>> gt.nn.initializers.ones()((2,)).tolist()
+    [1.0, 1.0]
+    """
+    return constant(1.0)
+
+
+def constant(value: Any = 0.0) -> Initializer:
+    """One number everywhere, or an array of the right shape.
+
+    >>> gt.nn.initializers.constant(0.5)((2,)).tolist()
+    [0.5, 0.5]
+    """
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        dtype = default_dtype() if dtype is None else dtype
+        array = np.asarray(value, dtype)
+        if array.ndim == 0:
+            return full(shape, array.item(), dtype=dtype)
+        if array.shape != tuple(shape):
+            raise ShapeError(
+                f"constant: a value of shape {array.shape} does not fit a variable of shape "
+                f"{tuple(shape)}. Give a number, or an array of that shape."
+            )
+        return asarray(array)
+
+    return initializer
+
+
+def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Any = None) -> Initializer:
+    """Numbers from minval to maxval, evenly distributed.
+
+    >>> bool(gt.all(gt.abs(gt.nn.initializers.uniform(seed=0)((100,))) <= 0.05))
+    True
+    """
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        return _draw(seed, "uniform", shape, dtype, low=minval, high=maxval)
+
+    return initializer
+
+
+def normal(mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> Initializer:
+    """Normally distributed numbers.
+
+    >>> gt.nn.initializers.normal(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        return _draw(seed, "normal", shape, dtype, loc=mean, scale=stddev)
+
+    return initializer
+
+
+def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> Initializer:
+    """Normally distributed numbers, none further than two standard deviations from the mean.
+
+    >>> bool(gt.all(gt.abs(gt.nn.initializers.truncated_normal(seed=0)((100,))) <= 0.1))
+    True
+    """
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        return _draw(seed, "truncated_normal", shape, dtype, loc=mean, scale=stddev)
+
+    return initializer
+
+
+def _fans(shape: Any) -> tuple[float, float]:
+    """How many numbers an output depends on and an input goes to, for kernels (..., in, out)."""
+    if len(shape) < 2:
+        size = shape[0] if shape else 1
+        return float(size), float(size)
+    field = math.prod(shape[:-2])
+    return float(shape[-2] * field), float(shape[-1] * field)
+
+
+def variance_scaling(
+    scale: float = 1.0,
+    mode: str = "fan_in",
+    distribution: str = "truncated_normal",
+    seed: Any = None,
+) -> Initializer:
+    """Numbers of mean 0 and variance scale / n, where n is the number of inputs or outputs.
+
+    `mode` is "fan_in", "fan_out" or "fan_avg", their mean. `distribution` is "truncated_normal",
+    "untruncated_normal" or "uniform".
+
+    >>> start = gt.nn.initializers.variance_scaling(2.0, distribution="untruncated_normal", seed=0)
+    >>> round(float(gt.var(start((400, 300)))) * 400, 1)
+    2.0
+    """
+    if not scale > 0.0:
+        raise ValueError(f"variance_scaling: scale={scale} is not positive.")
+    if mode not in ("fan_in", "fan_out", "fan_avg"):
+        raise ValueError(
+            f'variance_scaling: mode {mode!r} is unknown. Use "fan_in", "fan_out" or "fan_avg".'
+        )
+    if distribution not in ("truncated_normal", "untruncated_normal", "uniform"):
+        raise ValueError(
+            f"variance_scaling: distribution {distribution!r} is unknown. "
+            'Use "truncated_normal", "untruncated_normal" or "uniform".'
+        )
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        fan_in, fan_out = _fans(shape)
+        count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[mode]
+        variance = scale / max(1.0, count)
+        if distribution == "uniform":
+            limit = math.sqrt(3.0 * variance)
+            return uniform(-limit, limit, seed)(shape, dtype)
+        if distribution == "untruncated_normal":
+            return normal(0.0, math.sqrt(variance), seed)(shape, dtype)
+        return truncated_normal(0.0, math.sqrt(variance) / _CUT, seed)(shape, dtype)
+
+    return initializer
+
+
+def glorot_uniform(seed: Any = None) -> Initializer:
+    """Uniform up to ±sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
+
+    >>> bool(gt.all(gt.abs(gt.nn.initializers.glorot_uniform(seed=0)((3, 3))) <= 1.0))
+    True
+    """
+    return variance_scaling(1.0, "fan_avg", "uniform", seed)
+
+
+def glorot_normal(seed: Any = None) -> Initializer:
+    """Truncated normal of variance 2 / (inputs + outputs).
+
+    >>> gt.nn.initializers.glorot_normal(seed=0)((3, 4)).shape
+    (3, 4)
+    """
+    return variance_scaling(1.0, "fan_avg", "truncated_normal", seed)
+
+
+def he_uniform(seed: Any = None) -> Initializer:
+    """Uniform up to ±sqrt(6 / inputs) (He et al. 2015).
+
+    >>> gt.nn.initializers.he_uniform(seed=0)((3, 4)).shape
+    (3, 4)
+    """
+    return variance_scaling(2.0, "fan_in", "uniform", seed)
+
+
+def he_normal(seed: Any = None) -> Initializer:
+    """Truncated normal of variance 2 / inputs.
+
+    >>> gt.nn.initializers.he_normal(seed=0)((3, 4)).shape
+    (3, 4)
+    """
+    return variance_scaling(2.0, "fan_in", "truncated_normal", seed)
+
+
+def lecun_uniform(seed: Any = None) -> Initializer:
+    """Uniform up to ±sqrt(3 / inputs).
+
+    >>> gt.nn.initializers.lecun_uniform(seed=0)((3, 4)).shape
+    (3, 4)
+    """
+    return variance_scaling(1.0, "fan_in", "uniform", seed)
+
+
+def lecun_normal(seed: Any = None) -> Initializer:
+    """Truncated normal of variance 1 / inputs.
+
+    >>> gt.nn.initializers.lecun_normal(seed=0)((3, 4)).shape
+    (3, 4)
+    """
+    return variance_scaling(1.0, "fan_in", "truncated_normal", seed)
+
+
+def orthogonal(gain: float = 1.0, seed: Any = None) -> Initializer:
+    """A random orthogonal matrix times `gain`; columns or rows of one where it is not square.
+
+    Further leading axes count as rows (Saxe et al. 2014).
+
+    >>> q = gt.nn.initializers.orthogonal(seed=0)((3, 3))
+    >>> bool(gt.all(gt.abs(q @ gt.matrix_transpose(q) - gt.eye(3)) < 1e-12))
+    True
+    """
+
+    def initializer(shape: Any, dtype: Any = None) -> Any:
+        if len(shape) < 2:
+            raise ShapeError(
+                f"orthogonal: a variable of shape {tuple(shape)} is no matrix. "
+                "Use another initializer for it."
+            )
+        dtype = np.dtype(default_dtype() if dtype is None else dtype)
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        square = (max(rows, columns), min(rows, columns))
+        q, r = np.linalg.qr(_draw(seed, "normal", square, dtype).numpy())
+        # With the signs of the diagonal of r, every orthogonal matrix is equally likely.
+        q = q * np.where(np.diagonal(r) < 0, -1, 1).astype(dtype)
+        q = q if rows >= columns else q.T
+        return asarray(np.asarray(gain * q.reshape(shape), dtype))
+
+    return initializer
+
+
+BY_NAME = {
+    function.__name__: function
+    for function in (
+        *(zeros, ones, constant, uniform, normal, truncated_normal, orthogonal, variance_scaling),
+        *(glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal),
+    )
+}
+
+
+def get(identifier: Any) -> Initializer:
+    """The initialiser of a name; functions and values as they are.
+
+    >>> gt.nn.initializers.get("ones")((2,)).tolist()
+    [1.0, 1.0]
+    """
+    if callable(identifier):
+        # The maker itself stands for what it makes by default.
+        return identifier() if identifier in BY_NAME.values() else identifier
+    if isinstance(identifier, str):
+        if identifier not in BY_NAME:
+            raise ValueError(
+                f"initializers: {identifier!r} is unknown. There are {', '.join(sorted(BY_NAME))}."
+            )
+        return BY_NAME[identifier]()
+    return constant(identifier)

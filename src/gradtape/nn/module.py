@@ -1,0 +1,201 @@
+"""Module: an object whose attributes hold variables and other modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gradtape import saved_state
+from gradtape.variable import Variable
+
+__all__ = ["Module"]
+
+
+class Module:
+    """An object whose attributes hold variables and other modules, also in lists and dicts.
+
+    >>> class Line(gt.nn.Module):
+    ...     def __init__(self):
+    ...         self.slope, self.offset = gt.Variable(2.0), gt.Variable(1.0)
+    ...
+    ...     def call(self, x):
+    ...         return self.slope * x + self.offset
+    >>> line = Line()
+    >>> float(line(3.0))
+    7.0
+    >>> [name for name, _ in line.named_parameters()]
+    ['slope', 'offset']
+
+    Calling a module calls its `call`. Attributes are searched when somebody asks, so variables can
+    be made at any time. What is reached on several ways counts once, under the first name. A deep
+    copy has variables of its own.
+    """
+
+    # Whether layers such as dropout behave as in training.
+    training = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What `call` gives."""
+        return self.call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation. Every module that is called defines its own."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: a module that is called needs `call(self, ...)`. Define it."
+        )
+
+    # Variables.
+
+    def named_variables(self) -> list[tuple[str, Variable]]:
+        """All variables with their dotted names, in the order of the attributes."""
+        return [(name, found) for name, found in _walk(self) if isinstance(found, Variable)]
+
+    def named_parameters(self) -> list[tuple[str, Variable]]:
+        """The trainable variables with their dotted names."""
+        return [(name, found) for name, found in self.named_variables() if found.trainable]
+
+    def parameters(self) -> list[Variable]:
+        """The trainable variables: what an optimiser updates.
+
+        >>> len(gt.nn.Dense(2, in_features=3).parameters())
+        2
+        """
+        return [found for _, found in self.named_parameters()]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables."""
+        return [found for _, found in self.named_variables()]
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The same as `parameters()`, under the name that Keras has for it."""
+        return self.parameters()
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that an optimiser leaves alone."""
+        return [found for found in self.variables if not found.trainable]
+
+    # Modules.
+
+    def named_modules(self) -> list[tuple[str, Module]]:
+        """This module, named "", and all modules in it with their dotted names."""
+        return [(name, found) for name, found in _walk(self) if isinstance(found, Module)]
+
+    def modules(self) -> list[Module]:
+        """This module and all modules in it.
+
+        >>> len(gt.nn.Sequential([gt.nn.Dense(2), gt.nn.Dense(1)]).modules())
+        3
+        """
+        return [found for _, found in self.named_modules()]
+
+    def train(self, mode: bool = True) -> Module:
+        """Make this and all modules in it behave as in training, and give it back.
+
+        >>> gt.nn.Dropout(0.5).eval().training
+        False
+        """
+        for module in self.modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self) -> Module:
+        """Make this and all modules in it behave as in use, and give it back."""
+        return self.train(False)
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """The values of all variables by name, as NumPy arrays of their own.
+
+        >>> gt.nn.Dense(1, in_features=2, kernel_initializer="ones").state_dict()["kernel"].tolist()
+        [[1.0], [1.0]]
+        """
+        return saved_state.state_of(self.named_variables())
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Assign the values that `state_dict` gave. Shapes must agree, and if `strict` names too.
+
+        >>> layer = gt.nn.Dense(1, in_features=2)
+        >>> layer.load_state_dict({"kernel": [[1.0], [2.0]], "bias": [3.0]})
+        >>> layer(np.array([[1.0, 1.0]])).tolist()
+        [[6.0]]
+        """
+        unbuilt = [
+            name or type(module).__name__
+            for name, module in self.named_modules()
+            if getattr(module, "built", True) is False
+        ]
+        remedy = "Load into a module of the same structure, or pass strict=False."
+        if unbuilt:
+            remedy = f"Not built yet: {', '.join(unbuilt)}. Call the module once, then load."
+        saved_state.load(type(self).__name__, self.named_variables(), state, remedy, strict)
+
+    # The tree as text.
+
+    def describe(self) -> str:
+        """The arguments that `repr` shows."""
+        return ""
+
+    def __repr__(self) -> str:
+        """The tree of modules and variables."""
+        lines = []
+        for name, found in _children(self):
+            if isinstance(found, Module):
+                lines.append(f"{name}: {found!r}".replace("\n", "\n  "))
+            elif type(self).describe is Module.describe:
+                shape = ", ".join(map(str, found.shape))
+                lines.append(f"{name}: {found.dtype}[{shape}]")
+        head = self.describe()
+        if not lines:
+            return f"{type(self).__name__}({head})"
+        inside = "".join(f"\n  {line}" for line in lines)
+        return f"{type(self).__name__}({head}{inside}\n)"
+
+
+def _walk(root: Module) -> Iterator[tuple[str, Any]]:
+    """Modules and variables below a module, itself first, depth first, each once."""
+    seen: set[int] = {id(root)}
+    yield "", root
+    stack = [iter(_children(root))]
+    prefixes = [""]
+    while stack:
+        try:
+            name, found = next(stack[-1])
+        except StopIteration:
+            stack.pop()
+            prefixes.pop()
+            continue
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        path = prefixes[-1] + name
+        yield path, found
+        if isinstance(found, Module):
+            stack.append(iter(_children(found)))
+            prefixes.append(f"{path}.")
+
+
+def _children(module: Module) -> list[tuple[str, Any]]:
+    """What a module's attributes hold: variables and modules, those in containers included."""
+    found: list[tuple[str, Any]] = []
+    for name, value in vars(module).items():
+        _collect(name, value, found, ())
+    return found
+
+
+def _collect(name: str, value: Any, found: list[tuple[str, Any]], inside: tuple[int, ...]) -> None:
+    if isinstance(value, (Variable, Module)):
+        found.append((name, value))
+        return
+    if isinstance(value, dict):
+        parts = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        parts = list(enumerate(value))
+    else:
+        return
+    if id(value) not in inside:  # a list may hold itself
+        for key, part in parts:
+            _collect(f"{name}.{key}", part, found, (*inside, id(value)))

@@ -1,0 +1,68 @@
+"""LayerNorm: each example brought to mean 0 and variance 1 along some axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.nn.layer import Layer, words
+from gradtape.ops.elementwise import rsqrt, square
+from gradtape.ops.movement import reshape
+from gradtape.ops.reduction import mean
+from gradtape.ops.shapes import normalize_axes
+
+__all__ = ["LayerNorm"]
+
+
+class LayerNorm(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with moments along `axis`.
+
+    >>> y = gt.nn.LayerNorm()(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]]))
+    >>> np.round(y.numpy(), 2).tolist()
+    [[-1.22, 0.0, 1.22], [-1.22, 0.0, 1.22]]
+
+    Epsilon is 0.001 by default, as in Keras' LayerNormalization.
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        *,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name, dtype)
+        self.axis = axis
+        self.epsilon = float(epsilon)
+        self.center, self.scale = bool(center), bool(scale)
+        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.gamma: Any = None
+        self.beta: Any = None
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Make gamma and beta, one number for each place along the axes."""
+        axes = normalize_axes("LayerNorm", self.axis, len(input_shape))
+        shape = tuple(input_shape[axis] for axis in axes)
+        if self.scale:
+            self.gamma = self.add_variable("gamma", shape, self.gamma_initializer)
+        if self.center:
+            self.beta = self.add_variable("beta", shape, self.beta_initializer)
+
+    def call(self, x: Any) -> Any:
+        """The normalised input."""
+        axes = normalize_axes("LayerNorm", self.axis, x.ndim)
+        distance = x - mean(x, axis=axes, keepdims=True)
+        variance = mean(square(distance), axis=axes, keepdims=True)
+        y = distance * rsqrt(variance + self.epsilon)
+        shape = tuple(n if axis in axes else 1 for axis, n in enumerate(x.shape))
+        if self.gamma is not None:
+            y = y * reshape(self.gamma, shape)
+        return y if self.beta is None else y + reshape(self.beta, shape)
+
+    def describe(self) -> str:
+        """The arguments that `repr` shows."""
+        return words(axis=self.axis, epsilon=self.epsilon)

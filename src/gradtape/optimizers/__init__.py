@@ -1,0 +1,22 @@
+"""Optimisers: how gradients change variables, with Keras' names, arguments and formulas.
+
+A step is recorded as tensor code like everything else, so the update of every variable runs in the
+same plan as the loss and its gradient. Learning rate and step count are values, not structure: a
+schedule or a new learning rate compiles nothing.
+
+>>> w = gt.Variable([1.0, 2.0])
+>>> optimizer = gt.optimizers.SGD(learning_rate=0.1)
+>>> for _ in range(100):
+...     loss = optimizer.minimize(lambda: gt.sum(w * w), [w])
+>>> bool(loss < 1e-6)
+True
+"""
+
+from gradtape.optimizers import schedules
+from gradtape.optimizers.adagrad import Adagrad
+from gradtape.optimizers.adam import Adam, AdamW
+from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.rmsprop import RMSprop
+from gradtape.optimizers.sgd import SGD
+
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]

@@ -1,0 +1,66 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.ops.elementwise import sqrt, square
+from gradtape.optimizers.optimizer import Optimizer
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Optimizer):
+    """Learning rates that fall with the squares of all gradients so far (Duchi et al. 2011).
+
+        a += g**2                                     from initial_accumulator_value on
+        w -= learning_rate * g / sqrt(a + epsilon)
+
+    Epsilon is inside the root, as in Keras. Rows that a row-sparse gradient does not name stay, as
+    they would with a dense one.
+
+    >>> w = gt.Variable(1.0)
+    >>> optimizer = gt.optimizers.Adagrad(learning_rate=0.1, initial_accumulator_value=0.0)
+    >>> loss = optimizer.minimize(lambda: w * w, [w])
+    >>> round(float(w), 6)
+    0.9
+    """
+
+    slots = ("accumulator",)
+    rows_suffice = True
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+        *,
+        lazy: bool = False,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
+        )
+        self.initial_accumulator_value = float(initial_accumulator_value)
+        self.epsilon = float(epsilon)
+
+    def start_of(self, slot: str) -> float:
+        """The number that a slot is filled with at the beginning."""
+        return self.initial_accumulator_value
+
+    def update(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """One step of the formula above."""
+        (rate,) = rates
+        accumulator = slots[0] + square(gradient)
+        return weight - rate * gradient / sqrt(accumulator + self.epsilon), [accumulator]
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal optimiser, without its state."""
+        names = ("initial_accumulator_value", "epsilon")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

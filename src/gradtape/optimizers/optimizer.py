@@ -1,0 +1,327 @@
+"""Optimizer: what all optimisers share. Each of them adds the formula of its update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape import saved_state
+from gradtape.dtypes import REAL_OF
+from gradtape.graph.recording import state
+from gradtape.ops.arithmetic import equal, where
+from gradtape.ops.casting import cast
+from gradtape.ops.elementwise import sqrt
+from gradtape.optimizers.clipping import Clipping
+from gradtape.optimizers.pairs import as_pairs, check_variables, connected
+from gradtape.optimizers.rate import Rate, as_rate, rate_config, rate_now
+from gradtape.optimizers.rows import update_rows
+from gradtape.tape import GradientTape
+from gradtape.tensor import RowSparse
+from gradtape.variable import Variable
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer:
+    """What all optimisers share; derive your own with `slots` and `update`.
+
+    >>> class SignDescent(gt.optimizers.Optimizer):
+    ...     def update(self, gradient, weight, slots, rate):
+    ...         return weight - rate * gt.sign(gradient), []
+    >>> w = gt.Variable([1.0, -3.0])
+    >>> optimizer = SignDescent(learning_rate=0.5)
+    >>> loss = optimizer.minimize(lambda: gt.sum(w * w), [w])
+    >>> w.numpy().tolist()
+    [0.5, -2.5]
+
+    | argument | meaning |
+    |---|---|
+    | learning_rate | a number, a 0-d Variable, or a function of the step count; may be set later |
+    | weight_decay | before each update, a variable loses learning_rate * weight_decay of itself |
+    | clipnorm, clipvalue, global_clipnorm | bounds of the gradients, at most one of them |
+    | lazy | what a row-sparse gradient does not name stays as it is, moments included |
+
+    The learning rate and what depends on the step are computed in float64 and used in the dtype of
+    each variable.
+    """
+
+    # Kinds of dtype that the formula of the update holds for.
+    accepts = "f"
+    # The slots of each variable: their names, in the order in which `update` gets them.
+    slots: tuple[str, ...] = ()
+    # Whether a gradient of zero changes nothing: then rows that were not looked up can stay.
+    rows_suffice = False
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+        *,
+        lazy: bool = False,
+    ) -> None:
+        self.name = type(self).__name__ if name is None else name
+        self.weight_decay = weight_decay
+        self.lazy = bool(lazy)
+        self._clipping = Clipping(clipnorm, clipvalue, global_clipnorm)
+        self._rate: Rate = as_rate(learning_rate)
+        self._iterations = Variable(np.int64(0), trainable=False, name="iterations")
+        # By the number of the variable, in the order in which they were built.
+        self._slots: dict[int, list[Variable]] = {}
+        self._undecayed: set[int] = set()
+        self._undecayed_names: tuple[str, ...] = ()
+        self._warned: set[int] = set()
+
+    # What an optimiser defines.
+
+    def update(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """The new value of a weight and of its slots, all tensors of one shape.
+
+        For row-sparse gradients it may be given some of the rows only.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__}: an optimizer needs `update(self, gradient, weight, slots, "
+            "*rates)`. Define it."
+        )
+
+    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+        """The 0-d tensors that `update` gets, from the learning rate and the steps taken."""
+        return (learning_rate,)
+
+    def start_of(self, slot: str) -> float:
+        """The number that a slot is filled with at the beginning."""
+        return 0.0
+
+    def update_sparsely(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """Like `update`, for the rows that the gradient names; the others stay."""
+
+        def rows(gradient: Any, weight: Any, *slots: Any) -> list[Any]:
+            new, more = self.update(gradient, weight, list(slots), *rates)
+            return [new, *more]
+
+        new, *more = update_rows([weight, *slots], gradient, rows)
+        return new, more
+
+    # What users call.
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate: a Variable, or what the schedule gives now. It may be set.
+
+        A number goes into the Variable, so nothing is compiled anew.
+
+        >>> optimizer = gt.optimizers.SGD(0.1)
+        >>> optimizer.learning_rate = 0.01
+        >>> float(optimizer.learning_rate)
+        0.01
+        """
+        if isinstance(self._rate, Variable):
+            return self._rate
+        return rate_now(self._rate, self._iterations.value)
+
+    @learning_rate.setter
+    def learning_rate(self, given: Any) -> None:
+        self._rate = as_rate(given, self._rate)
+
+    @property
+    def iterations(self) -> Variable:
+        """The number of steps taken, an integer Variable."""
+        return self._iterations
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All state: the step count, the learning rate if it is a Variable, and the slots."""
+        return [variable for _, variable in self.named_variables()]
+
+    def named_variables(self) -> list[tuple[str, Variable]]:
+        """All state with its names in `state_dict`."""
+        found: list[tuple[str, Variable]] = [("iterations", self._iterations)]
+        if isinstance(self._rate, Variable):
+            found.append(("learning_rate", self._rate))
+        for position, cells in enumerate(self._slots.values()):
+            found += zip((f"{slot}.{position}" for slot in self.slots), cells, strict=True)
+        return found
+
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Make the slots of variables; those that have theirs keep them.
+
+        `apply_gradients` does so itself. It is needed before `load_state_dict`.
+
+        >>> optimizer = gt.optimizers.Adam()
+        >>> optimizer.build([gt.Variable([1.0, 2.0])])
+        >>> [name for name, _ in optimizer.named_variables()]
+        ['iterations', 'learning_rate', 'momentum.0', 'velocity.0']
+        """
+        variables = list(variables)
+        check_variables(self.name, variables, self.accepts)
+        for variable in variables:
+            if variable.number not in self._slots:
+                self._slots[variable.number] = [
+                    Variable(
+                        np.full(variable.shape, self.start_of(slot), variable.dtype),
+                        trainable=False,
+                        name=f"{variable.name}.{slot}",
+                    )
+                    for slot in self.slots
+                ]
+
+    def apply_gradients(self, grads_and_vars: Iterable[Any]) -> None:
+        """Take one step, given pairs of a gradient and its variable.
+
+        Gradients that are None are left out, with one warning; if all are, that is a ValueError.
+
+        >>> w = gt.Variable(1.0)
+        >>> with gt.GradientTape() as tape:
+        ...     loss = w * w
+        >>> gt.optimizers.SGD(0.1).apply_gradients(zip(tape.gradient(loss, [w]), [w]))
+        >>> float(w)
+        0.8
+        """
+        self._take_step(*as_pairs(grads_and_vars))
+
+    def apply(self, gradients: Iterable[Any], variables: Iterable[Variable]) -> None:
+        """The same, given two lists."""
+        self._take_step(list(gradients), list(variables))
+
+    def minimize(
+        self,
+        loss_fn: Any,
+        variables: Iterable[Variable] | Callable[[], Iterable[Variable]],
+        tape: GradientTape | None = None,
+    ) -> Any:
+        """Take one step down the gradient of a loss, and give the loss before it.
+
+        `loss_fn` is a function without arguments, or a tensor that `tape` recorded. `variables` may
+        be a function too, for variables that the first call of the loss makes.
+
+        >>> w = gt.Variable(1.0)
+        >>> float(gt.optimizers.SGD(0.1).minimize(lambda: w * w, [w]))
+        1.0
+        >>> float(w)
+        0.8
+        """
+        loss = loss_fn
+        if callable(loss_fn):
+            tape = GradientTape() if tape is None else tape
+            with tape:
+                loss = loss_fn()
+        elif tape is None:
+            raise ValueError(
+                "minimize: a loss that is computed already needs the tape that recorded it. "
+                "Pass tape=, or a function that computes the loss."
+            )
+        found = list(variables() if callable(variables) else variables)
+        self._take_step(tape.gradient(loss, found), found)
+        return loss
+
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Variable] = (), var_names: Sequence[str] = ()
+    ) -> None:
+        """Spare variables from weight decay: those listed, and those whose name holds a word.
+
+        >>> optimizer = gt.optimizers.AdamW()
+        >>> optimizer.exclude_from_weight_decay(var_names=["bias"])
+        """
+        self._undecayed.update(variable.number for variable in var_list or ())
+        self._undecayed_names += tuple(var_names or ())
+
+    # One step.
+
+    def _take_step(self, gradients: list[Any], variables: list[Variable]) -> None:
+        self.build(variables)
+        pairs = self._clipping.apply(connected(gradients, variables, self._warned))
+        step = self._iterations.value
+        learning_rate = rate_now(self._rate, step)
+        numbers = (learning_rate, *self.rates(learning_rate, step))
+        by_dtype: dict[Any, list[Any]] = {}
+        for gradient, variable in pairs:
+            dtype = REAL_OF[variable.dtype]
+            if dtype not in by_dtype:
+                by_dtype[dtype] = [n if n.dtype == dtype else cast(n, dtype) for n in numbers]
+            rate, *rates = by_dtype[dtype]
+            weight = variable.value
+            if self._decays(variable):
+                weight = weight - weight * (rate * self.weight_decay)
+            cells = self._slots[variable.number]
+            sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
+            compute = self.update_sparsely if sparsely else self.update
+            new, slots = compute(gradient, weight, [cell.value for cell in cells], *rates)
+            for cell, value in zip(cells, slots, strict=True):
+                cell.assign(value)
+            variable.assign(new)
+        self._iterations.assign(step + 1)
+
+    def _decays(self, variable: Variable) -> bool:
+        if not self.weight_decay or variable.number in self._undecayed:
+            return False
+        return not any(word in variable.name for word in self._undecayed_names)
+
+    # Configuration and state.
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal optimiser, without its state.
+
+        >>> gt.optimizers.SGD(0.1, momentum=0.9).get_config()["momentum"]
+        0.9
+        """
+        return {
+            "learning_rate": rate_config(self._rate),
+            "weight_decay": self.weight_decay,
+            "clipnorm": self._clipping.clipnorm,
+            "clipvalue": self._clipping.clipvalue,
+            "global_clipnorm": self._clipping.global_clipnorm,
+            "name": self.name,
+            "lazy": self.lazy,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+        """The optimiser that a configuration describes.
+
+        >>> config = gt.optimizers.Adam(beta_1=0.8).get_config()
+        >>> gt.optimizers.Adam.from_config(config).beta_1
+        0.8
+        """
+        return cls(**config)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All state by name, as NumPy arrays of their own.
+
+        >>> optimizer = gt.optimizers.SGD(0.1)
+        >>> {name: array.item() for name, array in optimizer.state_dict().items()}
+        {'iterations': 0, 'learning_rate': 0.1}
+        """
+        return saved_state.state_of(self.named_variables())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave; names and shapes must be the same.
+
+        >>> optimizer = gt.optimizers.SGD(0.1)
+        >>> optimizer.load_state_dict({"iterations": 7, "learning_rate": 0.5})
+        >>> int(optimizer.iterations), float(optimizer.learning_rate)
+        (7, 0.5)
+        """
+        remedy = "Call build(variables) first, with the variables of the saved optimizer."
+        saved_state.load(self.name, self.named_variables(), state, remedy)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def root(x: Any) -> Any:
+    """The square root of a second moment.
+
+    Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of
+    0, and a formula that divides by root plus epsilon is smooth.
+    """
+    return where(equal(x, 0.0), 0.0, sqrt(x)) if state.tapes else sqrt(x)

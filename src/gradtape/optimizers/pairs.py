@@ -1,0 +1,99 @@
+"""Pairs of a gradient and its variable: checked, and those without a gradient left out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ops.casting import cast
+from gradtape.tensor import RowSparse, Tensor, asarray
+from gradtape.variable import Variable
+
+Pair = tuple[Any, Variable]
+
+
+def as_pairs(grads_and_vars: Iterable[Any]) -> tuple[list[Any], list[Variable]]:
+    """Two lists from a zip or list of (gradient, variable)."""
+    gradients, variables = [], []
+    for pair in grads_and_vars:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"apply_gradients: expected pairs (gradient, variable), got {type(pair).__name__}. "
+                "Pass zip(gradients, variables)."
+            )
+        gradients.append(pair[0])
+        variables.append(pair[1])
+    return gradients, variables
+
+
+def check_variables(name: str, variables: Sequence[Any], accepts: str) -> None:
+    """Refuse what cannot be updated: things that are no variables, integers, repeats."""
+    seen: set[int] = set()
+    for variable in variables:
+        if not isinstance(variable, Variable):
+            raise TypeError(
+                f"{name}: expected a Variable to update, got {type(variable).__name__}. "
+                "Pass gt.Variables, in the order of the gradients."
+            )
+        if variable.dtype.kind not in accepts:
+            raise DtypeError(
+                f"{name}: variable {variable.name} of dtype {variable.dtype} cannot be updated. "
+                "Use real floating-point variables, for complex ones one for each part."
+            )
+        if variable.number in seen:
+            raise ValueError(
+                f"{name}: variable {variable.name} is listed twice. Add its gradients first."
+            )
+        seen.add(variable.number)
+
+
+def connected(
+    gradients: Sequence[Any], variables: Sequence[Variable], warned: set[int]
+) -> list[Pair]:
+    """The pairs that have a gradient. Of the others one warning names those not `warned` of yet."""
+    if len(gradients) != len(variables):
+        raise ValueError(
+            f"apply: {len(gradients)} gradients for {len(variables)} variables. Pass one for each."
+        )
+    missing = [v for g, v in zip(gradients, variables, strict=True) if g is None]
+    if variables and len(missing) == len(variables):
+        raise ValueError(
+            f"apply: no gradient for any variable: {_names(missing)}. "
+            "Compute the loss from them inside `with gt.GradientTape() as tape:`."
+        )
+    fresh = [variable for variable in missing if variable.number not in warned]
+    if fresh:
+        warned.update(variable.number for variable in fresh)
+        warnings.warn(
+            f"apply: no gradient for {_names(fresh)}, which stay as they are. Leave them out of "
+            "the list, or compute the loss from them.",
+            stacklevel=4,
+        )
+    return [
+        (_fitting(gradient, variable), variable)
+        for gradient, variable in zip(gradients, variables, strict=True)
+        if gradient is not None
+    ]
+
+
+def _names(variables: Sequence[Variable]) -> str:
+    return ", ".join(variable.name for variable in variables)
+
+
+def _fitting(gradient: Any, variable: Variable) -> Any:
+    """A gradient of the variable's shape, in its dtype; row-sparse ones stay so."""
+    if not isinstance(gradient, Tensor):
+        gradient = asarray(gradient)
+    if gradient.shape != variable.shape:
+        raise ShapeError(
+            f"apply: the gradient of {variable.name} has shape {gradient.shape} and the variable "
+            f"{variable.shape}. Pass gradients in the order of the variables."
+        )
+    if gradient.dtype == variable.dtype:
+        return gradient
+    if isinstance(gradient, RowSparse):
+        indices, values = gradient.rows
+        return RowSparse(indices, cast(values, variable.dtype), variable.value.spec)
+    return cast(gradient, variable.dtype)

@@ -1,0 +1,77 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.ops.elementwise import sqrt, square
+from gradtape.optimizers.optimizer import Optimizer
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(Optimizer):
+    """Gradients divided by a running root of their mean square (Hinton 2012), as in Keras.
+
+        v = rho * v + (1 - rho) * g**2
+        a = rho * a + (1 - rho) * g                   if centered; d = v - a**2, else d = v
+        step = learning_rate * g / sqrt(d + epsilon)
+        w -= step                                     without momentum
+        m = momentum * m + step;  w -= m              with momentum
+
+    Epsilon is inside the root. A row-sparse gradient gives the same as the dense one; with `lazy`
+    rows that were not looked up keep what they have.
+
+    >>> w = gt.Variable(1.0)
+    >>> optimizer = gt.optimizers.RMSprop(learning_rate=0.1)
+    >>> loss = optimizer.minimize(lambda: w * w, [w])
+    >>> round(float(w), 6)
+    0.683772
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-7,
+        centered: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+        *,
+        lazy: bool = False,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
+        )
+        self.rho = float(rho)
+        self.momentum = float(momentum)
+        self.epsilon = float(epsilon)
+        self.centered = bool(centered)
+        more = [("momentum", self.momentum > 0.0), ("average_gradient", self.centered)]
+        self.slots = ("velocity", *(slot for slot, used in more if used))
+
+    def update(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """One step of the formula above."""
+        (rate,) = rates
+        found = dict(zip(self.slots, slots, strict=True))
+        velocity = self.rho * found["velocity"] + (1.0 - self.rho) * square(gradient)
+        found["velocity"] = denominator = velocity
+        if self.centered:
+            average = self.rho * found["average_gradient"] + (1.0 - self.rho) * gradient
+            found["average_gradient"] = average
+            denominator = velocity - square(average)
+        step = rate * gradient / sqrt(denominator + self.epsilon)
+        if self.momentum > 0.0:
+            step = found["momentum"] = self.momentum * found["momentum"] + step
+        return weight - step, list(found.values())
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal optimiser, without its state."""
+        names = ("rho", "momentum", "epsilon", "centered")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

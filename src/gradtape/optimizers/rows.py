@@ -1,0 +1,55 @@
+"""Row-sparse gradients: repeated rows summed, and single rows of a table read and replaced.
+
+No number of different rows is ever asked for: it would depend on values, and the step would have to
+stop for it. Arrays keep the length of the look-up, and repeats are made harmless instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.graph.recording import record
+from gradtape.ops.creation import zeros
+from gradtape.ops.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
+from gradtape.ops.sorting import SEARCHSORTED, sort
+from gradtape.tensor import RowSparse
+
+
+def combined(gradient: Any) -> Any:
+    """The same gradient with indices in order, where of equal rows the first holds the sum.
+
+    The others are zero. So sums over its values see each row of the table once.
+    """
+    indices, values = gradient.rows
+    ordered = sort(indices)
+    # Where an index stands first among the ordered ones is the same for all its repeats.
+    first = record(SEARCHSORTED, (ordered, indices), ("left",))
+    nothing = zeros(values.shape, dtype=values.dtype)
+    sums = record(SCATTER_ADD_ROWS, (nothing, first, values))
+    return RowSparse(ordered, sums, gradient.spec)
+
+
+def add_to_rows(table: Any, gradient: Any, function: Callable[[Any], Any]) -> Any:
+    """The table with `function(values)` added to the rows that the gradient names."""
+    indices, values = gradient.rows
+    return record(SCATTER_ADD_ROWS, (table, indices, function(values)))
+
+
+def update_rows(
+    tables: Sequence[Any], gradient: Any, function: Callable[..., Sequence[Any]]
+) -> list[Any]:
+    """Tables in which the rows that the gradient names are replaced.
+
+    `function(gradient, rows of each table)` gives the new rows. A row that is named several times
+    is computed as often from the same sum, so it does not matter which of them is written last.
+    """
+    gradient = combined(gradient)
+    indices, sums = gradient.rows
+    first = record(SEARCHSORTED, (indices, indices), ("left",))
+    sums = record(GATHER, (sums, first), (0,))
+    new = function(sums, *[record(GATHER, (table, indices), (0,)) for table in tables])
+    return [
+        record(SCATTER_SET, (table, indices, rows), (0,))
+        for table, rows in zip(tables, new, strict=True)
+    ]

@@ -1,0 +1,82 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.rows import add_to_rows
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum if that is not 0.
+
+    Without momentum `w -= learning_rate * g`. With momentum
+
+        m = momentum * m - learning_rate * g
+        w += m                                        without nesterov
+        w += momentum * m - learning_rate * g         with nesterov
+
+    so the learning rate is part of the momentum, as in Keras. Row-sparse gradients change the rows
+    they name; with momentum all rows move on, unless `lazy`.
+
+    >>> w = gt.Variable(1.0)
+    >>> optimizer = gt.optimizers.SGD(learning_rate=0.1, momentum=0.5)
+    >>> for _ in range(2):
+    ...     loss = optimizer.minimize(lambda: w * w, [w])
+    >>> round(float(w), 6)
+    0.54
+    """
+
+    accepts = "fc"
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+        *,
+        lazy: bool = False,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
+        )
+        if not 0.0 <= momentum <= 1.0:
+            raise ValueError(f"SGD: momentum={momentum} is not between 0 and 1.")
+        self.momentum = float(momentum)
+        self.nesterov = bool(nesterov)
+        self.slots = ("momentum",) if self.momentum else ()
+        self.rows_suffice = not self.momentum
+
+    def update(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """One step of the formula above."""
+        (rate,) = rates
+        step = rate * gradient
+        if not slots:
+            return weight - step, []
+        momentum = self.momentum * slots[0] - step
+        if self.nesterov:
+            return weight + (self.momentum * momentum - step), [momentum]
+        return weight + momentum, [momentum]
+
+    def update_sparsely(
+        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
+    ) -> tuple[Any, list[Any]]:
+        """The same for some rows; without momentum repeated rows need not be summed first."""
+        if slots:
+            return super().update_sparsely(gradient, weight, slots, *rates)
+        return add_to_rows(weight, gradient, lambda values: -(rates[0] * values)), []
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal optimiser, without its state."""
+        own = {"momentum": self.momentum, "nesterov": self.nesterov}
+        return {**super().get_config(), **own}
