@@ -207,6 +207,7 @@ from gradtape.runtime.threads import get_num_threads, set_num_threads
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
+from gradtape.vectorize import vectorized_map, vmap
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
@@ -242,6 +243,7 @@ __all__ = [
     "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
     "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vjp",
+    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot",
+    "vectorized_map", "vjp", "vmap",
     "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ __all__ = [
     "DtypeError",
     "GraphError",
     "InPlaceError",
+    "NoValueError",
     "NotRecordingError",
     "ShapeError",
     "TapeConsumedError",
@@ -81,6 +82,17 @@ class InPlaceError(TypeError):
 
     >>> issubclass(gt.errors.InPlaceError, TypeError)
     True
+    """
+
+
+class NoValueError(RuntimeError):
+    """A look at a tensor that has a shape and a dtype but no value yet, as inside `gt.vmap`.
+
+    >>> try:
+    ...     gt.vmap(lambda x: x if x > 0.0 else -x)(gt.asarray([1.0, -2.0]))
+    ... except gt.errors.NoValueError as error:
+    ...     print(str(error).partition(":")[0])
+    a tensor inside vmap has no value
     """
 
 

@@ -115,6 +115,8 @@ class Handle:
         """The node that stands for this handle in `recording`."""
         if self.recording is recording:
             return self.node
+        if recording.outer is not None and self.recording is not None:
+            return recording.capture(self)
         if self.computed is None:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
@@ -127,6 +129,9 @@ Handle.result_class = Handle.view_class = Handle
 
 class Recording:
     """One thread's pending work since the last flush, or since the first live tape."""
+
+    # Where operands come from if this is the trace of a function of arguments without values.
+    outer: Any = None
 
     __slots__ = (
         "__weakref__",
@@ -213,6 +218,14 @@ class Recording:
     def is_full(self) -> bool:
         """Whether `should_be_cut` has to be asked."""
         return len(self.nodes) >= PENDING_LIMIT
+
+    def lacks_value(self, node: Node) -> bool:
+        """Whether a node cannot be computed yet; see gradtape.recording.trace."""
+        return False
+
+    def capture(self, operand: Any) -> Node:
+        """The leaf that stands for an operand from outside, which only a trace has."""
+        raise AssertionError("this recording is inside no other")
 
     def is_pinned(self) -> bool:
         """Whether only persistent tapes hold this: one that is not will ask once more, soon."""
@@ -459,7 +472,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         observed = result[0]
     else:
         result = observed = recording.hold(node, kind)
-    if op.may_fail:
+    if op.may_fail and not recording.lacks_value(node):
         try:
             state.evaluate(observed)
         except BaseException:
