@@ -25,6 +25,7 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
+from gradtape.function import Function, function
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
 from gradtape.inspection import kernels_of, plan_of, show_config
 from gradtape.modes import deterministic, eager, is_deterministic
@@ -231,7 +232,7 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    "ForwardAccumulator", "GradientTape", "RowSparse", "Tensor", "Variable",
+    "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "Variable",
     "__array_api_version__", "__array_namespace_info__",
     "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
     "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
@@ -243,7 +244,7 @@ __all__ = [
     "dot", "e", "eager", "einsum", "empty", "empty_cache", "empty_like", "equal", "erf", "erfc",
     "erfinv", "errors", "evaluate", "exp", "exp2", "expand_dims", "expm1", "eye", "fft", "finfo",
     "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like",
-    "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
+    "function", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
     "greater_equal", "hessian", "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity", "iinfo",
     "imag", "inf", "inner", "int8", "int16", "int32", "int64", "is_deterministic", "isdtype",
     "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jvp", "kernels_of",

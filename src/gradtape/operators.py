@@ -112,10 +112,10 @@ class Operators:
             """The value as a read-only NumPy array, computed now if it is pending."""
 
     def __bool__(self) -> bool:
-        return bool(self._single("bool"))
+        return self._decided(bool)
 
     def __int__(self) -> int:
-        return int(self._single("int"))
+        return self._decided(int)
 
     def __float__(self) -> float:
         return float(self._single("float"))
@@ -129,7 +129,15 @@ class Operators:
                 "only a 0-d integer tensor can be an index, not "
                 f"{self.dtype} of shape {self.shape}."
             )
-        return int(self.numpy())
+        return self._decided(int)
+
+    def _decided(self, kind: type) -> Any:
+        """A value that Python is about to act on: a captured function acts on it in every call."""
+        tensor: Any = getattr(self, "value", self)
+        recording = tensor.recording
+        if recording is not None and recording.capturing and tensor.size == 1:
+            return recording.decide(tensor, kind, kind.__name__)
+        return kind(self._single(kind.__name__))
 
     def _single(self, name: str) -> Any:
         array = self.numpy()

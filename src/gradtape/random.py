@@ -30,6 +30,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.indexing import take
 from gradtape.ops.shapes import normalize_shape
 from gradtape.ops.sorting import argsort
+from gradtape.recording.capture import Capture
 from gradtape.recording.trace import Trace, next_number
 
 __all__ = [
@@ -121,15 +122,21 @@ class Generator:
 
     def _next(self, count: int) -> Any:
         """The position of a draw, as a leaf: its value is no part of the program's structure."""
-        with self._lock:
-            counter = self._counter
-            self._counter = counter + draws.blocks(count)
-        low, high = counter & (2**64 - 1), counter >> 64
-        position = np.array([*self._key, low, high], np.uint64)
         trace = state.recording
+        if isinstance(trace, Capture):
+            return trace.draw(self, count)
+        position = self.advance(count)
+        counter = self._counter - draws.blocks(count)
         if isinstance(trace, Trace) and self._number < trace.number:
             return trace.draw(self, counter, position)
         return position
+
+    def advance(self, count: int) -> Any:
+        """Move on by the place that so many numbers take, and give the position before."""
+        with self._lock:
+            counter = self._counter
+            self._counter = counter + draws.blocks(count)
+        return np.array([*self._key, counter & (2**64 - 1), counter >> 64], np.uint64)
 
     def _repeat(self, start: int, times: int) -> int:
         """Draw what was drawn since position `start` so many times in all; gives its length."""

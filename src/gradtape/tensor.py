@@ -66,6 +66,9 @@ class Tensor(Handle, Operators):
         """
         if self.computed is None:
             state.evaluate(self)
+        recording = self.recording
+        if recording is not None and recording.capturing:
+            recording.escape()  # type: ignore[attr-defined]
         array = self.computed.array  # type: ignore[union-attr]
         if array.flags.writeable:
             array.flags.writeable = False

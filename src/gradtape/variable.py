@@ -16,6 +16,7 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
+from gradtape.recording.capture import Capture
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -86,6 +87,8 @@ class Variable(Operators):
             node = self.enter(recording)
         handle = self._handle
         if handle.computed is not None and handle.recording is not recording:
+            if recording.capturing:
+                return Tensor(node, recording, handle.computed)
             return Tensor(None, None, handle.computed)
         return recording.hold(node, Tensor)
 
@@ -102,6 +105,8 @@ class Variable(Operators):
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
         node = handle.enter(recording)
+        if isinstance(recording, Capture) and handle.recording is not recording:
+            recording.read_variable(self, node)
         if recording is state.recording:
             if not pending and not self._steady and (self.trainable or self._assigned):
                 recording.unassigned.add(self)
@@ -116,7 +121,7 @@ class Variable(Operators):
         split the step's plan: as long as a variable that was read waits for its update, the step
         goes on, unless a tape was entered in between.
         """
-        if state.tapes:
+        if state.tapes or recording.capturing:
             return False
         return self._epoch != state.epoch or not recording.unassigned
 
@@ -163,14 +168,17 @@ class Variable(Operators):
             recording.is_read_as(self._handle, new)
             return
         old = self._handle
-        if old.computed is None and old.recording is recording and not state.tapes:
+        free = not state.tapes and not recording.capturing
+        if old.computed is None and old.recording is recording and free:
             # A whole cycle passed without a read that began a step: what was read and never
             # assigned in it is a constant of the loop.
             for variable in recording.unassigned:
                 variable._steady = True
             flush(recording)
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
-        handle = identity(new) if state.tapes else _own(new)
+        handle = _own(new) if free else identity(new)
+        if isinstance(recording, Capture):
+            recording.assigned[self] = None
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
@@ -179,6 +187,22 @@ class Variable(Operators):
         recording.unassigned.discard(self)
         if handle.computed is None:
             recording.updates += 1
+
+    def current(self) -> Value:
+        """The value of now, computed, without telling any tape."""
+        handle = self._handle
+        if handle.computed is None:
+            state.evaluate(handle)
+        return handle.computed  # type: ignore[return-value]
+
+    def replace(self, value: Value) -> None:
+        """Hold a computed value that nobody else holds."""
+        with self._lock:
+            self._handle = Tensor(None, None, value)
+            self._epoch = state.epoch
+            self._assigned = True
+            self._steady = False
+            state.recording.unassigned.discard(self)
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

@@ -16,6 +16,7 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype, of_scalar
 from gradtape.errors import DtypeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     TABLE_LIMIT,
@@ -33,7 +34,7 @@ from gradtape.graph.spec import Spec, spec
 
 # Past this many pending applications outside any tape, a recording is cut and computed.
 PENDING_LIMIT = 10_000
-SCALARS = frozenset((bool, int, float, complex))
+SCALARS = frozenset((bool, int, float, complex, Deferred))
 
 _stamps = itertools.count(1)
 _reopening = new_lock()
@@ -174,6 +175,11 @@ class Recording:
         "watched",
     )
 
+    # Whether looks at values are noted, and whether ops that may fail are computed on their line:
+    # see gradtape.recording.capture.
+    capturing = False
+    evaluates_at_once = True
+
     def __init__(self) -> None:
         self.stamp = next(_stamps)
         self.thread = threading.get_ident()
@@ -274,6 +280,10 @@ class Recording:
             node = self.imported[id(value)] = self.add_leaf(value, value.spec)
         value.entry = (self.stamp, node)
         return node
+
+    def add_number(self, number: Deferred, of: Spec) -> Node:
+        """The leaf of a deferred number, which outside a captured function is just a number."""
+        return self.add_leaf(number.read(), of)
 
     def add_leaf(self, value: Any, of: Spec) -> Node:
         leaves = self.leaves
@@ -378,6 +388,8 @@ def host_value(data: Any, dtype: Any = None) -> Value:
 def enter(recording: Recording, operand: Any, partner: Any = None) -> Node:
     """The node that stands for any operand; a Python scalar adapts to dtype `partner`."""
     kind = type(operand)
+    if kind is Deferred:
+        return recording.add_number(operand, scalar_spec(operand.value, operand.kind, partner))
     if kind in SCALARS:
         return recording.add_leaf(operand, scalar_spec(operand, kind, partner))
     method = getattr(operand, "enter", None)
@@ -509,7 +521,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         # The collector ran meanwhile, and the last tape to hold the recording died: once more. No
         # operand is pending there, or the recording would have lived.
         return record(op, operands, params)
-    if op.may_fail and not recording.lacks_value(node):
+    if op.may_fail and recording.evaluates_at_once and not recording.lacks_value(node):
         try:
             state.evaluate(observed)
         except BaseException:

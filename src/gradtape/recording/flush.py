@@ -138,6 +138,8 @@ def flush(recording: Recording) -> None:
                 recording.compute_leaves(schedule.bindings)
             try:
                 results = schedule.run(recording)
+                if recording.capturing:
+                    recording.ran(schedule)  # type: ignore[attr-defined]
             except BaseException:
                 # Nothing is lost: what could not run is still pending.
                 recording.handles = type(recording.handles)(held)

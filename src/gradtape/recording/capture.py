@@ -1,0 +1,247 @@
+"""Capture: one real run of a function, kept as compiled steps that later calls run without Python.
+
+A captured function is a tree. A step computes something (its runs) and then looks at one value (its
+guard); the value chooses the next step. What was computed for the guard is not computed again. A
+value that was not seen before makes the function run in Python once more, from the top, and the
+tree grows by the path that it took.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradtape.graph.deferred import Deferred
+from gradtape.graph.node import LEAF, Node
+from gradtape.graph.recording import Handle, Recording, Value, host_value, state
+
+
+class Call:
+    """One run of the steps: the arguments of now, and the values computed so far."""
+
+    __slots__ = ("arguments", "draws", "values")
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self.arguments = arguments
+        self.values: dict[Node, Value] = {}
+        # Random positions drawn so far, in order: a run in Python after a miss gets them again.
+        self.draws: list[Any] = []
+
+
+Source = Callable[[Call], Any]
+
+
+@dataclass(eq=False)
+class Run:
+    """A plan, and where its inputs come from."""
+
+    plan: Any
+    inputs: tuple[Source, ...]
+    outputs: tuple[Node, ...]
+
+    def run(self, call: Call) -> None:
+        results = self.plan.run([source(call) for source in self.inputs])
+        for node, content in zip(self.outputs, results, strict=True):
+            call.values[node] = Value(content, node.spec)
+
+
+@dataclass(eq=False)
+class Result:
+    """What a call returns and assigns, once all steps have run."""
+
+    structure: Any
+    leaves: tuple[Source, ...]
+    updates: tuple[tuple[Any, Source], ...]
+
+
+@dataclass(eq=False)
+class Step:
+    """Computations, then a look at one value that chooses the next step, or the result."""
+
+    runs: list[Run] = field(default_factory=list)
+    guard: Source | None = None
+    # What the guard looks at, to notice a function that does not do the same twice.
+    looks_at: Any = None
+    line: str = ""
+    branches: dict[Any, Step] = field(default_factory=dict)
+    result: Result | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.guard is not None or self.result is not None
+
+
+def replay(step: Step, call: Call) -> Result | None:
+    """Run the steps that the values choose; None where they lead to an unknown one."""
+    while True:
+        for run in step.runs:
+            run.run(call)
+        if step.guard is None:
+            return step.result
+        following = step.branches.get(step.guard(call))
+        if following is None:
+            return None
+        step = following
+
+
+class Capture(Recording):
+    """The recording of a real run: values are there, and every look at one is noted."""
+
+    __slots__ = (
+        "_sources",
+        "assigned",
+        "drawn",
+        "escaped",
+        "given_draws",
+        "guards",
+        "inconsistent",
+        "step",
+        "variables",
+    )
+
+    capturing = True
+    evaluates_at_once = False
+
+    def __init__(self, root: Step, given_draws: list[Any]) -> None:
+        super().__init__()
+        self.step = root
+        # As if a tape were recording: nothing is cut, and a flush keeps the graph.
+        self.active = 1
+        self.tapes[id(self)] = True
+        self._sources: dict[int, Source] = {}
+        self.assigned: dict[Any, None] = {}
+        self.variables: dict[Any, None] = {}
+        self.given_draws = given_draws
+        self.drawn = 0
+        self.guards = 0
+        # Where a value left for Python in a way that no guard can follow.
+        self.escaped: str | None = None
+        self.inconsistent = False
+
+    # Leaves, by where a later call finds their values.
+
+    def argument(self, position: int, value: Value) -> Node:
+        """The leaf of an argument; a value that is given twice is two arguments."""
+        node = self.add_leaf(value, value.spec)
+        self._sources[node.params[0]] = lambda call: call.arguments[position]
+        return node
+
+    def add_number(self, number: Deferred, of: Any) -> Node:
+        """The leaf of a number that a later call computes from its arguments."""
+        node = self.add_leaf(number.value, of)
+        compute = number.compute
+        self._sources[node.params[0]] = lambda call: compute(call.arguments)
+        return node
+
+    def read_variable(self, variable: Any, node: Node) -> None:
+        """A variable was read from outside: later calls read what it holds then."""
+        self.variables[variable] = None
+        if node.op is LEAF:
+            self._sources.setdefault(node.params[0], lambda _: variable.current())
+
+    def draw(self, generator: Any, count: int) -> Any:
+        """The position of a random draw: a later call draws anew."""
+        number = self.drawn
+        self.drawn += 1
+        if self.given_draws:
+            value = self.given_draws.pop(0)
+        else:
+            value = host_value(generator.advance(count))
+        node = self.add_leaf(value, value.spec)
+        self._sources[node.params[0]] = _Draw(number, generator, count)
+        return self.hold(node, state.handle_class)
+
+    def source(self, node: Node) -> Source:
+        """Where a later call finds the value of a node."""
+        if node.op is LEAF:
+            found = self._sources.get(node.params[0])
+            if found is not None:
+                return found
+            constant = self.leaves[node.params[0]]
+            return lambda _: constant
+        return lambda call: call.values[node]
+
+    # What happens.
+
+    def ran(self, schedule: Any) -> None:
+        """A flush has run a schedule of this recording."""
+        if self.step.complete or self.inconsistent:
+            return
+        inputs = tuple(
+            self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
+            for binding in schedule.bindings
+        )
+        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs))
+
+    def _source_of_leaf(self, ordinal: int) -> Source:
+        found = self._sources.get(ordinal)
+        if found is not None:
+            return found
+        constant = self.leaves[ordinal]
+        return lambda _: constant
+
+    def decide(self, handle: Handle, kind: type, name: str) -> Any:
+        """A look at a value that decides what Python does next."""
+        node = handle.node
+        state.evaluate(handle)
+        array = handle.computed.array  # type: ignore[union-attr]
+        value = kind(array.reshape(())[()])
+        source = self.source(node)
+        self._branch(lambda call: kind(source(call).array.reshape(())[()]), (node, name), value)
+        return value
+
+    def guard_number(self, number: Deferred) -> None:
+        """The same for a number among the arguments."""
+        compute = number.compute
+        self._branch(lambda call: compute(call.arguments), "number", number.value)
+
+    def _branch(self, source: Source, looks_at: Any, value: Any) -> None:
+        if self.inconsistent:
+            return
+        self.guards += 1
+        step = self.step
+        if step.complete:
+            if step.result is not None or step.looks_at != looks_at:
+                self.inconsistent = True
+                return
+        else:
+            step.guard, step.looks_at, step.line = source, looks_at, user_line()
+        self.step = step.branches.setdefault(value, Step())
+
+    def escape(self) -> None:
+        """A look at a value that may flow back in by ways that are not recorded."""
+        if self.escaped is None:
+            self.escaped = user_line()
+
+
+class _Draw:
+    """Where a random position comes from in a later call."""
+
+    __slots__ = ("count", "generator", "number")
+
+    def __init__(self, number: int, generator: Any, count: int) -> None:
+        self.number = number
+        self.generator = generator
+        self.count = count
+
+    def __call__(self, call: Call) -> Any:
+        drawn = call.draws
+        # Draws are numbered in the order of the function, and are made in that order.
+        while len(drawn) <= self.number:
+            drawn.append(None)
+        if drawn[self.number] is None:
+            drawn[self.number] = host_value(self.generator.advance(self.count))
+        return drawn[self.number]
+
+
+def user_line() -> str:
+    """The innermost line that is not the library's own, as `file:line`."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("gradtape."):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown"
