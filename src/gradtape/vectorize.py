@@ -49,10 +49,10 @@ def vmap(
     >>> gt.grad(lambda x: gt.sum(gt.vmap(lambda a: a**3)(x)))(x).tolist()
     [3.0, 12.0]
 
-    `f` is called once, on tensors that have a shape and a dtype but no value: they stand for all
-    examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises `NoValueError`: choose with
-    `gt.where` instead. Tensors and variables from outside are shared by all examples. A variable
-    may be assigned only what all examples share, and is assigned once.
+    `f` is called once, or once for each chunk, on tensors that have a shape and a dtype but no
+    value: they stand for all examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises
+    `NoValueError`: choose with `gt.where` instead. Tensors and variables from outside are shared by
+    all examples. A variable may be assigned only what all examples share, and is assigned once.
 
     Random numbers are those that a loop over the examples would draw, one example after the other:
     each gets its own, and the generator ends where the loop would have left it. A generator made
@@ -61,6 +61,7 @@ def vmap(
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size {chunk_size} is less than 1. Use 1 or more, or None.")
 
+    @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         call = _Call(f, args, kwargs, in_axes)
         if chunk_size is None or call.size <= chunk_size:
@@ -68,10 +69,7 @@ def vmap(
             return unflatten(structure, results)
         return call.run_in_chunks(chunk_size, out_axes)
 
-    try:
-        return functools.wraps(f)(mapped)
-    except AttributeError:  # an object that is callable and refuses to be looked at
-        return mapped
+    return mapped
 
 
 def vectorized_map(
@@ -183,8 +181,8 @@ class _Call:
                 ones = [trace.add_unknown(spec(n.shape[1:], n.dtype)) for n in nodes]
                 carrier = Carrier(trace, size, dict(zip(ones, mapped, strict=True)))
                 leaves = list(self.leaves)
-                for position, one in zip(self.positions, ones, strict=True):
-                    leaves[position] = trace.hold(one, Tensor)
+                for position, one, tensor in zip(self.positions, ones, mapped, strict=True):
+                    leaves[position] = trace.hold(one, tensor.result_class)
                 args, kwargs = unflatten(self.structure, leaves)
                 result = self.f(*args, **kwargs)
                 outputs, structure = flatten(result)
@@ -196,7 +194,8 @@ class _Call:
                     for root, found, axis in zip(roots, graph.results, wanted, strict=True)
                 ]
                 steps = carrier.steps(graph, tuple(axes))
-            return carrier.record(steps), structure
+            kinds = [getattr(output, "result_class", Tensor) for output in outputs]
+            return carrier.record(steps, kinds), structure
         finally:
             trace.end()
 

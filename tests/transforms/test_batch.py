@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradtape as gt
 import gradtape.ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
+from gradtape.graph.recording import record
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.ops.samples import Sample
+from gradtape.pytree import flatten
 from gradtape.runtime.plan import Plan
 from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
@@ -180,6 +183,23 @@ def test_batch_of_batch_equals_loop(op):
                 rows = [run(inner, {**case.values, source: one}) for one in column]
                 for result, *expected in zip(got, *rows, strict=True):
                     close(op, result, np.stack(expected))
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.family != "creation"], ids=lambda o: o.name)
+def test_vmap_over_the_last_axis_equals_loop(op):
+    for sample in op.samples():
+        params = tuple(sample.params[name] for name in op.params)
+        for flags in subsets(len(sample.inputs)):
+            case = Setting(op, sample, flags, 3)
+            given = [
+                np.stack(column, axis=-1) if flag else column[0]
+                for column, flag in zip(case.examples, flags, strict=True)
+            ]
+            axes = tuple(-1 if flag else None for flag in flags)
+            mapped = gt.vmap(lambda *xs, p=params: record(op, xs, p), in_axes=axes)
+            found = flatten(mapped(*map(gt.asarray, given)))[0]
+            for got, expected in zip(found, case.loop(case.results), strict=True):
+                close(op, got.numpy(), expected)
 
 
 def _other(op: Op, position: int, array: Any) -> Any:

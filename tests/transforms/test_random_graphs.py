@@ -157,3 +157,40 @@ def test_a_blocked_node_is_a_constant(steps, seed):
     assert reverse([target], [placeholder(target.spec)], sources[:1], blocked={target}) == [None]
     tangent = placeholder(sources[0].spec)
     assert forward([target], sources[:1], [tangent], blocked={target}) == [None]
+
+
+AXES = st.tuples(st.sampled_from([0, 1, 2, -1, None]), st.sampled_from([0, 1, -1, None]))
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(steps=STEPS, seed=st.integers(0, 1000), axes=AXES)
+def test_vmap_equals_a_loop(steps, seed, axes):
+    if axes == (None, None):
+        return
+    rng = np.random.default_rng(seed)
+    examples = [
+        [array if axis is None else array + rng.uniform(-0.5, 0.5, array.shape) for _ in range(3)]
+        for array, axis in zip(arrays(seed), axes, strict=True)
+    ]
+    given = [
+        column[0] if axis is None else np.stack(column, axis)
+        for column, axis in zip(examples, axes, strict=True)
+    ]
+
+    def value(*xs):
+        return build(steps, xs, on_tensors)
+
+    def slope(*xs):
+        return gt.grad(lambda *xs: gt.sum(gt.sin(value(*xs))), argnums=(0, 1))(*xs)
+
+    def tangent(*xs):
+        return gt.jvp(value, xs, [gt.cos(x) for x in xs])[1]
+
+    for f in (value, slope, tangent):
+        got = gt.pytree.flatten(gt.vmap(f, in_axes=axes)(*map(gt.asarray, given)))[0]
+        rows = [
+            gt.pytree.flatten(f(*map(gt.asarray, row)))[0] for row in zip(*examples, strict=True)
+        ]
+        for one, *column in zip(got, *rows, strict=True):
+            expected = np.stack([each.numpy() for each in column])
+            np.testing.assert_allclose(one.numpy(), expected, rtol=1e-9, atol=1e-11)

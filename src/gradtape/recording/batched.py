@@ -25,9 +25,14 @@ from gradtape.transforms.batch import Batching, Unbatched
 class BatchedGraph:
     """The graph of all examples, over leaves with the numbers of those of one example."""
 
-    def __init__(self, roots: Sequence[Node], leaves: Sequence[Node], size: int) -> None:
+    def __init__(
+        self, roots: Sequence[Node], checks: Sequence[Node], leaves: Sequence[Node], size: int
+    ) -> None:
         self.batching = Batching({one: _many(one, size) for one in leaves})
         self.results = self.batching.of(roots)
+        # What can fail on values is tried whether or not a result needs it.
+        tried = self.batching.of(checks)
+        self.checks = [node for node in tried if not isinstance(node, Unbatched)]
         self.size = size
 
     def result(self, position: int, axis: int | None) -> Node:
@@ -44,7 +49,7 @@ class Steps:
     def __init__(self, graph: BatchedGraph, axes: Sequence[int | None]) -> None:
         self.batching = graph.batching
         self.outputs = [graph.result(position, axis) for position, axis in enumerate(axes)]
-        order = topological(self.outputs)
+        order = topological([*self.outputs, *graph.checks])
         self.leaves = [node for node in order if node.op is LEAF]
         self.steps = [node for node in order if node.op is not LEAF]
         # What can fail on the values of examples; anything else of the kind was tried already.
@@ -70,13 +75,15 @@ class Carrier:
 
     def batch(self, roots: Sequence[Node]) -> BatchedGraph:
         """The batched graph of these roots of the trace, which must be entered."""
-        leaves = (*self.given, *self.trace.draws)
-        derived = self.trace.table.derived
-        key = ("batch", tuple(roots), leaves, self.size)
+        trace = self.trace
+        leaves = (*self.given, *trace.draws)
+        checks = tuple(n for n in trace.nodes if n.op.may_fail and trace.lacks_value(n))
+        derived = trace.table.derived
+        key = ("batch", tuple(roots), checks, leaves, self.size)
         found = derived.get(key)
         if found is None:
             COUNTS.batches_built += 1
-            found = derived[key] = BatchedGraph(roots, leaves, self.size)
+            found = derived[key] = BatchedGraph(roots, checks, leaves, self.size)
         else:
             COUNTS.batch_hits += 1
         return found
@@ -90,8 +97,8 @@ class Carrier:
             found = derived[key] = Steps(graph, axes)
         return found
 
-    def record(self, graph: Steps) -> list[Any]:
-        """Apply the batched graph outside; gives a handle on each result."""
+    def record(self, graph: Steps, kinds: Sequence[type[Handle]]) -> list[Any]:
+        """Apply the batched graph outside; gives a handle of each kind on each result."""
         self.draws = self.trace.repeated_draws(self.size)
         self._ones = {one.params[0]: one for one in (*self.given, *self.draws)}
         outer = state.recording
@@ -106,7 +113,9 @@ class Carrier:
                 inputs = tuple([image[parent] for parent in node.inputs])
                 image[node] = application(node.op, inputs, node.params)
         self._take_rules(outer, graph.batching, image)
-        handles = [outer.hold(image[node], state.handle_class) for node in graph.outputs]
+        handles = [
+            outer.hold(image[node], kind) for node, kind in zip(graph.outputs, kinds, strict=True)
+        ]
         self._try(outer, [image[node] for node in graph.fallible], handles)
         return handles
 
@@ -147,7 +156,7 @@ class Carrier:
             if many in image and one in rules:
                 rule = rules[one]
                 if not isinstance(rule, Checkpointed):
-                    rule = CarriedRule(self, batching, dict(image), rule, one)
+                    rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
         for one in self.trace.recomputed:
             many = batching.batched.get(one, one)
@@ -166,16 +175,11 @@ class Carrier:
         for node in topological(nodes, stop=replacement.keys()):
             if node.op is LEAF and node not in replacement:
                 replacement[node] = self._bind(recording, node)
-        made: dict[Node, Node] = dict(replacement)
-
-        def make(op: Any, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
-            return apply(op, inputs, params)
-
-        found = substitute(nodes, replacement, make)
+        found = substitute(nodes, replacement)
         if batching.custom:
             customs = [many for _, many in batching.custom]
-            made.update(zip(customs, substitute(customs, replacement, make), strict=True))
-            self._take_rules(recording, batching, made)
+            replacement |= dict(zip(customs, substitute(customs, replacement), strict=True))
+            self._take_rules(recording, batching, replacement)
         return found
 
 
@@ -205,12 +209,10 @@ class CarriedRule:
             pulled = self.rule.pull(trace, self.one, tuple(seeds))
             batching, found = self._batched(pulled, seeds if is_many else [])
         results = self._carried(recording, batching, found, seeds, cotangents)
-        return [
-            slope
-            if slope is None or not is_many
-            else self._fitting(slope, source, mine)
-            for slope, source, mine in zip(results, node.inputs, self.one.inputs, strict=True)
-        ]  # fmt: skip
+        if not is_many:
+            return results
+        pairs = zip(results, node.inputs, self.one.inputs, strict=True)
+        return [None if s is None else self._fitting(s, source, mine) for s, source, mine in pairs]
 
     def _fitting(self, slope: Any, source: Node, mine: Node) -> Node:
         slope = slope if _is_batched(slope.spec, mine.spec) else spread(slope, self.carrier.size)
