@@ -26,6 +26,7 @@ ALLOWED = {
         "graph",
         "ops",
         "transforms",
+        "sparsity",
         "optimize",
         "codegen",
         "runtime",
