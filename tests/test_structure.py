@@ -19,6 +19,13 @@ def test_argnums_and_errors():
         gt.sparsity_pattern(gt.sin, np.arange(3))
 
 
+def test_hessians_are_those_of_scalars():
+    with pytest.raises(ValueError, match=r"result of shape \(3,\)"):
+        gt.hessian_pattern(gt.sin, np.zeros(3))
+    with pytest.raises(ValueError, match="2 tensors"):
+        gt.hessian_pattern(lambda p: gt.sum(p[0]), (np.zeros(3), 1.0))
+
+
 def test_nothing_is_evaluated_and_values_do_not_matter():
     def f(x):
         return x * x + gt.where(x > 0, x, 0.0)

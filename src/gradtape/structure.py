@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,13 +10,11 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.graph.node import Node
-from gradtape.graph.recording import Recording, Value
 from gradtape.ops.arithmetic import identity
 from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.recording.custom import Checkpointed, PythonRules
-from gradtape.runtime import tiers
-from gradtape.sparsity import native
-from gradtape.sparsity.detect import detect, detect_hessian, index_leaves
+from gradtape.recording.custom import PythonRules
+from gradtape.recording.structure import follows, known_positions
+from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray
@@ -49,7 +47,7 @@ def sparsity_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Any
     for leaf in leaves:
         source = tape._source(leaf)
         known = known_positions(recording, nodes, source, outside)
-        found = detect(nodes, source, known, blocked=outside, follows=_follows(recording))
+        found = detect(nodes, source, known, blocked=outside, follows=follows(recording))
         columns.append(found)
     return unflatten(
         shape, [unflatten(structure, list(patterns)) for patterns in zip(*columns, strict=True)]
@@ -66,39 +64,30 @@ def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Patt
     x.x.
     x..x
     """
-    tape, result, source = _recorded(f, args, argnums, "hessian_pattern")
+    tape, result, sources = _recorded(f, args, argnums, "hessian_pattern")
+    leaves = flatten(sources)[0]
+    target = asarray(result)
+    if len(leaves) != 1 or target.shape != ():
+        raise ValueError(
+            f"hessian_pattern: {len(leaves)} tensors as the argument and a result of shape "
+            f"{target.shape}. The Hessian is that of a scalar by one tensor."
+        )
     recording: Any = tape._recording
     outside = tape._outside()
-    target = asarray(result).enter(recording)
-    node = tape._source(source)
+    node = tape._source(leaves[0])
     rules = PythonRules(recording)
 
     def known_of(nodes: Sequence[Node]) -> dict[Node, Any]:
         return known_positions(recording, nodes, node, outside)
 
     return detect_hessian(
-        target, node, known_of, blocked=outside, follows=_follows(recording), python_rule=rules.pull
+        target.enter(recording),
+        node,
+        known_of,
+        blocked=outside,
+        follows=follows(recording),
+        python_rule=rules.pull,
     )
-
-
-def known_positions(
-    recording: Recording, nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
-) -> dict[Node, Any]:
-    """The values of the leaves of a recording that say where indexing reads and writes.
-
-    Together with the program they are all that a pattern depends on.
-    """
-    found = {}
-    for node in index_leaves(nodes, source, outside):
-        value = recording.leaves[node.params[0]]
-        array = value.array if type(value) is Value else np.asarray(value)
-        found[node] = np.asarray(array, node.dtype)
-    return found
-
-
-def _follows(recording: Recording) -> Callable[[Node], bool]:
-    """Of derivatives written in Python, a checkpoint's is that of the computation itself."""
-    return lambda node: isinstance(recording.rules.get(node), Checkpointed)
 
 
 def _recorded(
@@ -180,18 +169,3 @@ def _plotted(pattern: Pattern) -> Any:
     axes.spy(pattern.matrix, markersize=max(0.2, 200 / max(pattern.shape)))
     axes.set_title(repr(pattern))
     return axes
-
-
-def _compiler(functions: Sequence[Callable[..., int]]) -> Any:
-    """Greedy loops are compiled wherever kernels are."""
-    if tiers.MODE == "off":
-        return None
-    from gradtape.codegen.integers import compile_integers
-
-    try:
-        return compile_integers(functions)
-    except OSError:  # installed without source text
-        return None
-
-
-native.install(_compiler)

@@ -95,6 +95,24 @@ def test_larger_stencils():
     assert colour_columns(box(12, 15)).count == 9
 
 
+@pytest.mark.parametrize(("n", "width"), [(20, 3), (100, 7), (1001, 25)])
+def test_rings(n, width):
+    offsets = np.arange(width)
+    columns = (np.arange(n)[:, None] + offsets) % n
+    rows = np.repeat(np.arange(n), width)
+    pattern = pattern_of(sp.coo_array((np.ones(n * width), (rows, columns.reshape(-1)))))
+    assert colour_columns(pattern).count <= width + 1
+
+
+def test_fields_of_several_components():
+    # Three values at each point of a grid, coupled there, each with its own neighbours.
+    points = grid(12, 14).toarray()
+    found = np.kron(points, np.eye(3)) + np.kron(np.eye(len(points)), np.ones((3, 3)))
+    pattern = pattern_of(found)
+    assert int(np.diff(pattern.indptr).max()) == 7
+    assert colour_columns(pattern).count <= 9
+
+
 def test_interior_of_a_grid():
     # Rows for inner points only: rows and columns are numbered differently.
     number = np.arange(10 * 12).reshape(10, 12)

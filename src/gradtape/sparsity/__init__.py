@@ -16,5 +16,6 @@ are Hessian-vector products with `forward_seeds()`.
 
 Everything here is a function of structure. `detect` looks at no floating-point value, only at the
 integers in `known` that say where indexing reads and writes, so a pattern holds for all points and
-may be kept under the key: program, and contents of the leaves that `index_leaves` lists.
+may be kept under the key: program, and contents of the leaves that `index_leaves` lists, which
+`recording.structure.known_positions` finds in a recording.
 """

@@ -17,7 +17,7 @@ from gradtape.sparsity.orders import ORDERS, order_columns, work_of
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
 # Steps of greedy passes after which no further order is tried, and past which none is begun.
-PATIENCE = 2e8
+PATIENCE = 1e8
 TOO_MUCH = 4e9
 
 
@@ -49,7 +49,8 @@ def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
     found = lattice_colours(pattern, lowest) if tuple(orders) == ORDERS else None
     best = None if found is None else compact(found[0], present)
     if best is None or best.count > lowest:
-        other = _greedy(pattern, orders, lowest, present)
+        # Where arithmetic finds a colouring at all, other orders hardly find a better one.
+        other = _greedy(pattern, orders if best is None else orders[:1], lowest, present)
         best = other if best is None or other.count < best.count else best
     return best
 

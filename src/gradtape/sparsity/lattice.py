@@ -2,7 +2,7 @@
 
 On a grid with rows of length s, the colour of column j is (j mod s + t (j div s)) mod k for some t,
 and likewise with one more axis; in a band it is j mod k. The strides are among the distances
-between entries of one row. A candidate is first tested on those distances and then on the whole
+between entries of one row. A candidate is first tested on a few rows and then on the whole
 pattern, so whatever is returned is valid, and on grids and bands it has the fewest colours that
 there can be.
 """
@@ -20,8 +20,8 @@ from gradtape.sparsity.pattern import Pattern
 # Rows looked at to find the distances, and how many kinds of full rows a grid may have.
 SAMPLE = 256
 KINDS = 8
-# More distances than these make no search over two, or one, strides.
-DISTANCES = {1: 80, 2: 24}
+# Steps of the search for strides and weights past which it is not made.
+SEARCH = 5e7
 # Candidates that are tested on the whole pattern, and colours beyond the lower bound.
 TRIALS = 8
 SLACK = 2
@@ -32,19 +32,36 @@ Weights = tuple[int, ...]
 
 def lattice_colours(pattern: Pattern, lowest: int) -> tuple[Any, int] | None:
     """Colours of the columns, at least `lowest` of them and hardly more, or None."""
-    distances = _distances(pattern, lowest)
-    if distances is None:
+    columns = _full_rows(pattern, lowest)
+    if columns is None:
         return None
+    return _by_strides(pattern, columns, lowest) or _by_blocks(pattern, lowest)
+
+
+def _by_strides(pattern: Pattern, columns: Any, lowest: int) -> tuple[Any, int] | None:
     trials = 0
     for count in range(lowest, lowest + SLACK + 1):
-        for strides, weights in _candidates(distances, count):
+        for strides, weights in _candidates(columns, count):
             if trials == TRIALS:
                 return None
             trials += 1
-            colours = _coloured(pattern.shape[1], strides, weights, count)
+            colours = _coloured(np.arange(pattern.shape[1]), strides, weights) % count
             if keeps_apart(pattern, colours, count):
                 return colours, count
     return None
+
+
+def _by_blocks(pattern: Pattern, lowest: int) -> tuple[Any, int] | None:
+    """A band that closes to a ring: blocks of nearly one length, colours in order in each."""
+    size = pattern.shape[1]
+    blocks = max(1, size // lowest)
+    starts = np.arange(blocks + 1) * size // blocks
+    lengths = np.diff(starts)
+    count = int(lengths.max())
+    if count > lowest + max(SLACK, lowest // 8):
+        return None
+    colours = np.arange(size) - np.repeat(starts[:-1], lengths)
+    return (colours, count) if keeps_apart(pattern, colours, count) else None
 
 
 def keeps_apart(pattern: Pattern, colours: Any, count: int) -> bool:
@@ -55,57 +72,55 @@ def keeps_apart(pattern: Pattern, colours: Any, count: int) -> bool:
     return int(np.bincount(taken, minlength=1).max()) <= 1
 
 
-def _distances(pattern: Pattern, lowest: int) -> Any:
-    """The distances between entries of one row, in full rows; None if these are of many kinds."""
-    counts = np.diff(pattern.indptr)
-    full = np.flatnonzero(counts == lowest)
+def _full_rows(pattern: Pattern, lowest: int) -> Any:
+    """The columns of some of the longest rows; None if these are of many kinds."""
     if lowest < 2 or lowest > 64:
         return None
+    full = np.flatnonzero(np.diff(pattern.indptr) == lowest)
     # From all parts of the matrix.
     full = full[:: max(1, len(full) // SAMPLE)][:SAMPLE]
     columns = pattern.indices[pattern.indptr[full][:, None] + np.arange(lowest)].astype(np.int64)
-    shapes = np.unique(columns - columns[:, :1], axis=0)
-    if len(shapes) > KINDS:
+    kinds, number = np.unique(columns - columns[:, :1], axis=0, return_inverse=True)
+    if len(kinds) > KINDS:
         return None
-    between = shapes[:, :, None] - shapes[:, None, :]
-    return np.unique(between[between > 0])
+    # A few of each kind: rows of one kind can lie differently to the strides.
+    several = np.concatenate(
+        [np.flatnonzero(number.reshape(-1) == k)[:4] for k in range(len(kinds))]
+    )
+    return columns[several]
 
 
-def _candidates(distances: Any, count: int) -> Iterator[tuple[Strides, Weights]]:
-    if _differ(distances, (), count).size:
+def _candidates(columns: Any, count: int) -> Iterator[tuple[Strides, Weights]]:
+    between = columns[:, :, None] - columns[:, None, :]
+    distances = np.unique(between[between > 1])
+    if _distinct(columns, (), count).size:
         yield (), ()
     for axes in (1, 2):
-        if len(distances) > DISTANCES[axes]:
+        if len(distances) ** axes * columns.size * count**axes > SEARCH:
             return
-        for strides in combinations(distances[distances > 2].tolist(), axes):
-            if axes == 2 and strides[1] < 3 * strides[0]:
+        for strides in combinations(distances.tolist(), axes):
+            if axes == 2 and strides[1] < 2 * strides[0]:
                 continue
-            good = _differ(distances, strides, count)
+            good = _distinct(columns, strides, count)
             if good.size:
                 weights = np.unravel_index(int(good[0]), (count,) * axes)
                 yield strides, tuple(int(weight) for weight in weights)
 
 
-def _differ(distances: Any, strides: Strides, count: int) -> Any:
-    """Which weights give no two columns at these distances the same colour."""
-    steps: list[Any] = []
-    rest = distances
-    for stride in reversed(strides):
-        # The nearest multiple: one step along the outer axis and one back along the inner.
-        whole = (rest + stride // 2) // stride
-        rest = rest - whole * stride
-        steps.insert(0, whole)
-    shift = rest[..., None]
-    for axis, whole in enumerate(steps):
-        weights = np.arange(count ** len(steps)) // count ** (len(steps) - 1 - axis) % count
-        shift = shift + whole[:, None] * weights
-    return np.flatnonzero((shift % count != 0).all(axis=0))
+def _distinct(columns: Any, strides: Strides, count: int) -> Any:
+    """Which weights, as one number, give the columns of each row different colours."""
+    axes = len(strides)
+    number = np.arange(count**axes)
+    weights = tuple(number // count ** (axes - 1 - axis) % count for axis in range(axes))
+    colours = np.sort(_coloured(columns[..., None], strides, weights) % count, axis=1)
+    apart = np.diff(colours, axis=1) != 0
+    return np.flatnonzero(np.broadcast_to(apart.all(axis=(0, 1)), number.shape))
 
 
-def _coloured(size: int, strides: Strides, weights: Weights, count: int) -> Any:
-    number = np.arange(size)
-    total = np.zeros(size, np.int64)
+def _coloured(number: Any, strides: Strides, weights: tuple[Any, ...]) -> Any:
+    """Places along the axes of the grid, weighed and added up."""
+    total = 0
     for stride, weight in zip(reversed(strides), reversed(weights), strict=True):
-        total += number // stride * weight
+        total = total + number // stride * weight
         number = number % stride
-    return (total + number) % count
+    return total + number

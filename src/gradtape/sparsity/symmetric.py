@@ -21,7 +21,7 @@ from gradtape.sparsity.pattern import Pattern, listed_pattern
 # Steps of a greedy pass past which the vertices with most neighbours get colours of their own,
 # and of all passes after which no further order is tried.
 TOO_MUCH = 3e8
-PATIENCE = 4e8
+PATIENCE = 1e8
 
 
 def require_symmetric(pattern: Pattern) -> None:
@@ -60,14 +60,16 @@ def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours
     lowest = _fewest(graph, acyclic) + len(hubs)
     best = _by_lattice(pattern, present) if tuple(orders) == ORDERS else None
     work = float(np.square(np.diff(graph.indptr).astype(float)).sum())
-    # On a grid other orders have found nothing better.
-    patience = work if best is not None else PATIENCE
+    # On a grid one more pass is enough, elsewhere there are two: orders differ much.
+    passes, least = 0, 2 if best is None else 1
     spent = 0.0
     for order in orders:
-        if best is not None and (best.count <= lowest or (spent and spent + work > patience)):
+        patient = passes < least or (least > 1 and spent + work <= PATIENCE)
+        if best is not None and (best.count <= lowest or not patient):
             break
         # Vertices two steps apart are columns that share a row, the diagonal included.
         colours = _pass(graph, order_columns(graph, order), acyclic, work)
+        passes += 1  # noqa: SIM113 - not every round is a pass
         spent += 4.0 * work if order == "smallest_last" else work
         colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
         found = compact(colours, present)
@@ -88,8 +90,8 @@ def _fewest(graph: Pattern, acyclic: bool) -> int:
 
 def _by_lattice(pattern: Pattern, present: Any) -> Colours | None:
     """Columns that share no row at all: on grids often the fewest colours."""
-    lowest = int(np.diff(pattern.indptr).max(initial=0))
-    found = lattice_colours(_with_diagonal(pattern), lowest)
+    whole = _with_diagonal(pattern)
+    found = lattice_colours(whole, int(np.diff(whole.indptr).max(initial=0)))
     return None if found is None else compact(found[0], present)
 
 
