@@ -129,9 +129,9 @@ def _across(e: Emitter, kind: str, value: str, dtype: Any) -> str:
 
 
 def _levels(
-    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[str]]
+    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[str]], spans: list[str]
 ) -> list[str]:
-    """Accumulate leaf(i) for i from low to high by `unit`, in three levels of RADIX terms each."""
+    """Accumulate leaf(i) for i from low to high by `unit`, in levels that cover `spans` each."""
     reductions = e.kernel.reductions
     starts = [(e.b.vector_type(r.dtype), _start(e, r).name) for r in reductions]
 
@@ -142,19 +142,18 @@ def _levels(
         ]
 
     def level(depth: int, first: str, last: str) -> list[str]:
-        if depth == 0:
+        if depth == len(spans):
             return e.carry(first, last, str(unit), starts, lambda i, c: merge(c, leaf(i)))
-        span = unit * RADIX**depth
 
         def body(i: str, carried: list[str]) -> list[str]:
-            end = e.b.let(f"add nsw i64 {i}, {span}")
+            end = e.b.let(f"add nsw i64 {i}, {spans[depth]}")
             short = e.b.let(f"icmp slt i64 {end}, {last}")
             end = e.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
-            return merge(carried, level(depth - 1, i, end))
+            return merge(carried, level(depth + 1, i, end))
 
-        return e.carry(first, last, str(span), starts, body)
+        return e.carry(first, last, spans[depth], starts, body)
 
-    return level(2, low, high)
+    return level(0, low, high)
 
 
 def _masked(e: Emitter, values: list[Vector], mask: str | None) -> list[str]:
@@ -199,7 +198,12 @@ def _along(
         mask = e.mask(i, high)
         return _masked(e, e.point(rows, i, inner, mask, same), mask)
 
-    return _levels(e, low, high, e.lanes, leaf)
+    # Three levels, for rows may be short; where they are long, the second covers more.
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    long = e.b.let(f"icmp sgt i64 {count}, {e.lanes * RADIX**4}")
+    wide, narrow = e.lanes * RADIX**3, e.lanes * RADIX**2
+    outer = e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}")
+    return _levels(e, low, high, e.lanes, leaf, [outer, str(e.lanes * RADIX)])
 
 
 def _all(e: Emitter) -> None:
@@ -243,7 +247,9 @@ def _columns(e: Emitter) -> None:
             values = e.point(rows, j, inner, mask, e.same_in_row(rows))
             return _masked(e, values, None)
 
-        totals = _levels(e, "0", e.sizes[reduced], 1, leaf)
+        # Here a level costs nothing beside a column of vectors.
+        spans = [str(RADIX**depth) for depth in (4, 3, 2, 1)]
+        totals = _levels(e, "0", e.sizes[reduced], 1, leaf, spans)
         for number, (reduction, total) in enumerate(zip(e.kernel.reductions, totals, strict=True)):
             entry = first + number
             target = e.reduce_target(number)
