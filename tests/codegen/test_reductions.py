@@ -1,4 +1,4 @@
-"""Sums as exact as pairwise summation in every layout, and the same bits on any count of threads."""
+"""Sums as exact as pairwise ones in every layout, with the same bits on any count of threads."""
 
 import math
 
