@@ -2,6 +2,11 @@
 #
 #   make demo              what the library does, in a few seconds
 #   make test              lint, format, types, tests
+#   make test-scalar       the tests without libmvec: libm lane by lane
+#   make test-own          the tests without libmvec: our own polynomials
+#   make test-one-core     the tests on one core
+#   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
+#   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -29,7 +34,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint types format bench bench-recording clean
+.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -40,7 +45,25 @@ demo: $(RUN_READY)
 	@$(BIN)/python examples/demo.py
 
 test: lint types
-	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_ARGS)
+	$(BIN)/python $(PYTEST)
+
+PYTEST = -m pytest -n $(WORKERS) $(TEST_ARGS)
+
+test-scalar test-own: test-%: $(DEV_READY)
+	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)
+
+test-one-core: $(DEV_READY)
+	taskset -c 0 $(BIN)/python -m pytest $(TEST_ARGS)
+
+# The lower bounds in pyproject.toml.
+OLDEST := $(shell sed -n 's/^ *"\(numpy\|scipy\|llvmlite\)>=\([0-9.]*\)",/\1==\2.*/p' pyproject.toml)
+
+test-oldest test-mkl: test-%:
+	$(require_python)
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS) \
+	  --editable '.[dev]' $(if $(filter oldest,$*),$(OLDEST),mkl)
+	.venv-$*/bin/python $(PYTEST)
 
 FUZZ ?= 20000
 
@@ -66,7 +89,7 @@ bench-recording: $(RUN_READY) $(PEER_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py
 
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) .venv-oldest .venv-mkl build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 define require_python

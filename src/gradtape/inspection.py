@@ -24,20 +24,22 @@ def show_config() -> str:
     True
     """
     from gradtape import __version__
-    from gradtape.codegen import llvm
+    from gradtape.codegen import builder, llvm, mathlibrary
     from gradtape.runtime import blas
 
     host = llvm.host()
+    libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
     library = blas.library()
     lines = {
         "gradtape": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "processor": f"{host.machine}, vectors of {host.bits} bits",
-        "vector math": "libmvec" if host.libmvec else "scalar libm",
+        "vector math": "libmvec" if libmvec else "libm",
         "BLAS": library.name,
         "threads": str(threads.get_num_threads()),
         "GRADTAPE_JIT": tiers.MODE,
+        "GRADTAPE_CONTRACT": builder.CONTRACT,
     }
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())

@@ -195,14 +195,14 @@ def assert_same(found, wanted, *operands, limit=LIMIT):
 
 def choices(ty):
     lanes = llvm.host().bits // (32 if ty == "float" else 64)
-    return [("auto", lanes), ("libmvec", lanes), ("scalar", 4)]
+    return [("auto", lanes), ("libmvec", lanes), ("scalar", 4), ("own", lanes)]
 
 
 def own_functions(choice):
-    return choice == "auto" and polynomials.fused()
+    return choice in ("auto", "own") and polynomials.fused()
 
 
-CASES = [(ty, k) for ty in DTYPES for k in range(3)]
+CASES = [(ty, k) for ty in DTYPES for k in range(4)]
 
 
 @pytest.mark.parametrize(("ty", "case"), CASES)
@@ -221,7 +221,7 @@ def test_every_function_is_supported_and_exact_for_special_values(prefer, ty, ca
             assert_same(module(name, x), wanted.astype(DTYPES[ty]), x)
 
 
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", range(4))
 def test_single_precision_over_the_whole_range(prefer, case):
     choice, lanes = choices("float")[case]
     prefer(choice)
@@ -257,7 +257,7 @@ def real_domain(name, x):
     return {"acosh": 1 + np.abs(x), "log1p": x[x > -1], "cbrt": np.abs(x)}.get(name, x)
 
 
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", range(4))
 def test_double_precision_against_mpmath(prefer, case):
     choice, lanes = choices("double")[case]
     prefer(choice)
@@ -459,8 +459,9 @@ def test_vector_symbols_are_called(prefer):
     assert any(f"@{symbol}" in snippet for snippet in snippets)
 
 
-def test_scalar_choice_calls_no_vector_function(prefer):
-    prefer("scalar")
+@pytest.mark.parametrize("choice", ["scalar", "own"])
+def test_these_choices_call_no_function_of_libmvec(prefer, choice):
+    prefer(choice)
     for name in EVERYTHING:
         assert "_ZGV" not in "".join(vectormath.function(name, "double", 8)[1])
 

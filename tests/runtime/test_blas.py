@@ -293,3 +293,72 @@ def test_choice_of_library(choice):
 def test_unknown_library():
     done = script("from gradtape.runtime import blas; blas.library()", GRADTAPE_BLAS="atlas")
     assert "GRADTAPE_BLAS='atlas' is not one of auto, openblas, mkl." in done.stderr
+
+
+ONE_POOL = """
+import os, threading, time
+from pathlib import Path
+import numpy as np
+import gradtape as gt
+from gradtape.runtime import threads
+from gradtape.runtime.compiled import CompiledPlan
+from gradtape.optimize import optimize
+
+rng = np.random.default_rng(0)
+x = gt.asarray(rng.standard_normal((256, 256)))
+w = gt.asarray(rng.standard_normal((256, 256)) / 16)
+def step(y):
+    return gt.tanh(y @ w) + 0.5
+
+compiled = CompiledPlan(optimize(gt.program_of(step(x))))
+assert [kind for kind, _ in compiled._steps] == ["native"], compiled._steps
+
+y = x
+for _ in range(5):
+    y = gt.evaluate(step(y))
+ours = {each.native_id for each in threading.enumerate()}
+assert sum(each.name.startswith("gradtape") for each in threading.enumerate()) == 1
+
+def switches():
+    # How often each thread that is not ours went to sleep: one that is never woken never does.
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        if int(task.name) not in ours:
+            line = next(l for l in (task / "status").read_text().splitlines()
+                        if l.startswith("voluntary"))
+            found[task.name] = int(line.split()[1])
+    return found
+
+# What the libraries started when they were loaded goes to sleep at some time.
+before = switches()
+for _ in range(100):
+    time.sleep(0.05)
+    now = switches()
+    if now == before:
+        break
+    before = now
+counts, shared = gt.counters(), threads.team_counts().shared
+for _ in range(50):
+    y = gt.evaluate(step(y))
+assert gt.counters().plans_run - counts.plans_run == 50
+assert gt.counters().bytes_allocated == counts.bytes_allocated
+assert threads.team_counts().shared - shared >= 50
+# One may have been on its way to sleep; none was woken for each product.
+woken = {name: count - before.get(name, 0) for name, count in switches().items()}
+assert sum(woken.values()) <= 5, woken
+print("done")
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_a_product_and_a_small_kernel_are_one_run_on_one_pool():
+    source = str(Path(blas.__file__).resolve().parents[2])
+    two = {"GRADTAPE_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "GRADTAPE_JIT": "auto"}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_POOL],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": source, **two},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -13,8 +13,8 @@ import numpy as np
 from gradtape.codegen.builder import Builder, Vector, memory_type
 from gradtape.codegen.kernel import SAME, SCALAR, UNIT, Kernel, Operand
 
-# Sums add at most this many terms in a row before they are added to the next level: three levels
-# bound the error as pairwise summation does.
+# Sums add this many terms in a row before they are added to the next level, and so on: a few
+# levels bound the error as pairwise summation does.
 RADIX = 16
 # Vectors per chunk of a whole-tensor reduction: fixed, so results do not depend on threads.
 CHUNK = RADIX * RADIX * RADIX

@@ -31,15 +31,15 @@ _SCIPY = {
 }
 # Here libmvec is 3.9 ulp off at the worst of the points tried: too near to 4.
 INEXACT = frozenset((("erf", "float"), ("log", "float")))
-_CHOICES = ("auto", "libmvec", "scalar")
+_CHOICES = ("auto", "libmvec", "own", "scalar")
 
 
 @lru_cache(maxsize=1)
 def preference() -> str:
-    """Where functions come from: GRADTAPE_VECTOR_MATH is `auto`, `libmvec` or `scalar`.
+    """Where functions come from: GRADTAPE_VECTOR_MATH is `auto`, `libmvec`, `own` or `scalar`.
 
-    `libmvec` prefers glibc's vector functions to those written here, `scalar` calls libm lane by
-    lane; `auto` takes the fastest.
+    `libmvec` prefers glibc's vector functions to those written here, `own` does without them, as
+    where there is no libmvec, and `scalar` calls libm lane by lane; `auto` takes the fastest.
     """
     found = os.environ.get("GRADTAPE_VECTOR_MATH") or "auto"
     if found not in _CHOICES:
@@ -79,7 +79,7 @@ def cold_function(name: str, ty: str, lanes: int) -> Found:
 def from_libmvec(name: str, ty: str, lanes: int) -> Found | None:
     """A function of libmvec on any number of lanes, if it has one that is good enough."""
     host = llvm.host()
-    if lanes == 1 or preference() == "scalar" or (name, ty) in INEXACT:
+    if lanes == 1 or preference() in ("own", "scalar") or (name, ty) in INEXACT:
         return None
     if not host.libmvec or (name not in _UNARY and name not in _BINARY):
         return None

@@ -94,10 +94,19 @@ def _accumulators(e: Emitter) -> list[Accumulator]:
     return [Accumulator(e, reduction) for reduction in e.kernel.reductions]
 
 
+def _column_spans() -> list[str]:
+    return [str(RADIX**depth) for depth in (4, 3, 2, 1)]
+
+
 def _levels(
-    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[Parts]]
+    e: Emitter,
+    low: str,
+    high: str,
+    unit: int,
+    leaf: Callable[[str], list[Parts]],
+    spans: list[str],
 ) -> list[Parts]:
-    """Accumulate leaf(i) for i from low to high by `unit`, in three levels of RADIX terms each."""
+    """Accumulate leaf(i) for i from low to high by `unit`, in levels that cover `spans` each."""
     accumulators = _accumulators(e)
     starts = [
         pair for a in accumulators for pair in zip(a.types(), a.start(), strict=True)
@@ -108,19 +117,18 @@ def _levels(
         return [part for a, old, new in pairs for part in a.combine(old, new)]
 
     def level(depth: int, first: str, last: str) -> list[str]:
-        if depth == 0:
+        if depth == len(spans):
             return e.carry(first, last, str(unit), starts, lambda i, c: merge(c, leaf(i)))
-        span = unit * RADIX**depth
 
         def body(i: str, carried: list[str]) -> list[str]:
-            end = e.b.let(f"add nsw i64 {i}, {span}")
+            end = e.b.let(f"add nsw i64 {i}, {spans[depth]}")
             short = e.b.let(f"icmp slt i64 {end}, {last}")
             end = e.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
-            return merge(carried, _grouped(accumulators, level(depth - 1, i, end)))
+            return merge(carried, _grouped(accumulators, level(depth + 1, i, end)))
 
-        return e.carry(first, last, str(span), starts, body)
+        return e.carry(first, last, spans[depth], starts, body)
 
-    return _grouped(accumulators, level(2, low, high))
+    return _grouped(accumulators, level(0, low, high))
 
 
 def _grouped(accumulators: list[Accumulator], parts: list[str]) -> list[Parts]:
@@ -194,7 +202,7 @@ def _stretch(
         position = _following(e, before, axis, i)
         return _stretch(e, _shifted(e, rows, axis, i), axis + 1, "0", e.sizes[axis + 1], position)
 
-    return _levels(e, low, high, 1, leaf)
+    return _levels(e, low, high, 1, leaf, _column_spans())
 
 
 def _along(
@@ -216,7 +224,12 @@ def _along(
             position = e.iota_plus(_following(e, before, inner, i) or i)
         return _reduced(e, values, position, mask)
 
-    return _levels(e, low, high, e.lanes, leaf)
+    # Three levels, for rows may be short; where they are long, the second covers more.
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    long = e.b.let(f"icmp sgt i64 {count}, {e.lanes * RADIX**4}")
+    wide, narrow = e.lanes * RADIX**3, e.lanes * RADIX**2
+    outer = e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}")
+    return _levels(e, low, high, e.lanes, leaf, [outer, str(e.lanes * RADIX)])
 
 
 def _all(e: Emitter) -> None:
@@ -269,7 +282,8 @@ def _columns(e: Emitter) -> None:
                     position = e.b.splat(position or r, "i64")
                 return _reduced(e, values, position, None)
 
-            return _levels(e, "0", e.sizes[axis], 1, leaf)
+            # Here a level costs nothing beside a column of vectors.
+            return _levels(e, "0", e.sizes[axis], 1, leaf, _column_spans())
 
         totals = down(bases, reduced, None)
         for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):

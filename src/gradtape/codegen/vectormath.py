@@ -55,7 +55,7 @@ def accurate_function(name: str, ty: str, lanes: int) -> Found:
 def _function(name: str, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
     composite = COMPOSITES.get(name)
     if not composite:
-        wanted = preference == "auto" or (
+        wanted = preference in ("auto", "own") or (
             preference == "libmvec" and (name, ty) in mathlibrary.INEXACT
         )
         own = wanted and fused() and (name, ty) in POLYNOMIALS

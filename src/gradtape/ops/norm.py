@@ -35,8 +35,12 @@ __all__ = ["norm"]
 
 
 def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
-    powers = np.square(size) if ord == 2.0 else np.power(size, ord)
-    return np.sum(powers, axis=axis, keepdims=True)
+    # NumPy sums pairwise along the last axis in memory only, and one by one along others.
+    kept = [position for position in range(size.ndim) if position not in axis]
+    last = size.transpose(*kept, *axis)
+    powers = np.square(last, order="C") if ord == 2.0 else np.power(last, ord, order="C")
+    rows = powers.reshape(*[size.shape[position] for position in kept], count(size, axis))
+    return np.sum(rows, axis=-1).reshape(reduced_shape(size.shape, axis, True))
 
 
 def _root(total: Any, ord: float) -> Any:

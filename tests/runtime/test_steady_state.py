@@ -1,0 +1,114 @@
+"""What stays the same when a program does the same thing again and again: counters, not clocks."""
+
+import gc
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+STEPS = 10_000
+WARM_UP = 500
+
+
+class Model:
+    """A small network with Adam, written in tensors."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        shapes = [(8, 16), (16,), (16, 1), (1,)]
+        self.weights = [gt.Variable(rng.standard_normal(shape) * 0.3) for shape in shapes]
+        self.first = [gt.Variable(np.zeros(shape)) for shape in shapes]
+        self.second = [gt.Variable(np.zeros(shape)) for shape in shapes]
+        self.x = gt.asarray(rng.standard_normal((32, 8)))
+        self.y = gt.asarray(np.sin(np.asarray(self.x).sum(axis=1, keepdims=True)))
+
+    def loss(self):
+        a, b, c, d = self.weights
+        return gt.mean((gt.tanh(self.x @ a + b) @ c + d - self.y) ** 2)
+
+    def step(self, number, rate=1e-2):
+        with gt.GradientTape() as tape:
+            loss = self.loss()
+        scale = rate * (1 - 0.999**number) ** 0.5 / (1 - 0.9**number)
+        gradients = tape.gradient(loss, self.weights)
+        for w, m, v, g in zip(self.weights, self.first, self.second, gradients, strict=True):
+            m.assign(0.9 * m + 0.1 * g)
+            v.assign(0.999 * v + 0.001 * g * g)
+            w.assign_sub(scale * m / (gt.sqrt(v) + 1e-8))
+        return loss
+
+
+def resident():
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def run(model, first, last):
+    for number in range(first, last):
+        loss = model.step(number)
+        if number % 7 == 0:
+            float(loss)
+
+
+@pytest.mark.slow
+def test_training_for_ten_thousand_steps_takes_nothing_new():
+    model = Model()
+    begin = float(model.loss())
+    run(model, 1, WARM_UP)
+    gc.collect()
+    counts, blocks = gt.counters(), sys.getallocatedblocks()
+    memory = resident() if Path("/proc/self/statm").exists() else None
+    run(model, WARM_UP, STEPS)
+    gc.collect()
+    after = gt.counters()
+    assert after.bytes_allocated == counts.bytes_allocated
+    assert after.plans_built == counts.plans_built
+    assert after.kernels_compiled == counts.kernels_compiled
+    assert after.derivatives_built == counts.derivatives_built
+    assert after.plan_hits - counts.plan_hits >= STEPS - WARM_UP
+    # A leak of one object per step would be 9,500 of them.
+    assert sys.getallocatedblocks() - blocks < 500
+    if memory is not None:
+        assert resident() - memory < 4 << 20
+    assert float(model.loss()) < 0.1 * begin
+
+
+@pytest.mark.slow
+def test_python_memory_of_a_training_loop_is_flat():
+    model = Model()
+    run(model, 1, 100)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run(model, 100, 200)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        run(model, 200, 1000)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # 800 steps: a leak of one float per step would be 19 kB.
+    assert after - before < 15_000
+
+
+@pytest.mark.parametrize("shape", [(3,), (300, 300)])
+def test_a_forward_loop_takes_nothing_new(shape):
+    x = gt.asarray(np.full(shape, 0.5))
+
+    def step(x):
+        return gt.evaluate(gt.sin(x) * 0.9 + gt.mean(x))
+
+    for _ in range(10):
+        x = step(x)
+    before = gt.counters()
+    for _ in range(200):
+        x = step(x)
+    after = gt.counters()
+    assert after.bytes_allocated == before.bytes_allocated
+    assert after.plans_run - before.plans_run == 200
+    assert after.kernels_compiled == before.kernels_compiled
