@@ -102,6 +102,7 @@ def test_parts_of_a_split_are_views(both_ways, library_calls):
     x = gt.asarray(rng.normal(size=(4, 12)))
     a, b, c = gt.split(x, 3, axis=1)
     outputs = [gt.sin(a) * b + c, a, gt.sum(gt.unstack(x)[1])]
+    outputs += [gt.split(gt.zeros((4, 12)), 2)[1], gt.split(gt.ones(6), 2)[0] * x[0, :3]]
     assert library_calls(*outputs) == []
     for want, got in both_ways(*outputs):
         assert_close(want, got)

@@ -6,7 +6,6 @@ and for positions (the best value so far, and where it stands).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,13 @@ _NOWHERE = 2**63 - 1
 _INDEX = np.dtype(np.int64)
 
 
-@dataclass(frozen=True)
 class Accumulator:
     """One reduction of a kernel."""
 
-    e: Emitter
-    reduction: Reduce
-
-    @property
-    def kind(self) -> str:
-        return self.reduction.kind
+    def __init__(self, e: Emitter, reduction: Reduce) -> None:
+        self.e = e
+        self.reduction = reduction
+        self.kind = reduction.kind
 
     @property
     def finds_positions(self) -> bool:

@@ -24,8 +24,7 @@ from gradtape.codegen.kernel import (
 from gradtape.codegen.loops import CHUNK, lane_count
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
-from gradtape.optimize.fuse import REDUCTIONS, SCANS, VIEWS, Loop
-from gradtape.optimize.pieces import is_piecewise
+from gradtape.optimize.fuse import PIECEWISE, REDUCTIONS, SCANS, VIEWS, Loop
 from gradtape.optimize.views import Access, Strides, row_major
 
 # Reductions that say where something stands.
@@ -57,7 +56,7 @@ class Lowered:
 
 def fusible(node: Node) -> bool:
     """Whether a node can be computed inside a loop; a movement, whether it can be copied in one."""
-    if is_piecewise(node) and (node.op.name not in VIEWS or len(node.inputs) > 1):
+    if node.op.name in PIECEWISE and (node.op.name not in VIEWS or len(node.inputs) > 1):
         return _plain(node.dtype)
     if node.op.name in VIEWS:
         return len(node.inputs) == 1 and _plain(node.dtype)

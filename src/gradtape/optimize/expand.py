@@ -156,6 +156,8 @@ def _pick(write: _Writer, node: Node) -> Node | None:
     (x,), (sizes, axis) = parts.inputs, parts.params
     starts = tuple(sum(sizes[:position]) if at == axis else 0 for at in range(x.ndim))
     shape = node.shape
+    if x.op.name == "full":
+        return write("full", params=(shape, *x.params[1:]))
     return write("slice", x, params=(starts, shape, (1,) * x.ndim, shape))
 
 

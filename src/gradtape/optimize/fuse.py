@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
-from gradtape.optimize.pieces import Piece, is_piecewise, pieces
 from gradtape.optimize.views import Access, view, whole
 
+# Movements and indexing that `pieces` knows as copies.
+PIECEWISE = frozenset({
+    "concat", "stack", "slice", "unslice", "set_slice", "resize_axis", "roll", "gather",
+    "take_along_axis", "scatter_set", "scatter_add", "scatter_add_rows", "add_along_axis",
+})  # fmt: skip
 SCANS = frozenset({"cumulative_sum", "cumulative_prod", "linear_recurrence"})
+_ALONE = PIECEWISE | SCANS
 REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
@@ -35,7 +41,7 @@ class Loop:
     # Nodes whose value at a point is known inside the loop: not reductions, not copies.
     pointwise: set[Node] = field(default_factory=set)
     # Of a movement that is made of copies; like a scan, it is alone in its loop.
-    pieces: list[Piece] | None = None
+    pieces: list[Any] | None = None
     alone: bool = False
 
 
@@ -133,14 +139,18 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
                 units.append(Call(node))
                 unit_of[node] = len(units) - 1
             continue
-        copied = pieces(node, where) if is_piecewise(node) and fusible(node) else None
+        copied = None
+        if node.op.name in PIECEWISE and fusible(node):
+            from gradtape.optimize.pieces import pieces
+
+            copied = pieces(node, where)
         if copied is not None:
             units.append(Loop(node.shape, nodes=[node], pieces=copied, alone=True))
             index = len(units) - 1
         elif node.op.name in SCANS and fusible(node) and not constants.intersection(node.inputs):
             units.append(Loop(node.shape, nodes=[node], alone=True))
             index = len(units) - 1
-        elif fusible(node) and not is_piecewise(node) and node.op.name not in SCANS:
+        elif node.op.name not in _ALONE and fusible(node):
             reduction = node.op.name in REDUCTIONS
             space = node.inputs[0].shape if reduction else node.shape
             index = join(node, space, reduced_axes(node) if reduction else None)

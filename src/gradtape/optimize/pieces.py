@@ -65,11 +65,6 @@ def pieces(node: Node, access: Reader) -> list[Piece] | None:
     return _RULES[node.op.name](node, access, **node.keywords)
 
 
-def is_piecewise(node: Node) -> bool:
-    """Whether a node may be made of copies."""
-    return node.op.name in _RULES
-
-
 def _copy(
     source: Node, access: Reader, shape: Shape, target: Strides, start: int, **more: Any
 ) -> Piece | None:
