@@ -86,6 +86,8 @@ def test_no_gradient_at_all_is_an_error():
     optimizer = SGD()
     with pytest.raises(ValueError, match="no gradient for any variable: first, second"):
         optimizer.apply_gradients([(None, a), (None, b)])
+    with pytest.raises(ValueError, match="there are no gradients"):
+        optimizer.apply_gradients([])
     assert int(optimizer.iterations) == 0
 
 

@@ -57,8 +57,10 @@ def connected(
         raise ValueError(
             f"apply: {len(gradients)} gradients for {len(variables)} variables. Pass one for each."
         )
+    if not variables:
+        raise ValueError("apply: there are no gradients. Pass at least one, with its variable.")
     missing = [v for g, v in zip(gradients, variables, strict=True) if g is None]
-    if variables and len(missing) == len(variables):
+    if len(missing) == len(variables):
         raise ValueError(
             f"apply: no gradient for any variable: {_names(missing)}. "
             "Compute the loss from them inside `with gt.GradientTape() as tape:`."
