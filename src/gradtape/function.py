@@ -106,6 +106,7 @@ class Function:
         reduce_retracing: bool = False,
         fastmath: bool = False,
     ) -> None:
+        self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(self, f)
         self.python_function = f
         self.input_signature = input_signature

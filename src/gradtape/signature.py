@@ -109,7 +109,7 @@ class Signature:
             return value.spec, value, True
         if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufc":
             value = asarray(leaf).computed
-            return value.spec, value, True  # type: ignore[union-attr]
+            return value.spec, value, True
         kind = type(leaf)
         if kind is float:
             return float, leaf, True
