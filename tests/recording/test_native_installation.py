@@ -30,6 +30,17 @@ def test_layout_that_is_not_as_expected_is_refused(monkeypatch):
     assert native.offsets() is None
 
 
+def test_a_compiler_that_fails_is_a_warning(monkeypatch):
+    def fail():
+        raise RuntimeError("no such target")
+
+    monkeypatch.setattr(native, "install", fail)
+    monkeypatch.setattr(native, "MODE", "native")
+    monkeypatch.setattr(native.traffic, "due", native.traffic.due)
+    with pytest.warns(UserWarning, match="goes on in Python"):
+        native.Watch()()
+
+
 SCRIPT = """
 import gradtape as gt
 from gradtape.recording import native

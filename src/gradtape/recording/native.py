@@ -14,6 +14,7 @@ import os
 import sys
 import sysconfig
 import threading
+import warnings
 import weakref
 from typing import Any
 
@@ -69,6 +70,14 @@ class MethodDefinition(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
+
+
+def prototype(name: str, *kinds: Any) -> Any:
+    """A function of the C API that returns an object.
+
+    Not an attribute of `ctypes.pythonapi`: those are shared with everybody in the process.
+    """
+    return ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)((name, ctypes.pythonapi))
 
 
 def word(address: int) -> int:
@@ -235,18 +244,15 @@ class Native:
             function.op.name.encode(), self.compiled.address(name), flags, None
         )
         self.keep(definition)
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        make.restype = ctypes.py_object
+        make = prototype("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
         return make(ctypes.addressof(definition), context, None)
 
     def _wrapper(self, tensor: type, special: str, slot: str) -> Any:
         """A special method that fills its slot of the type directly, as those of C classes do."""
         # What the method is called and how it calls a slot is CPython's own record of it.
         base = word(id(np.ndarray.__dict__[special]) + 40)
-        make = ctypes.pythonapi.PyDescr_NewWrapper
-        make.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
-        make.restype = ctypes.py_object
+        assert ctypes.string_at(word(base)) == special.encode()
+        make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
         return make(tensor, base, self.compiled.address(slot))
 
 
@@ -310,6 +316,13 @@ class Watch:
         if _lock.acquire(blocking=False):
             try:
                 install()
+            except Exception as error:
+                # A shortcut that cannot be taken is no reason to stop.
+                warnings.warn(
+                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
+                    "Python; GRADTAPE_RECORDER=python does not try.",
+                    stacklevel=2,
+                )
             finally:
                 _lock.release()
 
