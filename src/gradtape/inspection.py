@@ -11,6 +11,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.show import names
 from gradtape.optimize import optimize
+from gradtape.recording import native
 from gradtape.runtime import threads, tiers
 from gradtape.tensor import program_of
 
@@ -38,8 +39,10 @@ def show_config() -> str:
         "vector math": "libmvec" if libmvec else "libm",
         "BLAS": library.name,
         "threads": str(threads.get_num_threads()),
+        "recorder": "native" if native.installed() else "Python",
         "GRADTAPE_JIT": tiers.MODE,
         "GRADTAPE_CONTRACT": builder.CONTRACT,
+        "GRADTAPE_RECORDER": native.MODE,
     }
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())

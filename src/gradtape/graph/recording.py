@@ -52,11 +52,12 @@ modes = Modes()
 
 
 class Traffic:
-    """How many applications were recorded, and what is to be done once past a limit."""
+    """How much was recorded in closed recordings, and who is told after how many of them."""
 
-    count = 0
-    limit: float = math.inf
-    reached: Callable[[], None]
+    recordings = 0
+    applications = 0
+    due: float = math.inf
+    tell: Callable[[], None]
 
 
 traffic = Traffic()
@@ -196,13 +197,13 @@ class Recording:
         # Values kept while a tape may ask for them, and the interned history that led to them.
         self.values: dict[Node, Any] = {}
         self.available: Any = None
-        # How many tapes are entered here; live tapes, by id, and whether each is persistent
-        # Python closures of custom derivatives, by node.
+        # How many tapes are entered here; live tapes, by id, and whether each is persistent.
         self.active = 0
         self.tapes: dict[int, bool] = {}
         self.watched: dict[Node, None] = {}
         # Scalars whose gradient was asked for: losses, which are likely to be looked at.
         self.targets: dict[Node, None] = {}
+        # Python closures of custom derivatives, by node.
         self.rules: dict[Node, Any] = {}
         # Nodes inside a checkpoint, which are not kept for the backward pass.
         self.recomputed: set[Node] = set()
@@ -225,7 +226,8 @@ class Recording:
     def close(self) -> None:
         """Let go of everything; handles that were computed keep their values."""
         self.closed = True
-        traffic.count += len(self.nodes)
+        traffic.recordings += 1
+        traffic.applications += len(self.nodes)
         self.leaves = []
         self.nodes = []
         self.handles = []
@@ -237,9 +239,8 @@ class Recording:
         self.rules = {}
         self.recomputed = set()
         self.unassigned = set()
-        if traffic.count > traffic.limit:
-            traffic.limit = math.inf
-            traffic.reached()
+        if traffic.recordings >= traffic.due:
+            traffic.tell()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> bool:
         """Whether so much is pending that it should be computed before this application.
@@ -518,8 +519,8 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
     else:
         result = observed = recording.hold(node, kind)
     if recording.closed and observed.computed is None:
-        # The collector ran meanwhile, and the last tape to hold the recording died: once more. No
-        # operand is pending there, or the recording would have lived.
+        # The collector ran, and the last tape to hold the recording died. No operand is pending
+        # there, or the recording would have lived: once more.
         return record(op, operands, params)
     if op.may_fail and recording.evaluates_at_once and not recording.lacks_value(node):
         try:

@@ -2,17 +2,19 @@
 
 It is a shortcut through `ops.families` and nothing else (codegen.recorder says how). It relies on
 the layout of CPython's objects, so it is used only where that layout was checked: CPython 3.11 to
-3.14 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
+3.13 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
 the compiler is loaded for other reasons and enough was recorded to pay for compiling this too.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import sysconfig
 import threading
+import warnings
 import weakref
 from typing import Any
 
@@ -29,8 +31,14 @@ MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
 if MODE not in ("auto", "python", "native"):
     raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
 
-# Applications after which compiling pays: it takes about as long as recording these in Python.
-WORTH_COMPILING = 20_000
+# The latest CPython that the tests of this module were run on.
+LATEST = (3, 13)
+# Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
+# looks like a loop, beside the plans' own compilation: after so many recordings of so many
+# applications each; or when about three times as much was recorded in another pattern.
+SETTLED = 8
+APPLICATIONS = 10
+PAID_FOR = 200_000
 # Classes of handles that the native code may know.
 MOST_KINDS = 16
 
@@ -64,6 +72,14 @@ class MethodDefinition(ctypes.Structure):
     )
 
 
+def prototype(name: str, *kinds: Any) -> Any:
+    """A function of the C API that returns an object.
+
+    Not an attribute of `ctypes.pythonapi`: those are shared with everybody in the process.
+    """
+    return ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)((name, ctypes.pythonapi))
+
+
 def word(address: int) -> int:
     """The pointer-sized integer at an address."""
     return ctypes.c_size_t.from_address(address).value
@@ -73,7 +89,7 @@ def supported() -> bool:
     """Whether this interpreter is one that the native code was written for."""
     return (
         sys.implementation.name == "cpython"
-        and (3, 11) <= sys.version_info[:2] <= (3, 14)
+        and (3, 11) <= sys.version_info[:2] <= LATEST
         and sys.maxsize == 2**63 - 1
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
         and not sysconfig.get_config_var("Py_TRACE_REFS")
@@ -126,7 +142,7 @@ class Native:
     """The compiled recorder. Everything it points to lives as long as the process."""
 
     def __init__(self, layout: dict[str, int]) -> None:
-        from gradtape.codegen import llvm, recorder
+        from gradtape.codegen import llvm, lookup, recorder
 
         self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
         self.known: list[type] = []
@@ -144,12 +160,12 @@ class Native:
             **{name: id(thing) for name, thing in named.items()},
             **{kind.__name__: id(kind) for kind in types},
             "kinds": ctypes.addressof(self.kinds),
-            "cache_bytes": recorder.CACHE_BYTES,
-            "set_shift": 64 - recorder.SETS.bit_length() + 1,
+            "cache_bytes": lookup.CACHE_BYTES,
+            "set_shift": 64 - lookup.SETS.bit_length() + 1,
             "least_exponent": recorder.EXPONENTS[0],
             "exponents": len(recorder.EXPONENTS),
         }
-        for name in recorder.FUNCTIONS:
+        for name in lookup.FUNCTIONS:
             address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
             assert address is not None
             llvm.add_symbol(name, address)
@@ -228,18 +244,15 @@ class Native:
             function.op.name.encode(), self.compiled.address(name), flags, None
         )
         self.keep(definition)
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        make.restype = ctypes.py_object
+        make = prototype("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
         return make(ctypes.addressof(definition), context, None)
 
     def _wrapper(self, tensor: type, special: str, slot: str) -> Any:
         """A special method that fills its slot of the type directly, as those of C classes do."""
         # What the method is called and how it calls a slot is CPython's own record of it.
         base = word(id(np.ndarray.__dict__[special]) + 40)
-        make = ctypes.pythonapi.PyDescr_NewWrapper
-        make.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
-        make.restype = ctypes.py_object
+        assert ctypes.string_at(word(base)) == special.encode()
+        make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
         return make(tensor, base, self.compiled.address(slot))
 
 
@@ -271,6 +284,11 @@ def install() -> bool:
         return True
 
 
+def installed() -> bool:
+    """Whether the native recorder is in place."""
+    return bool(_installed)
+
+
 def uninstall() -> None:
     """Go back to recording in Python."""
     with _lock:
@@ -282,20 +300,42 @@ def uninstall() -> None:
                 delattr(state.handle_class, special)
 
 
-def consider() -> None:
-    """Enough was recorded that the native recorder would pay, if the compiler is there."""
-    if MODE != "native" and "llvmlite.binding" not in sys.modules:
-        traffic.limit = traffic.count + WORTH_COMPILING
-    # A finaliser may come here in the middle of a compilation: it must not wait for another thread.
-    elif _lock.acquire(blocking=False):
-        try:
-            install()
-        finally:
-            _lock.release()
+class Watch:
+    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
+
+    def __init__(self) -> None:
+        # Applications recorded at the last look at which the compiler was there.
+        self.seen: int | None = None
+
+    def __call__(self) -> None:
+        if MODE != "native" and not self._pays():
+            traffic.due = traffic.recordings + SETTLED
+            return
+        traffic.due = math.inf
+        # A finaliser may come here in the middle of a compilation: it must not wait for others.
+        if _lock.acquire(blocking=False):
+            try:
+                install()
+            except Exception as error:
+                # A shortcut that cannot be taken is no reason to stop.
+                warnings.warn(
+                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
+                    "Python; GRADTAPE_RECORDER=python does not try.",
+                    stacklevel=2,
+                )
+            finally:
+                _lock.release()
+
+    def _pays(self) -> bool:
+        if "llvmlite.binding" not in sys.modules:
+            return False
+        now, before = traffic.applications, self.seen
+        self.seen = now
+        return now >= PAID_FOR or (before is not None and now - before >= SETTLED * APPLICATIONS)
 
 
 def offer() -> None:
-    """Have the native recorder considered once enough was recorded; handles have their class."""
+    """Have the native recorder considered from now on; handles have their class."""
     if MODE != "python" and tiers.MODE != "off":
-        traffic.limit = 0 if MODE == "native" else WORTH_COMPILING
-        traffic.reached = consider
+        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
+        traffic.tell = Watch()
