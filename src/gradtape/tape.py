@@ -214,10 +214,13 @@ class GradientTape(Jacobians):
         nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
         cotangent = direction(recording, y, None)
-        slopes = self._reverse([y], [cotangent], leaves)
+        # The gradient may contain nodes that were recorded outside: they are not constants in it.
+        inner = self._view(recording).alone(y, tuple(nodes))
+        watched = tuple(node for _, node in self._watched.values())
+        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(push(recording, dense, nodes, along, self._outside()))
+        pushed = iter(push(recording, dense, nodes, along, frozenset()))
         found = [None if slope is None else next(pushed) for slope in slopes]
         if not self.persistent:
             self._consume()

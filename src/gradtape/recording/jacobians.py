@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
-from gradtape.graph.node import Node, constant
+from gradtape.graph.node import PICK, Node, apply, constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.arithmetic import STOP_GRADIENT
 from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
@@ -33,6 +34,22 @@ class View:
             return True
         order = [n for n in topological((*targets, source)) if n not in self.outside]
         return source in dependents(order, self.watched)
+
+    def alone(self, target: Node, sources: tuple[Node, ...]) -> Node:
+        """The target with what the tape did not record made constant.
+
+        A derivative of it may contain the very nodes that were recorded outside, such as cos(x)
+        as the derivative of sin(x): its own derivative must not take those for constants.
+        """
+        order = topological([target])
+        gone = [
+            n
+            for n in order
+            if n not in sources
+            and (n in self.outside or (n.op is PICK and n.inputs[0] in self.outside))
+        ]
+        stops = {n: apply(STOP_GRADIENT, (n,)) for n in gone if type(n.spec) is not tuple}
+        return substitute([target], stops)[0]
 
     def remembered(self, key: tuple[Any, ...], derive: Callable[[PythonRules], Any]) -> Any:
         """A derivative by structure; one that ran Python code is never remembered."""
@@ -80,8 +97,8 @@ def derive_gradient(view: View, target: Node, source: Node) -> Node | None:
     def derive(rules: PythonRules) -> Node | None:
         if not _differentiable(target, source) or not view.connected(source, (target,)):
             return None
-        ones = constant(1, target.spec)
-        (found,) = reverse([target], [ones], [source], view.outside, rules.pull)
+        inner = view.alone(target, (source,))
+        (found,) = reverse([inner], [constant(1, inner.spec)], [source], (), rules.pull)
         return found.dense() if isinstance(found, Rows) else found
 
     return view.remembered(("gradient", target, source), derive)
@@ -94,7 +111,7 @@ def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node 
         slope = derive_gradient(view, target, first)
         if slope is None or not view.connected(second, (target,)):
             return None
-        found = jacobian(slope, view.question(second, "auto", rules))
+        found = jacobian(slope, Question(second, "auto", (), rules.push, rules.pull))
         return (
             constant(0, spec(first.shape + second.shape, slope.dtype)) if found is None else found
         )

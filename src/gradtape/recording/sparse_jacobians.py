@@ -7,7 +7,7 @@ feed index operands: the same program on another mesh has another pattern.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,12 @@ from gradtape.graph.node import LEAF, Node, placeholder
 from gradtape.graph.program import program
 from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
-from gradtape.ops.custom import passes_through
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.structure import follows, known_positions
 from gradtape.runtime.cache import plan_for
-from gradtape.sparsity.detect import detect, detect_hessian, index_leaves
+from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
 from gradtape.transforms.cotangent import Rows
@@ -90,7 +90,8 @@ def sparse_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     if slope is None or not view.connected(second, (target,)):
         return None if wanted == "auto" else _nothing(first.size, second.size, target.dtype)
     if first is not second:
-        return sparse_jacobian(view, slope, second, "auto", wanted)
+        alone = View(view.recording, frozenset(), view.watched)
+        return sparse_jacobian(alone, slope, second, "auto", wanted)
     prepared = prepare_sparse_hessian(view, target, first, "star", given_pattern(wanted))
     return _smaller(prepared, wanted, view.recording)
 
@@ -99,7 +100,12 @@ def is_block_diagonal(view: View, target: Node, source: Node) -> bool:
     """Whether the pattern shows that row b of the target reads row b of the source alone."""
     known = _known(view, [target], source)
     (pattern,) = detect(
-        [target], source, known, blocked=view.outside, follows=_follows(view), budget=LISTED
+        [target],
+        source,
+        known,
+        blocked=view.outside,
+        follows=follows(view.recording),
+        budget=LISTED,
     )
     if pattern.rows is None:
         return False
@@ -143,7 +149,7 @@ def prepare_sparse_jacobian(
         if pattern is None:
             known = _known(view, [target], source)
             (pattern,) = detect(
-                [target], source, known, blocked=view.outside, follows=_follows(view)
+                [target], source, known, blocked=view.outside, follows=follows(view.recording)
             )
         coloured = colour(pattern, METHODS[mode])
         outputs, seeds = _products(view, rules, target, source, coloured)
@@ -159,14 +165,14 @@ def prepare_sparse_hessian(
     """Pattern, colours and program of a Hessian, kept by structure."""
 
     def derive(rules: PythonRules) -> Prepared:
+        inner = view.alone(target, (source,))
         pattern = given
         if pattern is None:
             pattern = detect_hessian(
-                target,
+                inner,
                 source,
                 lambda outputs: _known(view, list(outputs), source),
-                blocked=view.outside,
-                follows=_follows(view),
+                follows=follows(view.recording),
                 python_rule=rules.pull,
             )
         coloured = colour_symmetric(pattern, method)
@@ -174,7 +180,7 @@ def prepare_sparse_hessian(
         outputs: list[Node] = []
         seeds: dict[Node, Value] = {}
         if slope is not None:
-            _add_forward(view, rules, slope, source, coloured, outputs, seeds)
+            _add_forward(view, rules, slope, source, coloured, outputs, seeds, ())
         return _prepared(view, coloured, outputs, seeds, source.dtype)
 
     key = ("sparse_hessian", target, source, method, given, _contents(view, [target], source))
@@ -187,7 +193,7 @@ def _products(
     outputs: list[Node] = []
     seeds: dict[Node, Value] = {}
     if coloured.forward_count:
-        _add_forward(view, rules, target, source, coloured, outputs, seeds)
+        _add_forward(view, rules, target, source, coloured, outputs, seeds, view.outside)
     if coloured.reverse_count:
         weights = coloured.reverse_seeds(target.dtype).reshape(-1, *target.shape)
         seed = placeholder(target.spec)
@@ -206,10 +212,11 @@ def _add_forward(
     coloured: Coloured,
     outputs: list[Node],
     seeds: dict[Node, Value],
+    blocked: Collection[Node],
 ) -> None:
     directions = coloured.forward_seeds(source.dtype).reshape(-1, *source.shape)
     seed = placeholder(source.spec)
-    (pushed,) = forward([target], [source], [seed], view.outside, rules.push)
+    (pushed,) = forward([target], [source], [seed], blocked, rules.push)
     _add(pushed, seed, directions, target, outputs, seeds)
 
 
@@ -250,31 +257,11 @@ def _prepared(
     return Prepared(coloured, run, tuple(bindings), seeds, dtype)
 
 
-def _leaf_value(recording: Recording, leaf: Node) -> Any:
-    value = recording.leaves[leaf.params[0]]
-    return value.array if type(value) is Value else np.asarray(value, leaf.dtype)
-
-
 def _known(view: View, targets: list[Node], source: Node) -> dict[Node, Any]:
-    leaves = index_leaves(targets, source, view.outside)
-    return {leaf: _leaf_value(view.recording, leaf) for leaf in leaves}
+    return known_positions(view.recording, targets, source, view.outside)
 
 
 def _contents(view: View, targets: list[Node], source: Node) -> tuple[Any, ...]:
     """What tells two meshes apart: the bytes of the integers that index."""
-    leaves = view.remembered(
-        ("index_leaves", *targets, source), lambda _: index_leaves(targets, source, view.outside)
-    )
-    return tuple(
-        hashlib.blake2b(_leaf_value(view.recording, leaf).tobytes()).digest() for leaf in leaves
-    )
-
-
-def _follows(view: View) -> Any:
-    """Whether a derivative written in Python is that of the computation: recomputation is."""
-    from gradtape.recording.custom import Checkpointed
-
-    rules = view.recording.rules
-    return lambda node: (
-        isinstance(rules.get(node), Checkpointed) or passes_through(node) is not None
-    )
+    found = _known(view, targets, source)
+    return tuple(hashlib.blake2b(array.tobytes()).digest() for array in found.values())
