@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -39,8 +41,9 @@ class Captured:
     seconds: float = 0.0
     # Why it runs in Python, if it does.
     refused: str | None = None
-    program: Program | None = None
     lines: list[str] = field(default_factory=list)
+    # Variables that it assigns, in the order in which they are locked.
+    assigned: tuple[Any, ...] = ()
 
 
 def function(
@@ -90,6 +93,13 @@ def function(
     return Function(f, tuple(static_argnames), input_signature, reduce_retracing, fastmath)
 
 
+class _Captures(threading.local):
+    """What each thread captured: the nodes of a graph belong to the thread that made them."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Any, Captured] = {}
+
+
 class Function:
     """A function with its captured programs; made by `gt.function`.
 
@@ -112,7 +122,7 @@ class Function:
         self.input_signature = input_signature
         self.fastmath = bool(fastmath)
         self._signature = Signature(f, static_argnames, reduce_retracing)
-        self._captured: dict[Any, Captured] = {}
+        self._local = _Captures()
         self._warned = False
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -127,19 +137,32 @@ class Function:
         if self.input_signature is not None:
             args = check_signature(self.__name__, self.input_signature, args)
         key, leaves, rebuild = self._signature.of(args, kwargs)
-        captured = self._captured.get(key)
+        known = self._local.by_key
+        captured = known.get(key)
         if captured is None:
-            captured = self._captured[key] = Captured(self._signature.difference(key))
-            self._warn_of_many()
+            captured = known[key] = Captured(self._signature.difference(key))
+            self._warn_of_many(known)
         captured.calls += 1
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         call = Call(leaves)
+        if captured.assigned:
+            return self._locked(captured, rebuild, call)
         if captured.paths:
             result = replay(captured.root, call)
             if result is not None:
                 return _returned(result, call)
         return self._capture(captured, rebuild, leaves, call.draws)
+
+    def _locked(self, captured: Captured, rebuild: Any, call: Call) -> Any:
+        """Reading variables, computing and assigning them is one step to other threads."""
+        with contextlib.ExitStack() as locks:
+            for variable in captured.assigned:
+                locks.enter_context(variable.lock)
+            result = replay(captured.root, call) if captured.paths else None
+            if result is not None:
+                return _returned(result, call)
+            return self._capture(captured, rebuild, list(call.arguments), call.draws)
 
     # Capturing.
 
@@ -192,6 +215,8 @@ class Function:
         else:
             capture.step.result = Result(structure, tuple(sources), update_sources)
             captured.paths += 1
+            assigned = {*captured.assigned, *capture.assigned}
+            captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
             captured.lines = _guards(captured.root)
             if captured.paths > PATHS:
                 self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
@@ -209,14 +234,14 @@ class Function:
             stacklevel=4,
         )
 
-    def _warn_of_many(self) -> None:
-        if self._warned or len(self._captured) <= CAPTURES:
+    def _warn_of_many(self, known: dict[Any, Captured]) -> None:
+        if self._warned or len(known) <= CAPTURES:
             return
         self._warned = True
-        spent = sum(each.seconds for each in self._captured.values())
-        last = list(self._captured.values())[-1]
+        spent = sum(each.seconds for each in known.values())
+        last = list(known.values())[-1]
         warnings.warn(
-            f"gt.function: {self.__name__} has been captured {len(self._captured)} times, for "
+            f"gt.function: {self.__name__} has been captured {len(known)} times, for "
             f"{spent * 1e3:.0f} ms in all; the last time because {last.why}. Pass values that "
             "change as floats or tensors of one shape, or name them in static_argnames.",
             stacklevel=3,
@@ -258,9 +283,10 @@ class Function:
         >>> print(f.explain().splitlines()[0])
         <lambda>: 2 kinds of calls
         """
-        count = len(self._captured)
+        known = self._local.by_key
+        count = len(known)
         lines = [f"{self.__name__}: {count} {'kind' if count == 1 else 'kinds'} of calls"]
-        for number, each in enumerate(self._captured.values(), start=1):
+        for number, each in enumerate(known.values(), start=1):
             lines.append(
                 f"{number}. {each.why}: {each.calls} calls, {each.paths} "
                 f"{'path' if each.paths == 1 else 'paths'}, {each.seconds * 1e3:.1f} ms to capture"

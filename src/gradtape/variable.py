@@ -188,6 +188,11 @@ class Variable(Operators):
         if handle.computed is None:
             recording.updates += 1
 
+    @property
+    def lock(self) -> Any:
+        """Held while the value is read and assigned in one step."""
+        return self._lock
+
     def current(self) -> Value:
         """The value of now, computed, without telling any tape."""
         handle = self._handle
