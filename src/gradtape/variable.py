@@ -55,6 +55,7 @@ class Variable(Operators):
     # Variables are operands like handles, but always through `enter`.
     recording = None
     computed = UNENTERED
+    result_class = Tensor
 
     def __init__(
         self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None

@@ -9,7 +9,7 @@ import numpy as np
 from gradtape.dtypes import promote
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
-from gradtape.graph.recording import record
+from gradtape.graph.recording import Handle, record
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching, lowering
 from gradtape.ops.casting import cast
@@ -353,7 +353,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 def record_operand(x: Any) -> Any:
     """A node or tensor as it is, anything else as a tensor."""
-    if type(x) is Node or hasattr(x, "result_class"):
+    if type(x) is Node or isinstance(x, Handle):
         return x
     return record(IDENTITY, (x,))
 

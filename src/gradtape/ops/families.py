@@ -209,7 +209,10 @@ def unary_function(op: Op) -> Unary:
             else:
                 entered, a = x.computed.entry
                 if entered != stamp:
-                    return record(op, (x,))
+                    # A variable, or a value that is new here; entering it may flush.
+                    a = x.enter(recording)
+                    if state.recording is not recording:
+                        return record(op, (x,))
             key = (op, a)
             node = recording.interned.get(key)
             if node is not None and node.stamp != stamp:
@@ -259,7 +262,10 @@ def binary_function(op: Op) -> Binary:
             else:
                 entered, a = x.computed.entry
                 if entered != stamp:
-                    return record(op, (x, y))
+                    # A variable, or a value that is new here; entering it may flush.
+                    a = x.enter(recording)
+                    if state.recording is not recording:
+                        return record(op, (x, y))
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
                 # As `scalar_leaf` does, without the call.
@@ -275,7 +281,9 @@ def binary_function(op: Op) -> Binary:
                 else:
                     entered, b = y.computed.entry
                     if entered != stamp:
-                        return record(op, (x, y))
+                        b = y.enter(recording)
+                        if state.recording is not recording:
+                            return record(op, (x, y))
             key = (op, a, b)
             node = recording.interned.get(key)
             if node is not None and node.stamp != stamp:
