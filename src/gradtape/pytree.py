@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -76,10 +77,20 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> gt.pytree.flatten({"a": 1, "b": (2, 3)})[0]
     [1, 2, 3]
     """
-    if type(tree) in _leaf_types:
+    kind = type(tree)
+    if kind in _leaf_types:
         return [tree], LEAF
+    if (kind is list or kind is tuple) and kind not in _registered:
+        # A row of leaves, the most common nest: its structure is known.
+        if _leaf_types.issuperset(map(type, tree)):
+            return list(tree), _row(kind, len(tree))
     leaves: list[Any] = []
     return leaves, _flatten(tree, leaves)
+
+
+@functools.lru_cache(maxsize=256)
+def _row(kind: type, count: int) -> Structure:
+    return Structure(kind, None, (LEAF,) * count)
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> Structure:
@@ -125,6 +136,12 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
     >>> gt.pytree.unflatten(structure, [x * 10 for x in leaves])
     [10, {'a': 20}]
     """
+    kind = structure.kind
+    if (kind is list or kind is tuple) and structure is _row(kind, len(structure.children)):
+        found = kind(leaves)
+        if len(found) == len(structure.children):
+            return found
+        leaves = found
     return _unflatten(structure, iter(leaves))
 
 
