@@ -7,7 +7,6 @@ leaves, the order of application, the handles that are still held, and the value
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +30,7 @@ from gradtape.graph.node import (
 )
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
+from gradtape.graph.traffic import traffic
 
 # Past this many pending applications outside any tape, a recording is cut and computed.
 PENDING_LIMIT = 10_000
@@ -49,18 +49,6 @@ class Modes(threading.local):
 
 
 modes = Modes()
-
-
-class Traffic:
-    """How much was recorded in closed recordings, and who is told after how many of them."""
-
-    recordings = 0
-    applications = 0
-    due: float = math.inf
-    tell: Callable[[], None]
-
-
-traffic = Traffic()
 
 
 class Value:

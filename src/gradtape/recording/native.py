@@ -22,8 +22,9 @@ import numpy as np
 
 from gradtape.graph.node import Node, Table
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.recording import Handle, Recording, Value, state, traffic
+from gradtape.graph.recording import Handle, Recording, Value, state
 from gradtape.graph.spec import Spec
+from gradtape.graph.traffic import traffic
 from gradtape.ops.families import RECORDERS, binary_function, unary_function
 from gradtape.runtime import tiers
 
