@@ -9,6 +9,7 @@ __all__ = [
     "InPlaceError",
     "MixedExamplesError",
     "NoValueError",
+    "NonFiniteError",
     "NotRecordingError",
     "ShapeError",
     "SparsityError",
@@ -117,6 +118,14 @@ class NoValueError(RuntimeError):
     ... except gt.errors.NoValueError as error:
     ...     print(str(error).partition(":")[0])
     a tensor inside vmap has no value
+    """
+
+
+class NonFiniteError(FloatingPointError):
+    """A NaN or an infinity that an op made under `gt.debug_nans`.
+
+    >>> issubclass(gt.errors.NonFiniteError, FloatingPointError)
+    True
     """
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.program import Program
-from gradtape.graph.recording import Recording, Value, state
+from gradtape.graph.recording import Recording, Value, modes, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import Call, Capture, Result, Step, replay
 from gradtape.recording.flush import flush, retire
@@ -131,8 +131,13 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; see `gt.function`."""
         recording = state.recording
-        if state.tapes or recording.active or type(recording) is not Recording:
-            # A tape wants to see the ops, and so does whoever traces or captures.
+        if (
+            state.tapes
+            or recording.active
+            or type(recording) is not Recording
+            or modes.handle_list is not list
+        ):
+            # A tape wants to see the ops, and so does whoever traces, captures or debugs.
             return self.python_function(*args, **kwargs)
         if self.input_signature is not None:
             args = check_signature(self.__name__, self.input_signature, args)

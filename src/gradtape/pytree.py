@@ -13,6 +13,7 @@ __all__ = [
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.
 _leaf_types: set[type] = set()
+_ROWS: frozenset[Any] = frozenset((list, tuple))
 _registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
 
@@ -77,19 +78,18 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> gt.pytree.flatten({"a": 1, "b": (2, 3)})[0]
     [1, 2, 3]
     """
-    kind = type(tree)
+    kind: Any = type(tree)
     if kind in _leaf_types:
         return [tree], LEAF
-    if (kind is list or kind is tuple) and kind not in _registered:
+    if kind in _ROWS and kind not in _registered and _leaf_types.issuperset(map(type, tree)):
         # A row of leaves, the most common nest: its structure is known.
-        if _leaf_types.issuperset(map(type, tree)):
-            return list(tree), _row(kind, len(tree))
+        return list(tree), _row(kind, len(tree))
     leaves: list[Any] = []
     return leaves, _flatten(tree, leaves)
 
 
 @functools.lru_cache(maxsize=256)
-def _row(kind: type, count: int) -> Structure:
+def _row(kind: Any, count: int) -> Structure:
     return Structure(kind, None, (LEAF,) * count)
 
 
@@ -137,7 +137,7 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
     [10, {'a': 20}]
     """
     kind = structure.kind
-    if (kind is list or kind is tuple) and structure is _row(kind, len(structure.children)):
+    if kind in _ROWS and structure is _row(kind, len(structure.children)):
         found = kind(leaves)
         if len(found) == len(structure.children):
             return found

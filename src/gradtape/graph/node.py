@@ -114,7 +114,7 @@ class Node:
 class Table:
     """A thread's interned nodes, with what was derived from them."""
 
-    __slots__ = ("cache", "derived", "nodes", "plans")
+    __slots__ = ("cache", "derived", "deriving", "nodes", "origins", "plans")
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Any, ...], Node] = {}
@@ -122,6 +122,9 @@ class Table:
         self.plans: dict[Any, Any] = {}
         # Where a native recorder finds some of `nodes` faster; it fills it itself.
         self.cache: bytes | None = None
+        # For debugging: of which node each new one is part of the derivative, and the one of now.
+        self.origins: dict[Node, Node | None] | None = None
+        self.deriving: Node | None = None
 
 
 class _Tables(threading.local):
@@ -171,12 +174,20 @@ def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
 
 def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
-    nodes = table().nodes
+    current = table()
+    nodes = current.nodes
     key = structural_key(op, inputs, params)
     found = nodes.get(key)
     if found is None:
         found = nodes[key] = build(op, inputs, params)
+        if current.origins is not None:
+            current.origins[found] = current.deriving
     return found
+
+
+def derive_from(node: Node | None) -> None:
+    """Say that nodes made from here on belong to the derivative of `node`."""
+    _local.table.deriving = node
 
 
 def leaf(ordinal: int, of: Spec) -> Node:

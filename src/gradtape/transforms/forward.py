@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from gradtape.graph.node import Node, outputs
+from gradtape.graph.node import Node, derive_from, outputs
 from gradtape.graph.op import Undefined
 from gradtape.graph.walk import dependents, topological
 from gradtape.transforms.reverse import jvp_from_vjp
@@ -30,12 +30,14 @@ def forward(
     for node in order:
         if node not in active:
             continue
+        derive_from(node)
         tangent = _through(node, [pushed.get(parent) for parent in node.inputs], python_rule)
         if tangent is None:
             continue
         if node in pushed:  # a source that also depends on another source
             tangent = pushed[node]
         pushed[node] = tangent
+    derive_from(None)
     return [pushed.get(target) for target in targets]
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
+from gradtape.graph.node import (
+    PICK,
+    Node,
+    apply,
+    constant,
+    derive_from,
+    outputs,
+    placeholder,
+)
 from gradtape.graph.op import REGISTRY, Undefined
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.arithmetic import WHERE, branch_mask
@@ -39,6 +47,7 @@ def reverse(
     for node in reversed(order):
         if node not in active or not node.inputs:
             continue
+        derive_from(node)
         if type(node.spec) is tuple:
             if node in several:
                 _through_several(node, several.pop(node), found, active, python_rule)
@@ -51,6 +60,7 @@ def reverse(
                 _through(node, cotangent, found, active)
             if node not in wanted:
                 del found[node]
+    derive_from(None)
     return [found[source].content if source in found else None for source in sources]
 
 
