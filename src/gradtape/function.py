@@ -17,9 +17,10 @@ from gradtape.graph.deferred import Deferred
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Recording, Value, modes, state
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import Call, Capture, Result, Step, replay
+from gradtape.recording.capture import Call, Capture, Constant, Number, Result, Step, replay
 from gradtape.recording.flush import flush, retire
 from gradtape.signature import Signature, Specs, check_signature
+from gradtape.straight import Wrapped, straight_call
 from gradtape.tensor import Tensor, asarray
 
 __all__ = ["Function", "function"]
@@ -39,6 +40,8 @@ class Captured:
     paths: int = 0
     calls: int = 0
     seconds: float = 0.0
+    # The whole call, where it is one run and assigns nothing.
+    straight: Any = None
     # Why it runs in Python, if it does.
     refused: str | None = None
     lines: list[str] = field(default_factory=list)
@@ -148,6 +151,8 @@ class Function:
             captured = known[key] = Captured(self._signature.difference(key))
             self._warn_of_many(known)
         captured.calls += 1
+        if captured.straight is not None:
+            return captured.straight(leaves)
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         call = Call(leaves)
@@ -223,6 +228,9 @@ class Function:
             assigned = {*captured.assigned, *capture.assigned}
             captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
             captured.lines = _guards(captured.root)
+            if captured.paths == 1 and capture.step is captured.root:
+                straight = straight_call(captured.root)
+                captured.straight = _locked(straight, captured.assigned) if straight else None
             if captured.paths > PATHS:
                 self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
         if not capture.closed and not capture.tapes:
@@ -303,6 +311,24 @@ class Function:
         return "\n".join(lines)
 
 
+def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
+    """The call as one step to other threads that read or assign the same variables."""
+    if not variables:
+        return call
+    locks = [variable.lock for variable in variables]
+
+    def locked(leaves: list[Any]) -> Any:
+        for lock in locks:
+            lock.acquire()
+        try:
+            return call(leaves)
+        finally:
+            for lock in locks:
+                lock.release()
+
+    return locked
+
+
 def _plain(nest: Any) -> Any:
     leaves, structure = flatten(nest)
     return unflatten(
@@ -317,12 +343,8 @@ def _is_inside(leaf: Any, capture: Capture) -> bool:
 def _leaf_source(capture: Capture, leaf: Any, node: Any) -> Any:
     """Where a later call finds one leaf of what the function returns."""
     if node is not None:
-        source = capture.source(node)
-        return lambda call: Tensor(None, None, source(call))
-    if type(leaf) is Deferred:
-        compute = leaf.compute
-        return lambda call: compute(call.arguments)
-    return lambda _: leaf
+        return Wrapped(capture.source(node), type(leaf).result_class)
+    return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
 
 
 def _deferred(position: int, leaf: Any, capture: Capture) -> Any:

@@ -75,7 +75,7 @@ class Signature:
         for name, argument in parts:
             if name in self._static:
                 key.append((name, "static", _identity(argument)))
-                slots.append((None, [(False, argument)]))
+                slots.append((None, [(None, argument)]))
                 continue
             found, structure = flatten(argument)
             entries = []
@@ -84,17 +84,20 @@ class Signature:
                 part, value, dynamic = self._leaf((name, number), leaf)
                 key.append(part)
                 if dynamic:
-                    entries.append((True, len(leaves)))
+                    entries.append((len(leaves), getattr(leaf, "result_class", None)))
                     leaves.append(value)
                 else:
-                    entries.append((False, leaf))
+                    entries.append((None, leaf))
             slots.append((structure, entries))
         count, names = len(args), tuple(kwargs)
 
         def rebuild(given: list[Any]) -> tuple[Any, Any]:
             built = []
             for structure, entries in slots:
-                filled = [given[entry] if dynamic else entry for dynamic, entry in entries]
+                filled = [
+                    content if place is None else _of_class(given[place], content)
+                    for place, content in entries
+                ]
                 built.append(filled[0] if structure is None else unflatten(structure, filled))
             return tuple(built[:count]), dict(zip(names, built[count:], strict=True))
 
@@ -106,14 +109,14 @@ class Signature:
             if leaf.computed is None:
                 state.evaluate(leaf)
             value: Any = leaf.computed
-            return value.spec, value, True
+            kind = leaf.result_class
+            return value.spec if kind is Tensor else (value.spec, kind), value, True
         if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufc":
             value = asarray(leaf).computed
             return value.spec, value, True
-        kind = type(leaf)
-        if kind is float:
+        if type(leaf) is float:
             return float, leaf, True
-        if kind is int:
+        if type(leaf) is int:
             seen = self._ints.setdefault(where, set())
             if len(seen) <= self._int_limit:
                 seen.add(leaf)
@@ -150,6 +153,13 @@ def _labelled(key: tuple[Any, ...], names: list[str]) -> list[tuple[str, Any]]:
         label = name or (names[position] if position < len(names) else f"argument {position}")
         found.append((label, part.__name__ if isinstance(part, type) else part))
     return found
+
+
+def _of_class(tensor: Any, kind: Any) -> Any:
+    """An argument in the class of tensors that it was given in."""
+    if kind is None or kind is Tensor or not isinstance(tensor, Tensor):
+        return tensor
+    return kind(tensor.node, tensor.recording, tensor.computed)
 
 
 class Identity:

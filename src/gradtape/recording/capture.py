@@ -33,6 +33,56 @@ class Call:
 Source = Callable[[Call], Any]
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An input of the call."""
+
+    position: int
+
+    def __call__(self, call: Call) -> Any:
+        return call.arguments[self.position]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that is computed from those among the arguments."""
+
+    compute: Callable[[Sequence[Any]], Any]
+
+    def __call__(self, call: Call) -> Any:
+        return self.compute(call.arguments)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a variable holds at the time of the call."""
+
+    variable: Any
+
+    def __call__(self, call: Call) -> Any:
+        return self.variable.current()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """The same in every call."""
+
+    content: Any
+
+    def __call__(self, call: Call) -> Any:
+        return self.content
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A value that an earlier run of the call gave."""
+
+    node: Node
+
+    def __call__(self, call: Call) -> Any:
+        return call.values[self.node]
+
+
 @dataclass(eq=False)
 class Run:
     """A plan, and where its inputs come from."""
@@ -125,21 +175,20 @@ class Capture(Recording):
     def argument(self, position: int, value: Value) -> Node:
         """The leaf of an argument; a value that is given twice is two arguments."""
         node = self.add_leaf(value, value.spec)
-        self._sources[node.params[0]] = lambda call: call.arguments[position]
+        self._sources[node.params[0]] = Argument(position)
         return node
 
     def add_number(self, number: Deferred, of: Any) -> Node:
         """The leaf of a number that a later call computes from its arguments."""
         node = self.add_leaf(number.value, of)
-        compute = number.compute
-        self._sources[node.params[0]] = lambda call: compute(call.arguments)
+        self._sources[node.params[0]] = Number(number.compute)
         return node
 
     def read_variable(self, variable: Any, node: Node) -> None:
         """A variable was read from outside: later calls read what it holds then."""
         self.variables[variable] = None
         if node.op is LEAF:
-            self._sources.setdefault(node.params[0], lambda _: variable.current())
+            self._sources.setdefault(node.params[0], Held(variable))
 
     def draw(self, generator: Any, count: int) -> Any:
         """The position of a random draw: a later call draws anew."""
@@ -155,13 +204,7 @@ class Capture(Recording):
 
     def source(self, node: Node) -> Source:
         """Where a later call finds the value of a node."""
-        if node.op is LEAF:
-            found = self._sources.get(node.params[0])
-            if found is not None:
-                return found
-            constant = self.leaves[node.params[0]]
-            return lambda _: constant
-        return lambda call: call.values[node]
+        return self._source_of_leaf(node.params[0]) if node.op is LEAF else Computed(node)
 
     # What happens.
 
@@ -177,10 +220,7 @@ class Capture(Recording):
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
-        if found is not None:
-            return found
-        constant = self.leaves[ordinal]
-        return lambda _: constant
+        return Constant(self.leaves[ordinal]) if found is None else found
 
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""

@@ -28,6 +28,7 @@ from gradtape.runtime import blas, threads
 from gradtape.runtime.buffers import allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
+from gradtape.runtime.unrolled import unrolled_run
 
 # Slots: the block of intermediate values, the scalars, then inputs, outputs, results of calls.
 ARENA, SCALARS, FIRST = 0, 1, 2
@@ -222,10 +223,28 @@ class CompiledPlan:
         number = {node: index for index, node in enumerate(self._written_nodes)}
         self._order = [] if self._mixed else [number[node] for node in self.program.outputs]
         self.ops = len(self.program.nodes)
+        self.run: Callable[[Sequence[Any]], list[Any]] = self._run
+        if len(steps) == 1 and not self._mixed and not self._must_convert:
+            unrolled = unrolled_run(
+                arrays=self._array_positions,
+                scalars=[(self._position[node], node.dtype) for node in self._scalars],
+                written=self._written,
+                order=self._order,
+                unset=self._unset,
+                arena=self.arena_size,
+                slots=self._slots,
+                ops=self.ops,
+                step=steps[0][1],
+                pack=self._pack,
+                idle=self._idle,
+                new_memory=self._new_memory,
+                slow=self._run,
+            )
+            self.run = unrolled or self._run
 
     # Running.
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def _run(self, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate on Values and Python numbers; gives a Buffer or array per output."""
         # The slots of one run: taken from those of earlier runs, unless another thread has them.
         try:

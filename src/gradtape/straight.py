@@ -1,0 +1,88 @@
+"""Straight: a captured function without guards, as one Python function written out by name.
+
+Most captured functions compute everything in one run. Then a call needs no walk over steps: its
+inputs are gathered, the plan runs, and its outputs are returned and assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.graph.recording import Value
+from gradtape.pytree import unflatten
+from gradtape.recording.capture import Argument, Computed, Constant, Held, Number, Step
+
+
+def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
+    """A function of the inputs of a call, or None if there is more to it than one run."""
+    result = step.result
+    if result is None or len(step.runs) != 1:
+        return None
+    (run,) = step.runs
+    names: dict[str, Any] = {
+        "Value": Value, "plan": run.plan, "structure": result.structure,
+        "unflatten": unflatten,
+    }  # fmt: skip
+
+    def written(source: Any) -> str | None:
+        """The source of a value as an expression."""
+        if isinstance(source, Argument):
+            return f"inputs[{source.position}]"
+        if isinstance(source, Computed):
+            place = run.outputs.index(source.node)
+            names[f"spec{place}"] = source.node.spec
+            return f"Value(found[{place}], spec{place})"
+        name = f"n{len(names)}"
+        if isinstance(source, Constant):
+            names[name] = source.content
+            return name
+        if isinstance(source, Held):
+            names[name] = source.variable
+            return f"{name}.current()"
+        if isinstance(source, Number):
+            names[name] = source.compute
+            return f"{name}(inputs)"
+        return None
+
+    given = [written(source) for source in run.inputs]
+    updates = [(variable, written(source)) for variable, source in result.updates]
+    leaves = []
+    for leaf in result.leaves:
+        found = written(leaf.source) if isinstance(leaf, Wrapped) else written(leaf)
+        if found is None:
+            return None
+        if isinstance(leaf, Wrapped):
+            kind = leaf.kind.__name__
+            names[kind] = leaf.kind
+            found = f"{kind}(None, None, {found})"
+        leaves.append(found)
+    if None in given or any(source is None for _, source in updates):
+        return None
+    lines = ["def call(inputs):", f"    found = plan.run([{', '.join(map(str, given))}])"]
+    for number, (_, source) in enumerate(updates):
+        lines.append(f"    u{number} = {source}")
+    for number, (variable, source) in enumerate(updates):
+        names[f"v{number}"] = variable
+        fresh = f"u{number}"
+        if not str(source).startswith("Value("):
+            fresh = f"Value({fresh}.content, {fresh}.spec)"
+        lines.append(f"    v{number}.replace({fresh})")
+    single = result.structure.kind is None
+    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
+    lines.append(f"    return {returned}")
+    exec("\n".join(lines), names)
+    return names["call"]
+
+
+class Wrapped:
+    """A leaf of a result that is a tensor around a value."""
+
+    __slots__ = ("kind", "source")
+
+    def __init__(self, source: Any, kind: Any) -> None:
+        self.source = source
+        self.kind = kind
+
+    def __call__(self, call: Any) -> Any:
+        return self.kind(None, None, self.source(call))
