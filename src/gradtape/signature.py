@@ -78,7 +78,7 @@ class Signature:
                 slots.append((None, [(None, argument)]))
                 continue
             found, structure = flatten(argument)
-            entries = []
+            entries: list[tuple[int | None, Any]] = []
             key.append((name, structure))
             for number, leaf in enumerate(found):
                 part, value, dynamic = self._leaf((name, number), leaf)
