@@ -211,6 +211,7 @@ from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.variable import Variable
+from gradtape.vectorize import vectorized_map, vmap
 
 if TYPE_CHECKING:
     from gradtape import nn, optimizers
@@ -260,6 +261,6 @@ __all__ = [
     "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
     "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril",
     "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vhp", "vjp",
-    "where", "xlogy", "zeros", "zeros_like",
+    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot",
+    "vectorized_map", "vhp", "vjp", "vmap", "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

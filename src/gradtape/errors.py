@@ -8,6 +8,7 @@ __all__ = [
     "GraphError",
     "InPlaceError",
     "MixedExamplesError",
+    "NoValueError",
     "NotRecordingError",
     "ShapeError",
     "SparsityError",
@@ -105,6 +106,17 @@ class SparsityError(ValueError):
 
     >>> issubclass(gt.errors.SparsityError, ValueError)
     True
+    """
+
+
+class NoValueError(RuntimeError):
+    """A look at a tensor that has a shape and a dtype but no value yet, as inside `gt.vmap`.
+
+    >>> try:
+    ...     gt.vmap(lambda x: x if x > 0.0 else -x)(gt.asarray([1.0, -2.0]))
+    ... except gt.errors.NoValueError as error:
+    ...     print(str(error).partition(":")[0])
+    a tensor inside vmap has no value
     """
 
 

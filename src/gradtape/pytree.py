@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["flatten", "flatten_up_to", "map_leaves", "register_pytree", "unflatten"]
+__all__ = [
+    "flatten", "flatten_up_to", "map_leaves", "register_pytree", "spread_prefix", "unflatten",
+]  # fmt: skip
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.
 _leaf_types: set[type] = set()
@@ -166,3 +168,32 @@ def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
             raise ValueError(f"map_leaves: structures differ: {structure} and {found}.")
         columns.append(more)
     return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
+
+
+def spread_prefix(prefix: Any, tree: Any, name: str) -> list[Any]:
+    """For each leaf of a nest what a nest of integers and None has in its place or above it.
+
+    >>> gt.pytree.spread_prefix((0, None), ([1, 2], 3), "in_axes")
+    [0, 0, None]
+    """
+    if prefix is None or isinstance(prefix, int):
+        return [prefix] * flatten(tree)[1].count
+    above, below = _children(prefix), _children(tree)
+    if above is None:
+        raise TypeError(
+            f"{name}: {prefix!r} is not an int, None or a nest of them. Name an axis, or None."
+        )
+    if below is None:
+        raise ValueError(f"{name}: {prefix!r} is a nest where there is one leaf. Give one axis.")
+    parts, children = list(above[2]), list(below[2])
+    if isinstance(prefix, dict) and isinstance(tree, dict):
+        if set(prefix) != set(tree):
+            raise ValueError(
+                f"{name}: keys {sorted(map(str, prefix))} for a dict with keys "
+                f"{sorted(map(str, tree))}. Give an axis for each."
+            )
+        parts = [prefix[key] for key in tree]
+    if len(parts) != len(children):
+        raise ValueError(f"{name}: {len(parts)} axes for {len(children)} parts. Give one for each.")
+    pairs = zip(parts, children, strict=True)
+    return [axis for part, child in pairs for axis in spread_prefix(part, child, name)]

@@ -22,6 +22,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
+from gradtape.graph.recording import state
 from gradtape.modes import is_deterministic
 from gradtape.ops import random as draws
 from gradtape.ops.arithmetic import less, record_operand
@@ -29,6 +30,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.indexing import take
 from gradtape.ops.shapes import normalize_shape
 from gradtape.ops.sorting import argsort
+from gradtape.recording.trace import Trace, next_number
 
 __all__ = [
     "Generator", "bernoulli", "exponential", "integers", "normal", "permutation", "seed",
@@ -75,7 +77,7 @@ class Generator:
     `np.random.Philox(seed)`. Generators may be shared between threads.
     """
 
-    __slots__ = ("_counter", "_key", "_lock")
+    __slots__ = ("_counter", "_key", "_lock", "_number")
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
@@ -88,6 +90,8 @@ class Generator:
                 f"Generator: seed {seed!r} is not a non-negative integer. Pass one, or None."
             ) from None
         self._counter = 0
+        # Tells generators that were made inside a function that vmap traces from those outside.
+        self._number = next_number()
         self._lock = new_lock()
 
     @property
@@ -121,7 +125,18 @@ class Generator:
             counter = self._counter
             self._counter = counter + draws.blocks(count)
         low, high = counter & (2**64 - 1), counter >> 64
-        return np.array([*self._key, low, high], np.uint64)
+        position = np.array([*self._key, low, high], np.uint64)
+        trace = state.recording
+        if isinstance(trace, Trace) and self._number < trace.number:
+            return trace.draw(self, counter, position)
+        return position
+
+    def _repeat(self, start: int, times: int) -> int:
+        """Draw what was drawn since position `start` so many times in all; gives its length."""
+        with self._lock:
+            width = self._counter - start
+            self._counter = start + times * width
+        return width
 
     def bits(self, shape: Any = ()) -> Any:
         """Uniform 64-bit words, of dtype uint64."""
@@ -246,7 +261,8 @@ def _generator(seed: int | None) -> Generator:
     _require_repeatable("numbers from the shared stream depend on what was drawn before")
     with _lock:
         if not _shared:
-            _shared["generator"] = Generator()
+            made = _shared["generator"] = Generator()
+            made._number = 0  # wherever it is first used
         return _shared["generator"]
 
 

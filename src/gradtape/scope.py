@@ -15,6 +15,7 @@ from gradtape.ops.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten_up_to
 from gradtape.recording.derive import derive_forward, graft, hold_result
 from gradtape.recording.flush import flush, release
+from gradtape.recording.trace import Trace, adopt
 from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
@@ -184,7 +185,11 @@ def direction(recording: Recording, node: Node, given: Any) -> Node:
     """Ones, or what the user gave, in the dtype and shape of `node`."""
     if given is None:
         return constant(1, node.spec)
-    entered = asarray(given).enter(recording)
+    tensor, trace = asarray(given), state.recording
+    if isinstance(trace, Trace) and tensor.recording is trace is not recording:
+        entered = trace.stand_in_for(tensor.node)
+    else:
+        entered = tensor.enter(recording)
     if entered.shape != node.shape and entered.shape != ():
         raise ShapeError(
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
@@ -200,6 +205,9 @@ def finish(recording: Recording, leaf: Any, result: Any, unconnected: str) -> An
             return None
         result = constant(0, spec(leaf.shape, leaf.dtype))
     current = state.recording
+    if isinstance(current, Trace) and current is not recording:
+        # Asked for inside a traced function, of what was recorded outside it.
+        return current.hold(adopt(current, recording, result), Tensor)
     if current is not recording and state.tapes and isinstance(result, Node):
         return current.hold(graft(current, recording, result), Tensor)
     return hold_result(recording, result)

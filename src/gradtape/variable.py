@@ -17,6 +17,7 @@ from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
 from gradtape.recording.flush import flush
+from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
 
 __all__ = ["Variable"]
@@ -91,6 +92,12 @@ class Variable(Operators):
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
         handle = self._handle
+        if isinstance(recording, Trace) and handle.recording is not recording:
+            node = recording.capture(self)
+            if recording is state.recording:
+                for tape in state.tapes:
+                    tape.note_read(self, node)
+            return node
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
@@ -150,6 +157,11 @@ class Variable(Operators):
 
     def _store(self, new: Tensor) -> None:
         recording = state.recording
+        if isinstance(recording, Trace):
+            with recording.assigning(self.name, new) as outside:
+                self._store(outside)
+            recording.is_read_as(self._handle, new)
+            return
         old = self._handle
         if old.computed is None and old.recording is recording and not state.tapes:
             # A whole cycle passed without a read that began a step: what was read and never

@@ -140,6 +140,12 @@ def table() -> Table:
     return current
 
 
+def exchange(new: Table) -> Table:
+    """Make another table this thread's, and give the one it had."""
+    before, _local.table = _local.table, new
+    return before
+
+
 # What an op makes of these specs where no operand needs a cast: most nodes of a growing program.
 _specs: dict[tuple[Any, ...], Any] = {}
 
@@ -186,6 +192,16 @@ def leaf(ordinal: int, of: Spec) -> Node:
 def placeholder(of: Spec) -> Node:
     """A fresh leaf that belongs to no recording; to be substituted before anything runs."""
     return Node(PLACEHOLDER, (), (object(),), of)
+
+
+def numbered_placeholder(number: int, of: Spec) -> Node:
+    """The placeholder with this number: the same node for the same number."""
+    nodes = table().nodes
+    key = ("placeholder", number, of)
+    found = nodes.get(key)
+    if found is None:
+        found = nodes[key] = Node(PLACEHOLDER, (), (number,), of)
+    return found
 
 
 def constant(value: Any, of: Spec) -> Node:

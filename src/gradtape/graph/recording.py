@@ -129,6 +129,8 @@ class Handle:
         """The node that stands for this handle in `recording`."""
         if self.recording is recording:
             return self.node
+        if recording.outer is not None and self.recording is not None:
+            return recording.capture(self)
         if self.computed is None:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
@@ -141,6 +143,9 @@ Handle.result_class = Handle.view_class = Handle
 
 class Recording:
     """One thread's pending work since the last flush, or since the first live tape."""
+
+    # Where operands come from if this is the trace of a function of arguments without values.
+    outer: Any = None
 
     __slots__ = (
         "__weakref__",
@@ -246,6 +251,14 @@ class Recording:
     def is_full(self) -> bool:
         """Whether `should_be_cut` has to be asked."""
         return len(self.nodes) >= PENDING_LIMIT
+
+    def lacks_value(self, node: Node) -> bool:
+        """Whether a node cannot be computed yet; see gradtape.recording.trace."""
+        return False
+
+    def capture(self, operand: Any) -> Node:
+        """The leaf that stands for an operand from outside, which only a trace has."""
+        raise AssertionError("this recording is inside no other")
 
     def is_pinned(self) -> bool:
         """Whether only persistent tapes hold this: one that is not will ask once more, soon."""
@@ -496,7 +509,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         # The collector ran meanwhile, and the last tape to hold the recording died: once more. No
         # operand is pending there, or the recording would have lived.
         return record(op, operands, params)
-    if op.may_fail:
+    if op.may_fail and not recording.lacks_value(node):
         try:
             state.evaluate(observed)
         except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtape.graph.node import LEAF, Node
@@ -79,9 +79,11 @@ def hold_result(recording: Recording, result: Any) -> Any:
     return recording.hold(result, kind)
 
 
-def graft(into: Recording, source: Recording, node: Node) -> Node:
+def graft(
+    into: Recording, source: Recording, node: Node, known: Mapping[Node, Node] | None = None
+) -> Node:
     """Copy a pending graph from one recording to another: its leaves enter there as values."""
-    replacement: dict[Node, Node] = {}
+    replacement: dict[Node, Node] = dict(known or {})
     for found in topological([node], stop=source.values.keys()):
         if found in source.values:
             replacement[found] = into.enter_value(source.values[found])

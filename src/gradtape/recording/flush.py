@@ -12,6 +12,7 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Handle, Recording, State, Value, state
 from gradtape.graph.walk import topological
 from gradtape.recording.keep import kept
+from gradtape.recording.trace import Trace
 from gradtape.runtime.cache import plan_for
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.tiers import Tiered
@@ -98,6 +99,8 @@ def evaluate(handle: Handle) -> None:
     if recording is None:
         handle.materialize()  # type: ignore[attr-defined]
         return
+    if isinstance(recording, Trace) and recording.lacks_value(handle.node):
+        raise recording.refusal(handle.node)
     if recording.thread == state.thread:
         try:
             flush(recording)
@@ -124,11 +127,15 @@ def flush(recording: Recording) -> None:
     with recording.guard():
         held = live(recording)
         recording.handles = type(recording.handles)()
+        if isinstance(recording, Trace):
+            held = recording.with_values(held)
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         results: dict[Node, Any] = {}
         if roots:
             schedule = _find(recording, roots)
+            if isinstance(recording, Trace):
+                recording.compute_leaves(schedule.bindings)
             try:
                 results = schedule.run(recording)
             except BaseException:

@@ -35,6 +35,9 @@ class Counters:
     # Gradient graphs derived, and those found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
+    # Graphs of one example that were batched, and those found by their structure.
+    batches_built: int = 0
+    batch_hits: int = 0
 
 
 COUNTS = Counters()

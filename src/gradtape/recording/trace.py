@@ -1,0 +1,296 @@
+"""Trace: the recording of a function whose arguments have a shape and a dtype but no value.
+
+The function of one example is recorded apart from everything else: in a recording of its own, with
+interned nodes of its own. What it reads from outside enters as a leaf that remembers the node it
+stands for. The graph is then batched and recorded where the function was called; see batched.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import NoValueError
+from gradtape.graph.node import Node, Table, exchange, numbered_placeholder
+from gradtape.graph.recording import Handle, Recording, Value, host_value, state
+from gradtape.graph.rows import Rows
+from gradtape.graph.spec import Spec
+from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.recording.derive import graft
+
+_numbers = itertools.count(1)
+
+
+def next_number() -> int:
+    """Later things have larger numbers."""
+    return next(_numbers)
+
+
+class _Tables(threading.local):
+    """Tables of interned nodes for traces, by how deep they are nested."""
+
+    def __init__(self) -> None:
+        self.by_depth: dict[int, Table] = {}
+
+
+_tables = _Tables()
+
+
+class Trace(Recording):
+    """The recording of one call of a function on arguments without values."""
+
+    __slots__ = (
+        "_captured",
+        "_lacking",
+        "_outer_table",
+        "_outer_tapes",
+        "_own_table",
+        "_own_tapes",
+        "depth",
+        "draws",
+        "ended",
+        "name",
+        "number",
+        "outer",
+        "sources",
+        "stand_ins",
+        "starts",
+    )
+
+    def __init__(self, outer: Recording, name: str) -> None:
+        self.depth = getattr(outer, "depth", 0) + 1
+        self._own_table = _tables.by_depth.setdefault(self.depth, Table())
+        before = exchange(self._own_table)
+        try:
+            super().__init__()
+        finally:
+            self._own_table = exchange(before)
+        self.outer = outer
+        self.name = name
+        self.number = next_number()
+        self.ended = False
+        self.handles = []
+        # As if a tape were recording: nothing is cut, and a flush keeps the graph.
+        self.active = 1
+        self.tapes[id(self)] = False
+        self._own_tapes: list[Any] = []
+        self._outer_tapes: list[Any] = []
+        self._outer_table = before
+        # Leaves by the outer node they stand for, and that node by the leaf's number.
+        self._captured: dict[Node, Node] = {}
+        self.sources: dict[int, Node] = {}
+        # Whether each node looked at depends on a leaf without a value.
+        self._lacking: dict[Node, bool] = {}
+        # Leaves that are positions of random draws, with the generator; where each generator was.
+        self.draws: dict[Node, Any] = {}
+        self.starts: dict[Any, int] = {}
+        # Placeholders that were given to derivations outside, and the nodes here they stand for.
+        self.stand_ins: dict[Node, Node] = {}
+
+    # Going in and out.
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Record into this trace."""
+        recording, self._outer_tapes = state.recording, state.tapes
+        self._outer_table = exchange(self._own_table)
+        state.recording, state.tapes = self, self._own_tapes
+        # Nodes outside are referred to: their recording must not be closed by a flush meanwhile.
+        self.outer.tapes[id(self)] = False
+        try:
+            yield
+        finally:
+            self._own_table = exchange(self._outer_table)
+            _tables.by_depth[self.depth] = self._own_table
+            state.recording, state.tapes = recording, self._outer_tapes
+            self.outer.tapes.pop(id(self), None)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Record for a while where the traced function was called."""
+        recording, tapes = state.recording, state.tapes
+        table = exchange(self._outer_table)
+        state.recording, state.tapes = self.outer, self._outer_tapes
+        try:
+            yield
+        finally:
+            self._outer_table = exchange(table)
+            state.recording, state.tapes = recording, tapes
+
+    def end(self) -> None:
+        """The function has returned: its tensors must not be used any more."""
+        self.ended = True
+        if not self.rules:
+            self.close()
+
+    # Nothing pending is cut here: there may be no values to compute it from.
+
+    def should_be_cut(self, *_: Any) -> bool:
+        return False
+
+    def is_full(self) -> bool:
+        return False
+
+    # Leaves.
+
+    def add_unknown(self, of: Spec) -> Node:
+        """A leaf without a value."""
+        found = self.add_leaf(None, of)
+        self._lacking[found] = True
+        return found
+
+    def capture(self, operand: Any) -> Node:
+        """The leaf that stands for a tensor or variable from outside."""
+        with self.outside():
+            node = operand.enter(self.outer)
+        return self._stand_in(node, None)
+
+    def enter_value(self, value: Value) -> Node:
+        """The leaf of a computed value, which is one of the recording outside too."""
+        stamp, node = value.entry
+        if stamp == self.stamp:
+            return node  # type: ignore[return-value]
+        found = self.imported.get(id(value))
+        if found is None:
+            with self.outside():
+                source = self.outer.enter_value(value)
+            found = self.imported[id(value)] = self._stand_in(source, value)
+        value.entry = (self.stamp, found)
+        return found
+
+    def _stand_in(self, source: Node, value: Value | None) -> Node:
+        found = self._captured.get(source)
+        if found is None:
+            self.sources[len(self.leaves)] = source
+            found = self._captured[source] = self.add_leaf(value, source.spec)
+            self._lacking[found] = self.outer.lacks_value(source)
+        return found
+
+    def stand_in_for(self, node: Node) -> Node:
+        """A placeholder for a node of this trace in a derivation of what is outside it."""
+        found = numbered_placeholder(len(self.stand_ins), node.spec)
+        self.stand_ins[found] = node
+        return found
+
+    def is_inside(self, recording: Recording) -> bool:
+        """Whether that is where this function was called, directly or not."""
+        outer = self.outer
+        while outer is not None and outer is not recording:
+            outer = outer.outer
+        return outer is recording
+
+    def draw(self, generator: Any, counter: int, position: Any) -> Handle:
+        """The leaf of a random position, which differs from example to example."""
+        self.starts.setdefault(generator, counter)
+        value = host_value(position)
+        found = self.add_leaf(value, value.spec)
+        self.draws[found] = generator
+        self._lacking[found] = True
+        return self.hold(found, state.handle_class)
+
+    def repeated_draws(self, size: int) -> dict[Node, Any]:
+        """For each position its values in all examples, drawn one example after the other."""
+        widths = {
+            generator: generator._repeat(start, size) for generator, start in self.starts.items()
+        }
+        found = {}
+        for leaf, generator in self.draws.items():
+            base = self.leaves[leaf.params[0]].array
+            shift = np.arange(size, dtype=np.uint64) * np.uint64(widths[generator])
+            shift = shift.reshape((size,) + (1,) * (base.ndim - 1))
+            positions = np.repeat(base[None], size, axis=0)
+            positions[..., 2] += shift
+            positions[..., 3] += positions[..., 2] < shift
+            found[leaf] = positions
+        return found
+
+    # Values.
+
+    def lacks_value(self, node: Node) -> bool:
+        """Whether a node depends on something without a value, or the trace is over."""
+        if self.ended:
+            return True
+        known = self._lacking
+        for found in topological([node], stop=known):
+            if found not in known:
+                known[found] = any(known[parent] for parent in found.inputs)
+        return known[node]
+
+    def refusal(self, node: Node) -> NoValueError:
+        """The error for a look at what has no value."""
+        if self.ended:
+            return NoValueError(
+                f"a tensor from inside {self.name} was used after it returned: it had no value of "
+                "its own, only a shape and a dtype. Return it from the function instead."
+            )
+        return NoValueError(
+            f"a tensor inside {self.name} has no value: it stands for all examples at once, here "
+            f"as {node.spec}. if, while, float(), .numpy() and print need a value. Choose with "
+            "gt.where instead, or call the function in a Python loop over the examples."
+        )
+
+    def with_values(self, handles: list[Handle]) -> list[Handle]:
+        """The handles that can be computed; the others stay pending."""
+        found: list[Handle] = []
+        for handle in handles:
+            lacks = self.lacks_value(handle.node)
+            (self.handles if lacks else found).append(handle)
+        return found
+
+    def compute_leaves(self, bindings: Sequence[Any]) -> None:
+        """Give values to the leaves among `bindings` that stand for something pending outside."""
+        for ordinal in bindings:
+            if isinstance(ordinal, int) and self.leaves[ordinal] is None:
+                handle = self.outer.hold(self.sources[ordinal], Handle)
+                with self.outside():
+                    state.evaluate(handle)
+                self.leaves[ordinal] = handle.computed
+
+    # Installed by gradtape.recording.batched: what `new` is where the function was called.
+    carry_out: Any = None
+
+    @contextlib.contextmanager
+    def assigning(self, name: str, new: Any) -> Iterator[Any]:
+        """A value that a variable outside is given: one for all examples, or it is refused."""
+        node = new.enter(self)
+        if self.lacks_value(node):
+            raise NoValueError(
+                f"assign: {name} would be given a value that differs from example to example, "
+                f"inside {self.name}, where it is one variable for all. Return the value, and "
+                "assign outside what you make of it, such as its mean."
+            )
+        outside = self.carry_out(node)
+        with self.outside():
+            yield outside
+
+    def is_read_as(self, handle: Handle, new: Any) -> None:
+        """A handle outside has been given the value of `new`: derivatives inside pass through."""
+        with self.outside():
+            node = handle.enter(self.outer)
+        self._captured.setdefault(node, new.enter(self))
+
+
+def adopt(trace: Trace, recording: Recording, result: Any) -> Node:
+    """A derivative of what another recording holds, as a node of the trace it was asked for in.
+
+    It may depend on tensors of the trace, such as a cotangent that differs between examples. What
+    does not is computed outside, once for all examples.
+    """
+    node = result.dense() if isinstance(result, Rows) else result
+    if not trace.is_inside(recording):
+        return graft(trace, recording, node, trace.stand_ins)
+    order = topological([node])
+    mixed = dependents(order, trace.stand_ins)
+    replacement: dict[Node, Node] = {
+        found: trace.stand_ins[found] for found in order if found in trace.stand_ins
+    }
+    needed = {parent for found in mixed for parent in found.inputs} | {node}
+    for found in order:
+        if found in needed and found not in mixed and found.op.family != "creation":
+            replacement[found] = trace.capture(recording.hold(found, Handle))
+    return substitute([node], replacement)[0]

@@ -1,0 +1,295 @@
+"""vmap: a function of one example as a function of many, without a loop."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node
+from gradtape.graph.recording import enter, record, state
+from gradtape.graph.spec import spec
+from gradtape.ops.arithmetic import identity
+from gradtape.ops.joining import CONCAT
+from gradtape.ops.movement import moveaxis
+from gradtape.ops.shapes import normalize_axis
+from gradtape.ops.slicing import SLICE
+from gradtape.pytree import Structure, flatten, map_leaves, spread_prefix, unflatten
+from gradtape.recording.batched import Carrier
+from gradtape.recording.flush import flush
+from gradtape.recording.trace import Trace
+from gradtape.tensor import Tensor, asarray, evaluate
+from gradtape.transforms.batch import Unbatched
+from gradtape.variable import Variable
+
+__all__ = ["vectorized_map", "vmap"]
+
+
+def vmap(
+    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, chunk_size: int | None = None
+) -> Callable[..., Any]:
+    """The function that applies `f` to every example of a batch, as one program and not a loop.
+
+    >>> gt.vmap(lambda x, w: gt.sum(x * w), in_axes=(0, None))(np.ones((3, 2)), 2.0).tolist()
+    [4.0, 4.0, 4.0]
+
+    `in_axes` says along which axis the examples of each argument lie: an int for all arguments, or
+    one for each, or nests of them that match nested arguments; None for what all examples share.
+    Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in
+    what `f` returns; None is for results that do not differ between examples. With `chunk_size`, so
+    many examples are processed at a time.
+
+    Gradients of any kind work inside `f` and around it:
+
+    >>> x = gt.asarray([1.0, 2.0])
+    >>> gt.vmap(gt.grad(lambda x: x**3))(x).tolist()
+    [3.0, 12.0]
+    >>> gt.grad(lambda x: gt.sum(gt.vmap(lambda a: a**3)(x)))(x).tolist()
+    [3.0, 12.0]
+
+    `f` is called once, on tensors that have a shape and a dtype but no value: they stand for all
+    examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises `NoValueError`: choose with
+    `gt.where` instead. Tensors and variables from outside are shared by all examples. A variable
+    may be assigned only what all examples share, and is assigned once.
+
+    Random numbers are those that a loop over the examples would draw, one example after the other:
+    each gets its own, and the generator ends where the loop would have left it. A generator made
+    inside `f`, or `seed=`, starts anew for every example, so all get the same numbers.
+    """
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"vmap: chunk_size {chunk_size} is less than 1. Use 1 or more, or None.")
+
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(f, args, kwargs, in_axes)
+        if chunk_size is None or call.size <= chunk_size:
+            results, structure = call.run(call.mapped, call.size, out_axes)
+            return unflatten(structure, results)
+        return call.run_in_chunks(chunk_size, out_axes)
+
+    try:
+        return functools.wraps(f)(mapped)
+    except AttributeError:  # an object that is callable and refuses to be looked at
+        return mapped
+
+
+def vectorized_map(
+    fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
+) -> Any:
+    """Apply a function to every example along axis 0 of a tensor or a nest of them.
+
+    >>> gt.vectorized_map(lambda x: x * x, gt.asarray([1.0, 2.0])).tolist()
+    [1.0, 4.0]
+    >>> gt.vectorized_map(lambda p: p["a"] + p["b"], {"a": np.arange(3), "b": np.ones(1)}).tolist()
+    [1.0, 2.0, 3.0]
+
+    It is `vmap(fn)(elems)`, but for elements whose axis has length 1: all examples share them. The
+    last two arguments are TensorFlow's: there is no loop to fall back to, and nothing to warn of.
+    """
+    tensors = map_leaves(asarray, elems)
+    leaves, structure = flatten(tensors)
+    sizes = {leaf.shape[0] for leaf in leaves if leaf.ndim}
+    shared = [leaf.ndim > 0 and leaf.shape[0] == 1 and len(sizes) > 1 for leaf in leaves]
+    given = [leaf[0] if flag else leaf for leaf, flag in zip(leaves, shared, strict=True)]
+    axes = [None if flag else 0 for flag in shared]
+    call = _Call(fn, (unflatten(structure, given),), {}, 0, axes, name="vectorized_map")
+    results, shape = call.run(call.mapped, call.size, 0)
+    return unflatten(shape, results)
+
+
+class _Call:
+    """One call of a mapped function: its arguments with the axis of examples in front."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        in_axes: Any,
+        axes: list[Any] | None = None,
+        name: str = "vmap",
+    ) -> None:
+        self.f = f
+        self.name = name
+        self.leaves, self.structure = flatten((args, kwargs))
+        if axes is None:
+            axes = spread_prefix(_for_arguments(in_axes, args), args, "vmap: in_axes")
+            axes += [0] * (len(self.leaves) - len(axes))
+        self.positions = [at for at, axis in enumerate(axes) if axis is not None]
+        if not self.positions:
+            raise ValueError(
+                f"{name}: nothing is mapped: in_axes is None for every argument. "
+                "Name an axis of at least one."
+            )
+        tensors = [self._tensor(at) for at in self.positions]
+        found = [
+            _axis(self, at, tensor, axes[at])
+            for at, tensor in zip(self.positions, tensors, strict=True)
+        ]
+        lengths = [tensor.shape[axis] for tensor, axis in zip(tensors, found, strict=True)]
+        if len(set(lengths)) > 1:
+            listed = ", ".join(
+                f"{self.describe(at)} has {n} (axis {axis} of shape {tensor.shape})"
+                for at, n, axis, tensor in zip(self.positions, lengths, found, tensors, strict=True)
+            )
+            raise ShapeError(
+                f"{name}: the mapped axes differ in length: {listed}. "
+                "Map axes of one length, or pass None in in_axes for what all examples share."
+            )
+        self.size = lengths[0]
+        self.mapped = [
+            moveaxis(tensor, axis, 0) if axis else tensor
+            for tensor, axis in zip(tensors, found, strict=True)
+        ]
+
+    def _tensor(self, position: int) -> Any:
+        try:
+            return asarray(self.leaves[position])
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{self.name}: {self.describe(position)} cannot be mapped: {error}"
+            ) from None
+
+    def describe(self, position: int) -> str:
+        """The argument that a leaf belongs to, by name where the function tells it."""
+        args, kwargs = self.structure.children
+        counts = [child.count for child in args.children]
+        for number, count in enumerate(counts):
+            if position < count:
+                part = f" (part {position})" if count > 1 else ""
+                return f"argument {number}{_parameter_name(self.f, number)}{part}"
+            position -= count
+        for keyword, child in zip(kwargs.context, kwargs.children, strict=True):
+            if position < child.count:
+                return f"keyword argument {keyword}"
+            position -= child.count
+        return "an argument"
+
+    def run(self, mapped: Sequence[Any], size: int, out_axes: Any) -> tuple[list[Any], Structure]:
+        """Trace the function on one example, and record it for all."""
+        outer = state.recording
+        if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
+            # As where a tape begins a step: pending updates run now, and what is too much.
+            flush(outer)
+        while True:
+            outer = state.recording
+            nodes = [tensor.enter(outer) for tensor in mapped]
+            if state.recording is outer:
+                break
+        trace = Trace(outer, self.name)
+        try:
+            with trace.entered():
+                ones = [trace.add_unknown(spec(n.shape[1:], n.dtype)) for n in nodes]
+                carrier = Carrier(trace, size, dict(zip(ones, mapped, strict=True)))
+                leaves = list(self.leaves)
+                for position, one in zip(self.positions, ones, strict=True):
+                    leaves[position] = trace.hold(one, Tensor)
+                args, kwargs = unflatten(self.structure, leaves)
+                result = self.f(*args, **kwargs)
+                outputs, structure = flatten(result)
+                roots = [_root(trace, output) for output in outputs]
+                graph = carrier.batch(roots)
+                wanted = spread_prefix(out_axes, result, f"{self.name}: out_axes")
+                axes = [
+                    self._out_axis(root, found, axis)
+                    for root, found, axis in zip(roots, graph.results, wanted, strict=True)
+                ]
+                steps = carrier.steps(graph, tuple(axes))
+            return carrier.record(steps), structure
+        finally:
+            trace.end()
+
+    def _out_axis(self, root: Node, found: Any, axis: Any) -> int | None:
+        if axis is None:
+            if not isinstance(found, Unbatched):
+                raise ValueError(
+                    f"{self.name}: out_axes is None for a result of {root.spec} that differs "
+                    "between examples. Name an axis, or reduce over the examples outside."
+                )
+            return None
+        return normalize_axis(f"{self.name}: out_axes", axis, root.ndim + 1)
+
+    def run_in_chunks(self, chunk: int, out_axes: Any) -> Any:
+        """Results of so many examples at a time, one after the other."""
+        rows: list[list[Any]] = []
+        for start in range(0, self.size, chunk):
+            length = min(chunk, self.size - start)
+            parts = [_examples(tensor, start, length) for tensor in self.mapped]
+            results, structure = self.run(parts, length, _chunk_axes(out_axes))
+            if not state.tapes and state.recording.outer is None:
+                # One plan for each chunk, the same for all: memory and compiling are bounded.
+                evaluate(results)
+            rows.append(results)
+        wanted = spread_prefix(out_axes, unflatten(structure, rows[0]), f"{self.name}: out_axes")
+        joined = [
+            column[0] if axis is None else _joined(column, axis)
+            for column, axis in zip(zip(*rows, strict=True), wanted, strict=True)
+        ]
+        return unflatten(structure, joined)
+
+
+def _for_arguments(in_axes: Any, args: tuple[Any, ...]) -> Any:
+    """Axes for each argument; a list is a tuple here."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if in_axes is not None and not isinstance(in_axes, (int, tuple)):
+        raise TypeError(
+            f"vmap: in_axes: {in_axes!r} is not an int, None, or a tuple with one entry for each "
+            "argument. Write (axes,) for a function of one argument."
+        )
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise ValueError(
+            f"vmap: in_axes has {len(in_axes)} entries and the function was called with "
+            f"{len(args)} positional arguments. Give one for each."
+        )
+    return in_axes
+
+
+def _axis(call: _Call, position: int, tensor: Any, axis: int) -> int:
+    if not tensor.ndim:
+        raise ShapeError(
+            f"{call.name}: {call.describe(position)} is 0-d and has no axis {axis} of examples. "
+            "Pass None in in_axes for what all examples share."
+        )
+    if -tensor.ndim <= axis < tensor.ndim:
+        return axis % tensor.ndim
+    return normalize_axis(f"{call.name}: {call.describe(position)}", axis, tensor.ndim)
+
+
+def _parameter_name(f: Any, number: int) -> str:
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return ""
+    for parameter in parameters[number : number + 1]:
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            return f" ({parameter.name})"
+    return ""
+
+
+def _root(trace: Trace, output: Any) -> Node:
+    """The node of something that the function returned."""
+    if isinstance(output, (Tensor, Variable)):
+        return output.enter(trace)
+    return enter(trace, asarray(output))
+
+
+def _examples(tensor: Any, start: int, length: int) -> Any:
+    """Some examples; where they start is an operand, so that all chunks are one program."""
+    rest = tensor.shape[1:]
+    starts = (None, *(0,) * len(rest))
+    shape = (length, *rest)
+    return record(SLICE, (tensor, start), (starts, shape, (1,) * len(shape), shape))
+
+
+def _chunk_axes(out_axes: Any) -> Any:
+    """Axis 0 wherever there is one."""
+    leaves, structure = flatten(out_axes)
+    return unflatten(structure, [0] * len(leaves))
+
+
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    whole = record(CONCAT, tuple(parts), (0,))
+    place = normalize_axis("vmap: out_axes", axis, whole.ndim)
+    return identity(moveaxis(whole, 0, place)) if place else whole
