@@ -7,7 +7,7 @@ from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testi
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.associative import associative_scan
 from gradtape.callbacks import numpy_function, py_function
-from gradtape.control import cond, fori_loop, map, scan, switch, while_loop
+from gradtape.control import cond, switch
 from gradtape.custom import checkpoint, custom_gradient, custom_jvp, grad_pass_through
 from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.dtypes import (
@@ -29,6 +29,7 @@ from gradtape.dtypes import (
 )
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
 from gradtape.inspection import kernels_of, plan_of, show_config
+from gradtape.loops import fori_loop, map, scan, while_loop
 from gradtape.modes import deterministic, eager, is_deterministic
 from gradtape.namespace import (
     __array_namespace_info__,

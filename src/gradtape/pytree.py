@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix", "unflatten",
+    "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
+    "unflatten",
 ]  # fmt: skip
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.

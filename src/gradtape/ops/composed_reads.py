@@ -33,7 +33,7 @@ def _detected(body: Program) -> Any:
     import scipy.sparse as sparse
 
     rows = sum(node.size for node in body.outputs)
-    columns = []
+    columns: list[Any] = []
     for source in body.inputs:
         shape = (rows, source.size)
         if not source.spec.inexact:
@@ -41,7 +41,7 @@ def _detected(body: Program) -> Any:
             continue
         with scratch():
             patterns = Transforms.detect(body.outputs, source)
-        if any(pattern.dense for pattern in patterns):
+        if any(pattern.rows is None for pattern in patterns):
             return None
         blocks = [
             pattern.matrix.astype(bool)

@@ -1,4 +1,4 @@
-"""scan: a body applied once for each element along axis 0, with values carried from one to the next.
+"""scan: a body applied to each element along axis 0, with values carried from one to the next.
 
 The body takes constants, carried values and one element of each sequence, and gives the next
 carried values and one element of each result:
@@ -66,7 +66,8 @@ def _kernel(
     recompute: bool,
 ) -> tuple[Any, ...]:
     first = constants + carries
-    fixed, carried, sequences = arrays[:constants], arrays[constants:first], arrays[first:]
+    fixed, sequences = arrays[:constants], arrays[first:]
+    carried = list(arrays[constants:first])
     results = [node.spec for node in body.outputs]
     stacked = [np.empty((length, *of.shape), of.dtype) for of in results[carries:]]
     for position in range(length)[:: -1 if reverse else 1]:
@@ -75,9 +76,7 @@ def _kernel(
         carried = found[:carries]
         for rows, row in zip(stacked, found[carries:], strict=True):
             rows[position] = row
-    finals = [
-        np.asarray(one, of.dtype) for one, of in zip(carried, results[:carries], strict=True)
-    ]
+    finals = [np.asarray(one, of.dtype) for one, of in zip(carried, results[:carries], strict=True)]
     return (*finals, *stacked)
 
 
@@ -270,7 +269,7 @@ SCAN = declare(
         spec=_spec,
         numpy=_kernel,
         jvp=_jvp,
-        pullback=lambda *arguments, **params: pull_scan(SCAN, *arguments, **params),
+        pullback=pull_scan,
         batch=_batch,
         sparsity=scan_reads,
         params=PARAMS,
@@ -278,5 +277,3 @@ SCAN = declare(
         expensive=True,
     )
 )
-
-

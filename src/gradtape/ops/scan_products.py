@@ -115,7 +115,7 @@ class Products:
             return lambda: _summed(self._stack(node), (0,))
         if node.op.name != "sum":
             return None
-        operand, (axes, keepdims) = node.inputs[0], node.params
+        operand, axes = node.inputs[0], node.params[0]
         flat = _flat(operand)
         if not self._is_stacked(flat):
             return None
@@ -137,5 +137,3 @@ def _flat(node: Node) -> Node:
     while node.op.name == "reshape":
         node = node.inputs[0]
     return node
-
-

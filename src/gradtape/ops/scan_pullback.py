@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
-from gradtape.graph.op import Op
+from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
 from gradtape.ops.scan_products import Products
@@ -52,6 +52,14 @@ def saved(
     return bodies.remembered(body, key, build)
 
 
+def residuals(node: Node) -> list[Node]:
+    """What reverse mode through a scan reads of its steps, as nodes."""
+    body, constants, carries, length, reverse, recompute = node.params
+    whole, more = saved(body, constants, carries, recompute)
+    again = apply(node.op, node.inputs, (whole, constants, carries, length, reverse, recompute))
+    return list(outputs(again)[len(body.outputs) :]) if more else []
+
+
 def _is_expensive(node: Node) -> bool:
     if type(node.spec) is tuple:
         return False
@@ -74,7 +82,6 @@ class Backward:
 
 
 def pull_scan(
-    op: Op,
     wanted: Sequence[int],
     cotangents: Sequence[Node | None],
     y: Sequence[Node],
@@ -101,6 +108,7 @@ def pull_scan(
     back: Backward = bodies.remembered(body, key, build)
     if all(result is None for result in back.results):
         return [None] * len(wanted)
+    op = REGISTRY["scan"]
     params = (whole, constants, carries, length, reverse, recompute)
     values = outputs(apply(op, inputs, params))
     places: dict[str, Sequence[Any]] = {
@@ -204,9 +212,7 @@ class _Making:
         """What constants receive by products after the loop."""
         terms = {p: pulled[p] for p in wanted if p < self.constants and pulled[p] is not None}
         roots = [node for node in terms.values() if node is not None]
-        varying = dependents(
-            topological(roots), {*self.body.inputs[self.constants :], *seeds}
-        )
+        varying = dependents(topological(roots), {*self.body.inputs[self.constants :], *seeds})
         return Products(terms, varying, self.length, self.sources)
 
     def _closed(
@@ -224,7 +230,6 @@ class _Making:
             [position[node] for node in fixed],
             [self.sources[node] for node in elements],
         )
-
 
 
 def _slope(pulled: dict[int, Node | None], position: int) -> Node:

@@ -104,7 +104,7 @@ def _jvp(
         return closed(ordered, tested), closed(ordered, (*found.outputs[:carries], *carried))
 
     key = ("while jvp", condition, constants, given)
-    pair = bodies.remembered(body, key, build)
+    tested, step = bodies.remembered(body, key, build)
     initial = [
         bodies.zero_if_absent(tangent, node.spec)
         for tangent, node, flag in zip(tangents[constants:], inputs[constants:], moving,
@@ -112,7 +112,8 @@ def _jvp(
         if flag
     ]  # fmt: skip
     node = while_node(
-        *pair,
+        tested,
+        step,
         (*inputs[:constants], *[one for one in tangents[:constants] if one is not None]),
         (*inputs[constants:], *initial),
         maximum,
@@ -188,13 +189,14 @@ def _batch(
         results = list(outputs(node))
         kept = zip(results, (*having, False), strict=True)
         return tuple(result if flag else spread(result, size) for result, flag in kept)
-    pair = bodies.remembered(
+    any_left, step = bodies.remembered(
         body, ("while apart", condition, constants, given, size),
         lambda: _apart(tested, found, constants, size),
     )  # fmt: skip
     (first,) = bodies.inlined(tested, (*inputs[:constants], *carried))
     counted = constant(0, spec((size,), INTEGER))
-    node = while_node(*pair, inputs[:constants], (first, counted, *carried), maximum)
+    initial = (first, counted, *carried)
+    node = while_node(any_left, step, inputs[:constants], initial, maximum)
     _, counts, *finals, _ = outputs(node)
     return (*finals, counts)
 

@@ -72,9 +72,7 @@ class Body:
         self.arguments = arguments
         self.roots = roots
         known = set(arguments)
-        self.leaves = [
-            node for node in topological(roots) if node.op is LEAF and node not in known
-        ]
+        self.leaves = [node for node in topological(roots) if node.op is LEAF and node not in known]
         self.draws = [node for node in self.leaves if node in trace.draws]
 
     def program(self, inputs: Sequence[Node], results: Sequence[Node] | None = None) -> Program:
@@ -209,5 +207,3 @@ def value_of(recording: Recording, node: Node) -> Any:
     state.evaluate(handle)
     assert handle.computed is not None
     return np.asarray(handle.computed.array)
-
-

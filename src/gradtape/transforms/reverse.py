@@ -120,7 +120,9 @@ def _through_several(
     """The same for a node with several outputs: absent cotangents are zeros."""
     if node.op.pullback is not None:
         given = [None if slot is None else slot.node for slot in cotangents]
-        wanted = [i for i, parent in enumerate(node.inputs) if parent in active and _carries(parent)]
+        wanted = [
+            i for i, parent in enumerate(node.inputs) if parent in active and _carries(parent)
+        ]
         for index, result in zip(wanted, _pulled_back(node, wanted, given), strict=True):
             if result is not None:
                 _accumulate(found, node.inputs[index], Cotangent(result))
