@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "flatten", "flatten_up_to", "map_leaves", "register_pytree", "spread_prefix", "unflatten",
+    "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
+    "unflatten",
 ]  # fmt: skip
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.
@@ -169,6 +170,30 @@ def _rebuild_dataclass(kind: Any, values: dict[str, Any]) -> Any:
     for name, value in values.items():
         object.__setattr__(rebuilt, name, value)
     return rebuilt
+
+
+def leaf_names(structure: Structure, name: str) -> list[str]:
+    """What each leaf is called, for errors.
+
+    >>> _, structure = gt.pytree.flatten({"a": 1, "b": [2, 3]})
+    >>> gt.pytree.leaf_names(structure, "x")
+    ["x['a']", "x['b'][0]", "x['b'][1]"]
+    """
+    kind = structure.kind
+    if kind is None:
+        return [name]
+    if kind is type(None):
+        return []
+    if isinstance(kind, type) and issubclass(kind, dict) and kind not in _registered:
+        paths = [f"{name}[{key!r}]" for key in structure.context]
+    elif isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in _registered:
+        paths = [f"{name}.{field}" for field in structure.context]
+    elif hasattr(kind, "_fields"):
+        paths = [f"{name}.{field}" for field in kind._fields]
+    else:
+        paths = [f"{name}[{number}]" for number in range(len(structure.children))]
+    parts = zip(structure.children, paths, strict=True)
+    return [leaf for child, path in parts for leaf in leaf_names(child, path)]
 
 
 def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:

@@ -7,8 +7,10 @@ key, and everything derived from a graph (gradients, plans) is found by identity
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -147,6 +149,16 @@ def exchange(new: Table) -> Table:
     """Make another table this thread's, and give the one it had."""
     before, _local.table = _local.table, new
     return before
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[None]:
+    """Nodes made meanwhile are interned among themselves, and forgotten."""
+    before = exchange(Table())
+    try:
+        yield
+    finally:
+        exchange(before)
 
 
 # What an op makes of these specs where no operand needs a cast: most nodes of a growing program.

@@ -35,12 +35,17 @@ class Op:
     | numpy | `numpy(*arrays, **params)` → array, or a tuple |
     | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
+    | pullback | `pullback(wanted, cotangents, y, inputs, **params)` → all of them at once; below |
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
     | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
     | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
     | llvm | how the compiler computes it; filled by families |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
+
+    `pullback` is for ops with several outputs whose cotangents are one computation. It is given a
+    cotangent or None for each output, and the positions of the inputs whose cotangents are wanted,
+    and gives a list of those. With it, `vjp` need not be there.
 
     Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at
     a time: each is derived from the other. Missing both must be said with `Undefined(why)`.
@@ -52,6 +57,7 @@ class Op:
     numpy: Rule
     jvp: Rule | Undefined | None = None
     vjp: Rule | Undefined | None = None
+    pullback: Rule | None = None
     mask: Rule | None = None
     promote: Rule | None = None
     batch: Rule | Undefined | None = None
@@ -88,7 +94,7 @@ def declare(op: Op) -> Op:
     """Enter an Op in the registry; a second one of the same name is a mistake."""
     if op.name in REGISTRY:
         raise ValueError(f"declare: an op named {op.name!r} exists already. Choose another name.")
-    if op.jvp is None and op.vjp is None:
+    if op.jvp is None and op.vjp is None and op.pullback is None:
         raise ValueError(
             f"declare: {op.name} has neither jvp nor vjp. Give one, or Undefined(why)."
         )

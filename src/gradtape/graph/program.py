@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
+from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
 from gradtape.graph.walk import topological
 
@@ -24,6 +26,8 @@ class Program:
     inputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    # What was made of this program before, by question; see `closed`.
+    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def key(self) -> tuple[Any, ...]:
         """What two programs that compute the same way have in common, whatever their leaves."""
@@ -52,3 +56,40 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
         else:
             nodes.append(node)
     return Program(tuple(inputs), tuple(nodes), outputs)
+
+
+_closed: WeakValueDictionary[tuple[Any, ...], Program] = WeakValueDictionary()
+
+
+def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
+    """The one program that computes `outputs` from `inputs` and nothing else, by structure.
+
+    It is a copy with inputs of its own. The same computation is the same object, so ops may hold
+    it as a param: whatever repeats the op finds the same node.
+    """
+    given = set(inputs)
+    order = [node for node in topological(outputs, stop=given) if node not in given]
+    number = {node: index for index, node in enumerate(inputs)}
+    key: list[Any] = [tuple(node.spec for node in inputs)]
+    for node in order:
+        if node.op is LEAF or node.op is PLACEHOLDER:
+            raise GraphError(f"closed: {node} is read, but is no input.")
+        number[node] = len(number)
+        key.append((node.op, node.params, *[number[parent] for parent in node.inputs]))
+    key.append(tuple(number[node] for node in outputs))
+    found = _closed.get(tuple(key))
+    if found is None:
+        # setdefault: of two threads that race here, both must end with the same object.
+        found = _closed.setdefault(tuple(key), _copied(inputs, order, outputs))
+    return found
+
+
+def _copied(inputs: Sequence[Node], order: Sequence[Node], outputs: Sequence[Node]) -> Program:
+    new = {
+        node: Node(PLACEHOLDER, (), (position,), node.spec) for position, node in enumerate(inputs)
+    }
+    given = tuple(new.values())
+    for node in order:
+        parents = tuple(new[parent] for parent in node.inputs)
+        new[node] = Node(node.op, parents, node.params, node.spec)
+    return Program(given, tuple(new[node] for node in order), tuple(new[n] for n in outputs))

@@ -26,7 +26,14 @@ def show(program: Program) -> str:
     for node in program.nodes:
         name[node] = next(fresh)
         parts = [name[parent] for parent in node.inputs]
-        parts += [f"{key}={value}" for key, value in node.keywords.items()]
+        parts += [f"{key}={_shown(value)}" for key, value in node.keywords.items()]
         lines.append(f"  {name[node]}: {node.spec} = {node.op.name}({', '.join(parts)})")
     results = ", ".join(name[node] for node in program.outputs)
     return "\n".join([f"program({arguments}) -> {results}", *lines])
+
+
+def _shown(value: object) -> str:
+    """A param; a program is indented."""
+    if isinstance(value, tuple) and any(isinstance(one, Program) for one in value):
+        return "(" + ", ".join(map(_shown, value)) + ")"
+    return str(value).replace("\n", "\n    ") if isinstance(value, Program) else str(value)

@@ -4,7 +4,7 @@ That is what the `sparsity` rule of an op gives. It says how the result is conne
 values: one answer holds for all points. A rule is called as `sparsity(y, operands, **params)`, with
 the node and one `Operand` for each input, and returns
 
-- a tuple with `Reads`, `Running` or None (no dependence) for each operand,
+- a tuple with `Reads`, `Running`, `Listed` or None (no dependence) for each operand,
 - or `Joined`, for ops that only move the elements of all their operands,
 - or a list with one of these for each output, if the op has several.
 
@@ -75,6 +75,14 @@ class Running:
 
     axis: int
     reverse: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A sparse matrix (SciPy's CSR) that has an entry where an element of the result, its row,
+    reads one of the operand, its column."""
+
+    matrix: Any
 
 
 @dataclass(frozen=True, eq=False)

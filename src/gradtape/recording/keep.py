@@ -7,25 +7,29 @@ from collections.abc import Collection
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
 from gradtape.graph.walk import dependents
+from gradtape.ops.scan import SCAN
+from gradtape.ops.scan_pullback import residuals
 
 
 def kept(program: Program, watched: Collection[Node]) -> list[Node]:
     """Outputs of expensive ops that the backward pass may need; cheap ones are recomputed.
 
-    Needed is what depends on a watched source, and what such a node reads through cheap ops.
+    Needed is what depends on a watched source, and what such a node reads through cheap ops. Of a
+    scan it is what the way back reads of each step.
     """
     tracked = dependents((*program.inputs, *program.nodes), watched)
     needed: set[Node] = set()
     for node in reversed(program.nodes):
         if node in tracked or (node in needed and not is_expensive(node)):
             needed.update(node.inputs)
-    return [
-        node
-        for node in program.nodes
-        if is_expensive(node)
-        and (node in tracked or node in needed)
-        and type(node.spec) is not tuple
-    ]
+    found = []
+    for node in program.nodes:
+        if type(node.spec) is tuple:
+            if node.op is SCAN and node in tracked:
+                found += residuals(node)
+        elif is_expensive(node) and (node in tracked or node in needed):
+            found.append(node)
+    return found
 
 
 def is_expensive(node: Node) -> bool:

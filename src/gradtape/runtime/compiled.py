@@ -14,17 +14,17 @@ from gradtape.codegen import llvm
 from gradtape.codegen.builder import NotLowered
 from gradtape.codegen.compile import compile_kernels
 from gradtape.codegen.gemm import LETTERS
-from gradtape.codegen.lower import Lowered, fusible, lower
+from gradtape.codegen.lower import Lowered, lower
 from gradtape.codegen.team import Instruction, Instructions
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.node import Node
+from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
 from gradtape.optimize.expand import expand
-from gradtape.optimize.fuse import Call, Fused, Loop, fuse
+from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
-from gradtape.runtime import blas, threads
+from gradtape.runtime import blas, control, threads
 from gradtape.runtime.buffers import allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
@@ -45,10 +45,13 @@ QUICK_WORK = 1 << 14
 class CompiledPlan:
     """Runs a program in as few native calls as its library calls allow."""
 
+    # The bodies of a plan write all results past no cache: the next step may read them.
+    streams = True
+
     def __init__(self, program: Program) -> None:
-        program = separate(expand(program))
+        program = self._prepared(separate(expand(program)))
+        program, self._controls, fused = control.with_controls(program)
         self.program = program
-        fused = fuse(program, fusible)
         self._fused = fused
         self._scalars = [n for n in program.inputs if n.spec.ndim == 0]
         self._place: dict[Node | str, tuple[int, int]] = {}
@@ -61,6 +64,9 @@ class CompiledPlan:
         self._lay_out(fused)
         self.arena_size = self._arena.size
         self._finish()
+
+    def _prepared(self, program: Program) -> Program:
+        return program
 
     # Slots.
 
@@ -83,6 +89,7 @@ class CompiledPlan:
         produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
         called = {unit.node for unit in fused.units if isinstance(unit, Call)}
         produced.update(node for node in called if is_product(node))
+        produced.update(node for node in called if self._control_of(node) is not None)
         found: list[tuple[Node, str]] = []
         for node in dict.fromkeys(program.outputs):
             if node in produced:
@@ -94,20 +101,28 @@ class CompiledPlan:
                 found.append((node, "viewed"))
         return found
 
+    def _control_of(self, node: Node) -> Any:
+        """The loop or branch in native code that a node is a result of, if it is one."""
+        return self._controls.get(node.inputs[0]) if node.op is PICK else None
+
     # Memory and instructions.
 
     def _lay_out(self, fused: Fused) -> None:
         last = _last_reads(self.program, fused)
         bits = llvm.host().bits
         written = {node for node, how in self._outputs if how == "written"}
-        streamed = _streamed(self.program, written)
+        streamed = _streamed(self.program, written) if self.streams else set()
         for index, unit in enumerate(fused.units):
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
             for node in outputs:
                 if node not in written:
                     self._place[node] = (ARENA, self._arena.take(node, node.spec.nbytes))
-            if isinstance(unit, Call):
+            if isinstance(unit, Call) and unit.node in self._controls:
+                self._control(unit.node, written)
+            elif isinstance(unit, Call) and self._control_of(unit.node) is not None:
+                pass  # it was written with all other results
+            elif isinstance(unit, Call):
                 found = self._product(unit.node) if product else None
                 if found is None:
                     self._call(unit.node)
@@ -134,6 +149,29 @@ class CompiledPlan:
         places = {owner: self._place[owner] for item in lowered for owner, _, _ in item.entries}
         self._stretch().extend((item, places) for item in lowered)
         self._arena.release(scratch)
+
+    def _control(self, node: Node, written: set[Node]) -> None:
+        """A loop or branch as one instruction; its results have places from here on."""
+        picks = [n for n in self.program.nodes if n.op is PICK and n.inputs[0] is node]
+        for pick in picks:
+            if pick not in written:
+                self._place[pick] = (ARENA, self._arena.take(pick, pick.spec.nbytes))
+        scratch: list[str] = []
+
+        def take(nbytes: int) -> tuple[int, int]:
+            scratch.append(f"scratch {len(scratch)} of {id(node)}")
+            return ARENA, self._arena.take(scratch[-1], nbytes)
+
+        operands = [self._whole_place(parent) for parent in node.inputs]
+        places = {pick.params[0]: self._place[pick] for pick in picks}
+        self._stretch().append(self._controls[node].instruction(operands, places, take))
+        self._arena.release(scratch)
+
+    def _whole_place(self, node: Node) -> tuple[int, int]:
+        """Where a contiguous operand lies."""
+        found = self._fused.access[node]
+        slot, start = self._place[found.base]
+        return slot, start + found.offset * node.dtype.itemsize
 
     def _stretch(self) -> list[Any]:
         """The native instructions since the last library call."""
@@ -187,7 +225,7 @@ class CompiledPlan:
             for kind, group in self._steps
             if kind == "native"
             for item in group
-            if not isinstance(item, Instruction)
+            if isinstance(item, tuple)
         ]
         addresses, fresh = compile_kernels(kernels)
         COUNTS.kernels_compiled += fresh
@@ -394,12 +432,42 @@ def is_product(node: Node) -> bool:
 
 def _packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], None]:
     """A stretch of native instructions as one call."""
+    instructions, products, work, parallel = unpacked(content, addresses)
+    if products:
+        before, after = blas.hold_instruction(), blas.release_instruction()
+        instructions = [i for i in (before, *instructions, after) if i is not None]
+    packed = Instructions(instructions)
+    parallel = parallel or packed.parallel
+    quick = not products and work < QUICK_WORK
+    runner = threads.plan_runner(keep_gil=quick)
+    count = packed.count
+    # The tables of loops and branches live as long as the instructions that name them.
+    kept = (packed, content)
+
+    def run(slots: int) -> None:
+        runner(threads.team() if parallel else 0, kept[0].address, count, slots)
+
+    return run
+
+
+def unpacked(
+    content: list[Any], addresses: dict[Any, int]
+) -> tuple[list[Instruction], bool, int, bool]:
+    """The instructions of a stretch; whether there are products, the work, and whether any of them,
+    or of those inside, is parallel."""
     instructions: list[Instruction] = []
-    products, work = False, 0
+    products, work, parallel = False, 0, False
     for item in content:
         if isinstance(item, Instruction):
             products = True
+            work += QUICK_WORK
+            parallel = parallel or item.parallel
             instructions.append(item)
+            continue
+        if isinstance(item, control.ControlInstruction):
+            products, parallel = products or item.products, parallel or item.parallel
+            work += item.work
+            instructions.append(item.instruction)
             continue
         lowered, places = item
         work += lowered.work
@@ -412,18 +480,7 @@ def _packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], No
                 lowered.work >= PARALLEL_WORK,
             )
         )
-    if products:
-        before, after = blas.hold_instruction(), blas.release_instruction()
-        instructions = [i for i in (before, *instructions, after) if i is not None]
-    packed = Instructions(instructions)
-    quick = not products and work < QUICK_WORK
-    runner = threads.plan_runner(keep_gil=quick)
-    address, count = packed.address, packed.count
-
-    def run(slots: int) -> None:
-        runner(threads.team() if packed.parallel else 0, address, count, slots)
-
-    return run
+    return instructions, products, work, parallel
 
 
 def _last_reads(program: Program, fused: Fused) -> dict[Node, int]:

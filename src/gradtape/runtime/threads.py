@@ -63,6 +63,8 @@ class _State:
 
 _state = _State()
 _size: int | None = None
+# Where loops in native code find the team of now; 0 while there is none.
+_word = ctypes.c_int64(0)
 
 
 def set_num_threads(n: int) -> None:
@@ -106,6 +108,11 @@ def team() -> int:
     return _start() if address is None else address
 
 
+def team_word() -> int:
+    """The address of a word that holds the address of the team, once `team` has been called."""
+    return ctypes.addressof(_word)
+
+
 def run(instructions: Instructions, slots: int) -> None:
     """Run a plan on the buffers whose addresses are at `slots`, without the GIL."""
     _native().run_plan(
@@ -120,6 +127,11 @@ def plan_runner(*, keep_gil: bool = False) -> Callable[[int, int, int, int], Non
     """
     native = _native()
     return native.run_plan_with_gil if keep_gil else native.run_plan
+
+
+def plan_address() -> int:
+    """The address of `run_plan`, for native code that runs plans."""
+    return _native().plan
 
 
 def team_counts() -> TeamCounts:
@@ -140,7 +152,7 @@ class _Native:
         compiled: Compiled = compile_ir(team_ir(), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
-        plan = compiled.address("run_plan")
+        plan = self.plan = compiled.address("run_plan")
         self.run_plan = callable_at(plan, *arguments)
         self.run_plan_with_gil = callable_at(plan, *arguments, keep_gil=True)
         self.worker = callable_at(compiled.address("worker"), pointer)
@@ -174,7 +186,7 @@ def _start() -> int:
         if wanted:
             ctypes.c_int64.from_address(address + SPINS).value = native.spins
             _state.workers = _start_workers(native, address, wanted)
-        _state.address = address
+        _state.address = _word.value = address
         return address
 
 
@@ -210,12 +222,14 @@ def _retire() -> None:
     if _state.address:
         _native().retire(_state.address, _state.workers)
     _state.address, _state.workers = None, 0
+    _word.value = 0
 
 
 def _forget() -> None:
     # Only the forking thread lives on in the child: no workers, and a lock that may be taken.
     global _state
     _state = _State()
+    _word.value = 0
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,6 +10,7 @@ from typing import Any
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
+from gradtape.ops.bodies import held
 from gradtape.runtime.plan import Plan
 
 # Element-ops past which compiling pays within one run: about what takes NumPy as long.
@@ -88,6 +89,9 @@ def work(program: Program) -> int:
 
 
 def _elements(node: Node) -> int:
+    if node.op.family == "control":
+        steps = node.keywords.get("length", 1)
+        return steps * sum(work(body) for body in held(node))
     if type(node.spec) is tuple:
         return sum(of.size for of in node.spec)
     if node.op.family == "reduction":

@@ -104,14 +104,21 @@ def one_set(found: Dependence, size: int, where: Any = None) -> Dependence:
 
 def grouped(found: Dependence, groups: Any, count: int, limit: int) -> Dependence | None:
     """One element for each group, which depends on all that its members do; None past the limit."""
-    from scipy.sparse import csr_array
-
     members = found.numbers()
     if count == 1:
         return one_set(found, 1, groups == 0)
     if groups.min(initial=0) < 0:
         kept = groups >= 0
         groups, members = groups[kept], members[kept]
+    return _joined_sets(found, groups, members, count, limit)
+
+
+def _joined_sets(
+    found: Dependence, groups: Any, members: Any, count: int, limit: int
+) -> Dependence | None:
+    """One element for each group, which depends on the sets that are its members."""
+    from scipy.sparse import csr_array
+
     belongs = csr_array(
         (np.ones(len(groups), bool), (groups, members)), shape=(count + 1, found.empty + 1)
     )
@@ -122,6 +129,12 @@ def grouped(found: Dependence, groups: Any, count: int, limit: int) -> Dependenc
     joined.sort_indices()
     joined.has_canonical_format = True
     return Dependence(count, joined)
+
+
+def listed(found: Dependence, matrix: Any, limit: int) -> Dependence | None:
+    """Each row of a matrix depends on what the elements do that it has entries for."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return _joined_sets(found, rows, found.numbers()[matrix.indices], matrix.shape[0], limit)
 
 
 def union(parts: Sequence[Dependence], limit: int) -> Dependence | None:

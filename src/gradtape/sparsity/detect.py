@@ -15,8 +15,9 @@ import numpy as np
 
 from gradtape.graph.node import LEAF, PICK, Node, constant
 from gradtape.graph.walk import dependents, topological
+from gradtape.ops.bodies import Transforms
 from gradtape.ops.custom import CUSTOM
-from gradtape.ops.reads import Joined, Operand, Running, dense
+from gradtape.ops.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern
@@ -260,7 +261,10 @@ class Walk:
                 if not kept:
                     self.notes[self._note(node, size)] = None
             else:
-                part = dependence.reading(parent, one, limit)
+                if isinstance(one, Listed):
+                    part = dependence.listed(parent, one.matrix, limit)
+                else:
+                    part = dependence.reading(parent, one, limit)
                 if part is None:
                     self.notes[self._note(node, size)] = None
                     part = dependence.one_set(parent, size)
@@ -273,3 +277,6 @@ class Walk:
             sizes = [part.size for part in parts]
             total = dependence.one_set(dependence.joined(parts, sizes), size)
         return total
+
+
+Transforms.detect = staticmethod(detect)

@@ -95,6 +95,8 @@ def _pulled(node: Node, index: int, g: Any, mask: Node | None = None) -> Any:
     if isinstance(vjp, Undefined):
         vjp.refuse(node.op.name, "the derivative")
     if vjp is None:
+        if node.op.pullback is not None:
+            return _pulled_back(node, (index,), g)[0]
         return _vjp_from_jvp(node, index, g)
     y = outputs(node) if type(node.spec) is tuple else node
     result = vjp(index, g, y, node.inputs, **node.keywords)
@@ -126,6 +128,15 @@ def _through_several(
     python_rule: PythonRule | None,
 ) -> None:
     """The same for a node with several outputs: absent cotangents are zeros."""
+    if node.op.pullback is not None:
+        given = [None if slot is None else slot.node for slot in cotangents]
+        wanted = [
+            i for i, parent in enumerate(node.inputs) if parent in active and _carries(parent)
+        ]
+        for index, result in zip(wanted, _pulled_back(node, wanted, given), strict=True):
+            if result is not None:
+                _accumulate(found, node.inputs[index], Cotangent(result))
+        return
     dense = tuple(
         constant(0, of) if slot is None else slot.node
         for slot, of in zip(cotangents, node.spec, strict=True)
@@ -142,6 +153,11 @@ def _through_several(
         result = _pulled(node, index, dense)
         if result is not None:
             _accumulate(found, parent, Cotangent(result))
+
+
+def _pulled_back(node: Node, wanted: Sequence[int], cotangents: Sequence[Any]) -> list[Any]:
+    rule: Any = node.op.pullback
+    return rule(wanted, cotangents, outputs(node), node.inputs, **node.keywords)
 
 
 def _vjp_from_jvp(node: Node, index: int, g: Any) -> Node | None:

@@ -1,0 +1,209 @@
+"""Bodies of loops and branches: functions traced once, on arguments without values.
+
+What a body reads from outside, tensors and variables, becomes an operand of the op that holds it;
+so do Python numbers, so that a body with another number in it is the same program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gradtape.errors import NoValueError
+from gradtape.graph.node import LEAF, Node, apply, outputs
+from gradtape.graph.op import Op
+from gradtape.graph.program import Program, closed
+from gradtape.graph.recording import (
+    SCALARS,
+    Handle,
+    Recording,
+    enter,
+    host_value,
+    scalar_spec,
+    state,
+)
+from gradtape.graph.rows import Rows
+from gradtape.graph.spec import Spec
+from gradtape.graph.walk import dependents, topological
+from gradtape.ops import bodies
+from gradtape.ops.custom import CUSTOM
+from gradtape.ops.custom_body import CUSTOM_BODY
+from gradtape.recording.flush import flush
+from gradtape.recording.trace import Trace
+from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
+
+
+class BodyTrace(Trace):
+    """The recording of a body."""
+
+    __slots__ = ()
+
+    def refusal(self, node: Node) -> NoValueError:
+        """The error for a look at what has no value."""
+        if self.ended:
+            return super().refusal(node)
+        return NoValueError(
+            f"a tensor inside {self.name} has no value: it stands for that of any step, here as "
+            f"{node.spec}. if, while, float(), .numpy() and print need a value. Choose with "
+            "gt.where or gt.cond instead, or write the loop in Python."
+        )
+
+    @contextlib.contextmanager
+    def assigning(self, name: str, new: Any) -> Iterator[Any]:
+        """Variables are not assigned in a body, which is called once for all steps."""
+        self._refuse_assignment(name)
+        yield
+
+    def _refuse_assignment(self, name: str) -> NoReturn:
+        raise NoValueError(
+            f"assign: {name} would be assigned inside {self.name}, whose function is called once "
+            "for all steps. Carry the value, return it, and assign it after the loop."
+        )
+
+
+class Body:
+    """A function that was traced: the graph of its results over leaves of the trace."""
+
+    def __init__(self, trace: BodyTrace, arguments: list[Node], roots: list[Node]) -> None:
+        self.trace = trace
+        self.arguments = arguments
+        self.roots = roots
+        known = set(arguments)
+        self.leaves = [node for node in topological(roots) if node.op is LEAF and node not in known]
+        self.draws = [node for node in self.leaves if node in trace.draws]
+
+    def program(self, inputs: Sequence[Node], results: Sequence[Node] | None = None) -> Program:
+        """The closed program of these inputs, found by the identity of its nodes if seen before."""
+        roots = tuple(self.roots if results is None else results)
+        derived = self.trace.table.derived
+        key = ("body", tuple(inputs), roots)
+        found = derived.get(key)
+        if found is None:
+            found = derived[key] = closed(inputs, roots)
+        return found
+
+    def bind(self, outer: Recording, leaf: Node) -> Node:
+        """The node outside that a leaf stands for."""
+        ordinal = leaf.params[0]
+        source = self.trace.sources.get(ordinal)
+        if source is not None:
+            return source
+        if leaf in self.trace.draws:
+            return self.bind_draw(outer, leaf, self.trace.leaves[ordinal].array)
+        return outer.add_leaf(self.trace.leaves[ordinal], leaf.spec)
+
+    def bind_draw(self, outer: Recording, leaf: Node, positions: Any) -> Node:
+        """Positions of random numbers, which are unknown again where a function is traced."""
+        generator = self.trace.draws[leaf]
+        if isinstance(outer, Trace) and generator._number < outer.number:
+            return outer.draw(generator, self.trace.starts[generator], positions).node
+        return outer.enter_value(host_value(positions))
+
+    def end(self) -> None:
+        """Nothing more is asked of the trace."""
+        self.trace.end()
+
+
+def settled() -> Recording:
+    """The recording of now, after what should run before a function is traced has run."""
+    outer = state.recording
+    if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
+        flush(outer)
+    return state.recording
+
+
+def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tuple[Body, Any]:
+    """Call `function` on tensors without values; it gives (results, anything).
+
+    Results may be nodes of tensors, variables, arrays and numbers.
+    """
+    made = BodyTrace(state.recording, name)
+    try:
+        with made.entered():
+            arguments = [made.add_unknown(of) for of in specs]
+            results, more = function(made, [made.hold(n, state.handle_class) for n in arguments])
+            roots = [_node(made, result) for result in results]
+            roots = _Programs(made).of(roots)
+            return Body(made, arguments, roots), more
+    except BaseException:
+        made.end()
+        raise
+
+
+def _node(made: BodyTrace, result: Any) -> Node:
+    if type(result) is Node:
+        return result
+    if type(result) in SCALARS:
+        return made.add_leaf(result, scalar_spec(result, type(result), None))
+    return enter(made, result)
+
+
+class _Programs:
+    """Derivatives in Python become programs: their closures do not outlive the trace."""
+
+    def __init__(self, trace: BodyTrace) -> None:
+        self.trace = trace
+        self.new: dict[Node, Node] = {}
+
+    def of(self, roots: Sequence[Node]) -> list[Node]:
+        if not self.trace.rules:
+            return list(roots)
+        for node in topological(roots, stop=self.new.keys()):
+            if node not in self.new:
+                self.new[node] = self._written(node)
+        return [self.new[root] for root in roots]
+
+    def _written(self, node: Node) -> Node:
+        inputs = tuple(self.new[parent] for parent in node.inputs)
+        rule = self.trace.rules.get(node) if node.op is CUSTOM else None
+        if rule is None:
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            return node if same else apply(node.op, inputs, node.params)
+        count = node.params[0]
+        seeds = [self.trace.add_unknown(of) for of in node.spec]
+        pulled = rule.pull(self.trace, node, tuple(seeds))[count:]
+        dense = [slope.dense() if isinstance(slope, Rows) else slope for slope in pulled]
+        self.new.update((seed, seed) for seed in seeds)
+        slopes = self.of([slope for slope in dense if slope is not None])
+        order = topological(slopes)
+        moving = dependents(order, set(seeds))
+        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
+        read = [one for one in order if one in needed and one not in moving]
+        # Constants need not be given; and of a node with several outputs these are what is read.
+        read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+        having = tuple(slope is not None for slope in dense)
+        body = closed((*read, *seeds), slopes)
+        return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
+
+
+def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> list[Any]:
+    """One more application where the function was called; gives handles on its outputs."""
+    outer = state.recording
+    node = outer.application(op, tuple(inputs), params)
+    kind = state.handle_class
+    handles = [outer.hold(output, kind) for output in outputs(node)]
+    if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
+        try:
+            state.evaluate(handles[0])
+        except BaseException:
+            outer.forget(tuple(handles))
+            raise
+    return handles
+
+
+def is_tracked(recording: Recording, nodes: Sequence[Node]) -> bool:
+    """Whether any node depends on what a live tape watches."""
+    if not recording.watched:
+        return False
+    return not dependents(topological(nodes), recording.watched).isdisjoint(nodes)
+
+
+def value_of(recording: Recording, node: Node) -> Any:
+    """The value of a node, computed now."""
+    handle = recording.hold(node, Handle)
+    state.evaluate(handle)
+    assert handle.computed is not None
+    return np.asarray(handle.computed.array)

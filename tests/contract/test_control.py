@@ -1,0 +1,613 @@
+"""Structured control flow: values and derivatives are those of a loop written in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gradtape as gt
+from gradtape.errors import DtypeError, NoValueError, ShapeError, UndefinedRuleError
+
+RNG = np.random.default_rng(7)
+W = RNG.normal(size=(3, 3)) * 0.5
+START = RNG.normal(size=3)
+INPUTS = RNG.normal(size=(6, 3))
+
+
+def unrolled(f: Any, carry: Any, xs: Any, length: int | None = None, reverse: bool = False) -> Any:
+    """What `gt.scan` stands for."""
+    count = len(xs) if length is None else length
+    order = list(range(count))[:: -1 if reverse else 1]
+    rows = {}
+    for t in order:
+        carry, rows[t] = f(carry, None if xs is None else xs[t])
+    return carry, gt.stack([rows[t] for t in range(count)])
+
+
+def cell(w: Any) -> Any:
+    def step(x: Any, u: Any) -> Any:
+        x = gt.tanh(w @ x * 0.9 + u)
+        return x, gt.sum(x * x) + u[0]
+
+    return step
+
+
+def loss(scan: Any, w: Any, start: Any, inputs: Any, **options: Any) -> Any:
+    final, rows = scan(cell(w), start, inputs, **options)
+    return gt.sum(final**2) + gt.sum(rows * np.arange(1.0, inputs.shape[0] + 1))
+
+
+def close(got: Any, expected: Any, tolerance: float = 1e-10) -> None:
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected), tolerance, tolerance)
+
+
+OPTIONS = [
+    {},
+    {"reverse": True},
+    {"checkpoint": True},
+    {"checkpoint": 4},
+    {"checkpoint": 4, "reverse": True},
+    {"checkpoint": 1},
+    {"checkpoint": 100},
+    {"unroll": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+class TestScan:
+    def reference(self, options: Any) -> Any:
+        kept = {key: value for key, value in options.items() if key == "reverse"}
+        return lambda *args: loss(unrolled, *args, **kept)
+
+    def test_value_and_gradient(self, options):
+        arguments = tuple(gt.asarray(x) for x in (W, START, INPUTS))
+        value, slopes = gt.value_and_grad(self.reference(options), (0, 1, 2))(*arguments)
+        for _ in range(3):  # NumPy first, then compiled
+            got, found = gt.value_and_grad(
+                lambda *args: loss(gt.scan, *args, **options), (0, 1, 2)
+            )(*arguments)
+            close(got, value)
+            for a, b in zip(found, slopes, strict=True):
+                close(a, b)
+
+    @pytest.mark.parametrize("mode", ["forward", "reverse"])
+    def test_jacobian(self, options, mode):
+        kept = {key: value for key, value in options.items() if key == "reverse"}
+
+        def rows(scan: Any, given: Any) -> Any:
+            return lambda x: scan(cell(W), x, INPUTS, **given)[1]
+
+        expected = gt.jacobian(rows(unrolled, kept), mode=mode)(START)
+        close(gt.jacobian(rows(gt.scan, options), mode=mode)(START), expected)
+
+    def test_hessian(self, options):
+        expected = gt.hessian(lambda x: self.reference(options)(W, x, INPUTS))(START)
+        close(gt.hessian(lambda x: loss(gt.scan, W, x, INPUTS, **options))(START), expected)
+
+    def test_products_with_the_hessian(self, options):
+        vector = np.array([1.0, -2.0, 0.5])
+        for product in (gt.hvp, gt.vhp):
+            expected = product(lambda x: self.reference(options)(W, x, INPUTS), START, vector)
+            got = product(lambda x: loss(gt.scan, W, x, INPUTS, **options), START, vector)
+            close(got, expected)
+
+    def test_forward_accumulator(self, options):
+        w, direction = gt.asarray(W), gt.asarray(np.ones((3, 3)))
+        found = []
+        for f in (self.reference(options), lambda *args: loss(gt.scan, *args, **options)):
+            with gt.ForwardAccumulator(w, direction) as accumulator:
+                y = f(w, START, INPUTS)
+            found.append(float(accumulator.jvp(y)))
+        close(found[1], found[0])
+
+    def test_vmap(self, options):
+        starts = RNG.normal(size=(4, 3))
+        one = gt.grad(lambda x: loss(gt.scan, W, x, INPUTS, **options))
+        expected = np.stack([one(x).numpy() for x in starts])
+        close(gt.vmap(one)(starts), expected)
+        # The derivative of what is batched.
+        total = gt.grad(
+            lambda w: gt.sum(gt.vmap(lambda x: loss(gt.scan, w, x, INPUTS, **options))(starts))
+        )(W)
+        parts = [gt.grad(lambda w, x=x: self.reference(options)(w, x, INPUTS))(W) for x in starts]
+        close(total, sum(part.numpy() for part in parts))
+
+    def test_vmap_over_inputs_and_weights(self, options):
+        inputs, weights = RNG.normal(size=(2, 6, 3)), RNG.normal(size=(2, 3, 3)) * 0.5
+        got = gt.vmap(lambda w, u: loss(gt.scan, w, START, u, **options))(weights, inputs)
+        expected = [
+            float(self.reference(options)(gt.asarray(w), START, gt.asarray(u)))
+            for w, u in zip(weights, inputs, strict=True)
+        ]
+        close(got, expected)
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@dataclasses.dataclass
+class Point:
+    x: Any
+    y: Any
+
+
+def test_carries_and_sequences_are_nests():
+    def step(carry: Any, x: Any) -> Any:
+        new = {"p": Pair(carry["p"].a + x[0], carry["p"].b * x[1]["k"]), "n": carry["n"] + 1}
+        return new, Point(new["p"].a, [new["p"].b, None])
+
+    start = {"p": Pair(0.0, 1.0), "n": 0}
+    xs = (np.array([1.0, 2.0]), {"k": np.array([3.0, 4.0])})
+    final, rows = gt.scan(step, start, xs)
+    assert isinstance(final["p"], Pair)
+    assert (float(final["p"].a), float(final["p"].b), int(final["n"])) == (3.0, 12.0, 2)
+    assert isinstance(rows, Point)
+    assert rows.x.tolist() == [1.0, 3.0]
+    assert rows.y[0].tolist() == [3.0, 12.0]
+    assert rows.y[1] is None
+
+
+def test_no_steps():
+    final, rows = gt.scan(cell(W), START, np.zeros((0, 3)))
+    assert final.tolist() == START.tolist()
+    assert rows.shape == (0,)
+    slopes = gt.grad(lambda w, x: loss(gt.scan, w, x, gt.zeros((0, 3))), (0, 1))(W, START)
+    assert not slopes[0].numpy().any()
+    close(slopes[1], 2 * START)
+    assert gt.fori_loop(3, 1, lambda i, x: x + 1.0, START).tolist() == START.tolist()
+    assert gt.map(lambda x: x * 2.0, np.zeros((0, 2))).shape == (0, 2)
+
+
+def test_closures_over_variables_and_tensors():
+    v, scale = gt.Variable(2.0), gt.asarray(3.0)
+    with gt.GradientTape() as tape:
+        tape.watch(scale)
+        final, _ = gt.scan(lambda x, _: (x * v + scale, None), 1.0, length=3)
+    slope_v, slope_scale = tape.gradient(final, [v, scale])
+    # 8 + 3 (4 + 2 + 1)
+    assert float(final) == 29.0
+    assert float(slope_v) == 3 * 4 + 3 * (4 + 1)
+    assert float(slope_scale) == 7.0
+    assert tape.watched_variables() == (v,)
+
+
+def test_steps_of_training():
+    v = gt.Variable(np.full((3, 3), 0.1))
+    losses = []
+    for _ in range(4):
+        with gt.GradientTape() as tape:
+            value = loss(gt.scan, v, START, INPUTS)
+        v.assign_sub(0.01 * tape.gradient(value, v))
+        losses.append(float(value))
+    assert losses == sorted(losses, reverse=True)
+    w = np.full((3, 3), 0.1)
+    for expected in losses:
+        value, slope = gt.value_and_grad(lambda w: loss(unrolled, w, START, INPUTS))(w)
+        close(value, expected)
+        w = w - 0.01 * slope.numpy()
+
+
+def test_looking_at_the_loss_first_changes_nothing():
+    w = gt.asarray(W)
+    with gt.GradientTape() as tape:
+        tape.watch(w)
+        value = loss(gt.scan, w, START, INPUTS)
+    float(value)
+    close(tape.gradient(value, w), gt.grad(lambda w: loss(unrolled, w, START, INPUTS))(W))
+
+
+def test_nested_scans():
+    def table(scan: Any, a: Any) -> Any:
+        def row(total: Any, x: Any) -> Any:
+            inner, _ = scan(lambda c, y: (gt.sin(c * y) + a * x, c), total, INPUTS[:3, 0])
+            return inner, inner * x
+
+        final, rows = scan(row, a, INPUTS[:4, 1])
+        return final + gt.sum(rows)
+
+    for derivative in (lambda f: f, gt.grad, lambda f: gt.grad(gt.grad(f))):
+        expected = derivative(lambda a: table(unrolled, a))(gt.asarray(0.3))
+        for _ in range(2):
+            close(derivative(lambda a: table(gt.scan, a))(gt.asarray(0.3)), expected)
+
+
+def test_gradients_inside_a_body():
+    def energy(x: Any) -> Any:
+        return gt.sum(gt.cos(x) * x)
+
+    def descend(scan: Any, x: Any) -> Any:
+        return scan(lambda x, _: (x - 0.1 * gt.grad(energy)(x), energy(x)), x, None, length=5)
+
+    def total(scan: Any) -> Any:
+        return lambda x: gt.sum(descend(scan, x)[0]) + gt.sum(descend(scan, x)[1])
+
+    x = gt.asarray(START)
+    close(descend(gt.scan, x)[0], descend(unrolled, x)[0])
+    close(gt.grad(total(gt.scan))(x), gt.grad(total(unrolled))(x))
+
+
+def test_vmap_inside_a_body():
+    def step(x: Any, u: Any) -> Any:
+        return gt.vmap(lambda a: gt.tanh(a * gt.sum(u)))(x), None
+
+    def total(x: Any) -> Any:
+        return gt.sum(gt.scan(step, x, INPUTS)[0])
+
+    expected = gt.grad(lambda x: gt.sum(unrolled(lambda x, u: (step(x, u)[0], x[0]), x, INPUTS)[0]))
+    close(gt.grad(total)(START), expected(START))
+
+
+@gt.custom_gradient
+def doubled_slope(x: Any) -> Any:
+    return gt.sin(x), lambda dy: 2.0 * dy * gt.cos(x)
+
+
+@gt.custom_jvp
+def tripled_slope(x: Any) -> Any:
+    return gt.sin(x)
+
+
+@tripled_slope.defjvp
+def _tripled(primals: Any, tangents: Any) -> Any:
+    return tripled_slope(primals[0]), 3.0 * gt.cos(primals[0]) * tangents[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [doubled_slope, tripled_slope, gt.checkpoint(lambda x: gt.tanh(gt.sin(x))),
+     gt.grad_pass_through(gt.round)],
+)  # fmt: skip
+def test_derivatives_by_hand_inside_a_body(function):
+    def total(scan: Any) -> Any:
+        return lambda x: gt.sum(scan(lambda c, u: (function(c + u) * x, c[0]), x, INPUTS)[0])
+
+    x = gt.asarray(START)
+    close(total(gt.scan)(x), total(unrolled)(x))
+    close(gt.grad(total(gt.scan))(x), gt.grad(total(unrolled))(x))
+    got = gt.jvp(total(gt.scan), (x,), (np.ones(3),))[1]
+    close(got, gt.jvp(total(unrolled), (x,), (np.ones(3),))[1])
+    many = np.stack([START, 2 * START])
+    rows = [gt.grad(total(unrolled))(gt.asarray(row)).numpy() for row in many]
+    close(gt.vmap(gt.grad(total(gt.scan)))(many), rows)
+
+
+def test_random_numbers_are_those_of_a_loop():
+    for reverse in (False, True):
+        one, other = gt.random.Generator(3), gt.random.Generator(3)
+
+        def step(c: Any, x: Any, draw: Any = one.normal) -> Any:
+            return c, draw((2,)) + x
+
+        _, rows = gt.scan(step, 0.0, np.zeros(4), reverse=reverse)
+        loop = [other.normal((2,)).numpy() for _ in range(4)]
+        np.testing.assert_array_equal(rows.numpy(), loop[::-1] if reverse else loop)
+        assert float(one.normal(())) == float(other.normal(()))
+
+
+def test_random_numbers_under_vmap():
+    generator = gt.random.Generator(4)
+    got = gt.vmap(lambda x: gt.scan(lambda c, _: (c, generator.normal(()) + x), 0.0, length=3)[1])(
+        np.zeros(2)
+    )
+    generator = gt.random.Generator(4)
+    expected = [[float(generator.normal(())) for _ in range(3)] for _ in range(2)]
+    np.testing.assert_array_equal(got.numpy(), expected)
+
+
+class TestErrors:
+    def test_shape_of_a_leaf_changes(self):
+        with pytest.raises(ShapeError, match=r"carry\['b'\] is float64\[2\] going in"):
+            gt.scan(
+                lambda c, _: ({"a": c["a"], "b": gt.concat([c["b"], c["b"]])}, None),
+                {"a": 1.0, "b": np.ones(2)},
+                length=2,
+            )
+
+    def test_dtype_of_a_leaf_changes(self):
+        with pytest.raises(DtypeError, match=r"carry\[1\] is int64\[2\] going in and float64\[2\]"):
+            gt.scan(lambda c, _: ((c[0], c[1] * 0.5), None), (1.0, np.array([1, 2])), length=2)
+
+    def test_structure_changes(self):
+        with pytest.raises(ValueError, match="given a tuple with 2 tensors to carry"):
+            gt.scan(lambda c, _: (c[0], None), (1.0, 2.0), length=2)
+
+    def test_lengths_differ(self):
+        with pytest.raises(ShapeError, match=r"xs\[1\] has 3 elements along axis 0"):
+            gt.scan(lambda c, x: (c, None), 0.0, (np.zeros(2), np.zeros(3)))
+        with pytest.raises(ShapeError, match="length is 5"):
+            gt.scan(lambda c, x: (c, None), 0.0, np.zeros(2), length=5)
+        with pytest.raises(ValueError, match="Pass length"):
+            gt.scan(lambda c, x: (c, None), 0.0)
+
+    def test_no_pair(self):
+        with pytest.raises(TypeError, match="not a tuple of two"):
+            gt.scan(lambda c, x: c, 0.0, np.zeros(2))
+
+    def test_looking_at_a_value(self):
+        with pytest.raises(NoValueError, match=r"inside scan has no value.*gt\.cond"):
+            gt.scan(lambda c, x: (c if c > 0 else -c, None), 0.0, np.zeros(2))
+
+    def test_assigning(self):
+        v = gt.Variable(1.0, name="counter")
+        with pytest.raises(NoValueError, match="counter would be assigned inside fori_loop"):
+            gt.fori_loop(0, 3, lambda i, x: x + v.assign_add(1.0).value, 0.0)
+
+    def test_branches_differ(self):
+        with pytest.raises(ShapeError, match=r"result is float64\[3\] from false_fn"):
+            gt.cond(True, lambda x: gt.sum(x), lambda x: x, START)
+        with pytest.raises(ValueError, match="one structure"):
+            gt.switch(0, [lambda x: x, lambda x: (x, x)], START)
+        with pytest.raises(ShapeError, match="not a single truth value"):
+            gt.cond(START > 0, lambda x: x, lambda x: -x, START)
+
+    def test_condition_of_a_loop(self):
+        with pytest.raises(ShapeError, match="Reduce it"):
+            gt.while_loop(lambda x: x < 3.0, lambda x: x + 1.0, START)
+
+    def test_failing_inside_a_body_fails_on_its_line(self):
+        with pytest.raises(np.linalg.LinAlgError):
+            gt.scan(lambda c, x: (gt.linalg.cholesky(x), None), np.eye(2), -np.ones((2, 2, 2)))
+
+    def test_tensor_that_leaves_a_body(self):
+        left = []
+        gt.scan(lambda c, x: (left.append(c) or c, None), 0.0, np.zeros(2))
+        with pytest.raises(NoValueError, match="after it returned"):
+            left[0].numpy()
+
+
+def collatz(n: Any) -> Any:
+    return gt.while_loop(
+        lambda s: s[0] > 1,
+        lambda s: (gt.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
+        (n, 0),
+    )[1]
+
+
+def newton(a: Any, **options: Any) -> Any:
+    return gt.while_loop(
+        lambda x: gt.abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a, **options
+    )
+
+
+class TestWhile:
+    def test_value(self):
+        for _ in range(2):
+            assert [int(collatz(n)) for n in (1, 2, 7, 27)] == [0, 1, 16, 111]
+
+    def test_both_modes(self):
+        a = gt.asarray(7.0)
+        exact = 0.5 / np.sqrt(7.0)
+        for _ in range(2):
+            close(gt.grad(newton)(a), exact)
+            close(gt.jvp(newton, (a,), (1.0,))[1], exact)
+            close(gt.grad(gt.grad(newton))(a), -0.25 * 7.0**-1.5)
+            close(gt.jacobian(newton, mode="forward")(a), exact)
+
+    def test_variables(self):
+        v = gt.Variable(3.0)
+        with gt.GradientTape() as tape:
+            y = gt.while_loop(lambda x: x < 20.0, lambda x: x * v, 1.0)
+        assert float(y) == 27.0
+        assert float(tape.gradient(y, v)) == 27.0
+
+    def test_vmap(self):
+        assert gt.vmap(collatz)(np.array([1, 2, 7, 27])).tolist() == [0, 1, 16, 111]
+        a = np.array([2.0, 7.0, 3.0])
+        close(gt.vmap(newton)(a), np.sqrt(a))
+        bounded = gt.vmap(gt.grad(lambda a: newton(a, maximum_iterations=30)))
+        close(bounded(a), 0.5 / np.sqrt(a))
+        close(gt.jvp(gt.vmap(newton), (a,), (np.ones(3),))[1], 0.5 / np.sqrt(a))
+
+    def test_maximum(self):
+        assert float(gt.while_loop(lambda x: x > 0, lambda x: x + 1, 1.0, 5)) == 6.0
+        assert float(gt.while_loop(lambda x: x > 0, lambda x: x + 1, 1.0, 0)) == 1.0
+        assert gt.vmap(lambda x: gt.while_loop(lambda x: x < 9, lambda x: x * 2, x, 2))(
+            np.array([1.0, 5.0])
+        ).tolist() == [4.0, 10.0]
+
+    def test_inside_a_body(self):
+        def total(a: Any, **options: Any) -> Any:
+            return gt.scan(lambda c, x: (c + newton(a * x, **options), None), 0.0,
+                           np.array([1.0, 2.0]))[0]  # fmt: skip
+
+        slope = gt.grad(lambda a: total(a, maximum_iterations=30))(2.0)
+        close(slope, 0.5 / np.sqrt(2.0) + 0.5)
+        with pytest.raises(UndefinedRuleError, match="maximum_iterations"):
+            gt.grad(total)(2.0)
+
+    def test_bounds_that_are_tensors(self):
+        n = gt.asarray(4)
+        close(gt.fori_loop(0, n, lambda i, x: x * 2.0 + i, 1.0), 27.0)
+        slope = gt.grad(lambda a: gt.fori_loop(gt.asarray(1), n, lambda i, x: x * a * i, 1.0))(2.0)
+        close(slope, 6 * 3 * 4.0)
+
+
+class TestBranches:
+    def test_only_one_is_computed(self):
+        called = []
+
+        def note(tag: str) -> Any:
+            of = gt.asarray(START)
+            return lambda x: gt.numpy_function(lambda a: called.append(tag) or a, [x], of)
+
+        gt.cond(False, note("true"), note("false"), gt.asarray(START)).numpy()
+        assert set(called) == {"false"}
+
+    @pytest.mark.parametrize("value", [2.0, -2.0])
+    def test_derivatives(self, value):
+        k = gt.Variable(3.0)
+
+        def f(x: Any) -> Any:
+            return gt.cond(x > 0.0, lambda x: k * x * x, lambda x: gt.exp(x) * k, x)
+
+        def direct(x: float) -> Any:
+            return 3.0 * x * x if x > 0 else 3.0 * np.exp(x)
+
+        slope, curve = (6 * value, 6.0) if value > 0 else (direct(value),) * 2
+        x = gt.asarray(value)
+        for _ in range(2):
+            close(f(x), direct(value))
+            close(gt.grad(f)(x), slope)
+            close(gt.jvp(f, (x,), (1.0,))[1], slope)
+            close(gt.grad(gt.grad(f))(x), curve)
+            with gt.GradientTape() as tape:
+                y = f(value)
+            close(tape.gradient(y, k), direct(value) / 3.0)
+
+    def test_vmap(self):
+        def f(x: Any) -> Any:
+            return gt.cond(x > 0.0, gt.sqrt, lambda x: x * x, x)
+
+        x = np.array([4.0, -3.0, 0.0])
+        assert gt.vmap(f)(x).tolist() == [2.0, 9.0, 0.0]
+        assert gt.vmap(gt.grad(f))(x).tolist() == [0.25, -6.0, 0.0]
+        got = gt.vmap(lambda p, x: gt.cond(p, gt.sqrt, gt.square, x), in_axes=(None, 0))(
+            True, x[:1]
+        )
+        assert got.tolist() == [2.0]
+
+    def test_switch_clamps(self):
+        branches = [lambda x, n=n: x * float(n) for n in range(3)]
+        found = [float(gt.switch(i, branches, 1.0)) for i in (-5, 0, 1, 2, 7)]
+        assert found == [0.0, 0.0, 1.0, 2.0, 2.0]
+        assert (
+            gt.vmap(lambda i: gt.switch(i, branches, 1.0))(np.array([-5, 0, 1, 2, 7])).tolist()
+            == found
+        )
+
+    def test_nests_and_no_operands(self):
+        found = gt.cond(
+            True, lambda: {"a": 1.0, "b": (2, None)}, lambda: {"a": 0.0, "b": (3, None)}
+        )
+        assert float(found["a"]) == 1.0
+        assert int(found["b"][0]) == 2
+        assert gt.cond(True, lambda: None, lambda: None) is None
+
+    def test_inside_a_scan(self):
+        def step(x: Any, n: Any) -> Any:
+            return gt.cond(n % 2 == 0, lambda x: x * x, lambda x: gt.sin(x) + 1.0, x), x
+
+        def loop(x: Any) -> Any:
+            for n in range(5):
+                x = x * x if n % 2 == 0 else gt.sin(x) + 1.0
+            return x
+
+        for derivative in (lambda f: f, gt.grad, lambda f: gt.grad(gt.grad(f))):
+            expected = derivative(loop)(gt.asarray(0.7))
+            for _ in range(2):
+                got = derivative(lambda x: gt.scan(step, x, np.arange(5))[0])(gt.asarray(0.7))
+                close(got, expected)
+
+
+class TestMapAndPrefixes:
+    def test_map(self):
+        weights = gt.Variable(START)
+        with gt.GradientTape() as tape:
+            found = gt.map(lambda x: (gt.sum(weights * x["u"]), x["k"] + 1),
+                           {"u": INPUTS, "k": np.arange(6)})  # fmt: skip
+        close(found[0].numpy(), INPUTS @ START)
+        assert found[1].tolist() == [1, 2, 3, 4, 5, 6]
+        close(tape.gradient(found[0], weights), INPUTS.sum(0))
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.integers(0, 20), st.booleans(), st.integers(0, 1))
+    def test_sums(self, length, reverse, axis):
+        shape = (length, 2) if axis == 0 else (2, length)
+        x = np.random.default_rng(length).normal(size=shape)
+        expected = np.cumsum(np.flip(x, axis) if reverse else x, axis)
+        expected = np.flip(expected, axis) if reverse else expected
+        close(gt.associative_scan(gt.add, x, reverse=reverse, axis=axis), expected)
+
+    def test_order_of_arguments(self):
+        m = RNG.normal(size=(5, 2, 2))
+        found = gt.associative_scan(gt.matmul, m)
+        total = m[0]
+        for number in range(1, 5):
+            total = total @ m[number]
+            close(found[number], total)
+        close(gt.associative_scan(gt.matmul, m, reverse=True)[0],
+              m[4] @ m[3] @ m[2] @ m[1] @ m[0])  # fmt: skip
+
+    def test_gradient(self):
+        def last(x: Any) -> Any:
+            return gt.associative_scan(gt.multiply, x)[-1]
+
+        x = np.array([2.0, 3.0, 4.0])
+        assert gt.grad(last)(x).tolist() == [12.0, 8.0, 6.0]
+
+    def test_errors(self):
+        with pytest.raises(ShapeError, match=r"elems\[1\] has 3 elements"):
+            gt.associative_scan(lambda a, b: a, (np.zeros(2), np.zeros(3)))
+        with pytest.raises(ShapeError, match="combines many elements at once"):
+            gt.associative_scan(lambda a, b: gt.sum(a), np.zeros(4))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 7), st.booleans(), st.sampled_from([None, True, 1, 2, 3]), st.integers(0, 99))
+def test_any_scan_is_its_loop(length, reverse, checkpoint, seed):
+    rng = np.random.default_rng(seed)
+    inputs, start, w = rng.normal(size=(length, 2)), rng.normal(size=2), rng.normal(size=(2, 2))
+
+    def total(scan: Any, **options: Any) -> Any:
+        def f(w: Any, x: Any, u: Any) -> Any:
+            def step(c: Any, u: Any) -> Any:
+                c = gt.sin(w @ c) * u + c
+                return c, c[0] * u[1]
+
+            if scan is unrolled and not length:
+                return gt.sum(x)
+            final, rows = scan(step, x, u, reverse=reverse, **options)
+            return gt.sum(final) + gt.sum(rows)
+
+        return f
+
+    expected = gt.grad(total(unrolled), (0, 1, 2))(w, start, inputs)
+    got = gt.grad(total(gt.scan, checkpoint=checkpoint), (0, 1, 2))(w, start, inputs)
+    for a, b in zip(got, expected, strict=True):
+        close(a, b)
+
+
+def test_patterns():
+    def f(x: Any) -> Any:
+        return gt.scan(lambda c, u: (c * 0.5 + u, c), x[0], x)[1]
+
+    pattern = gt.sparsity_pattern(f, np.zeros(5)).toarray()
+    expected = np.tril(np.ones((5, 5), bool), -1)
+    expected[:, 0] = True
+    np.testing.assert_array_equal(pattern, expected)
+    diagonal = gt.sparsity_pattern(lambda x: gt.map(gt.sin, x), np.zeros(4)).toarray()
+    np.testing.assert_array_equal(diagonal, np.eye(4, dtype=bool))
+    chosen = gt.sparsity_pattern(
+        lambda x: gt.cond(x[0] > 0, lambda x: x, lambda x: gt.flip(x), x), np.zeros(3)
+    ).toarray()
+    np.testing.assert_array_equal(chosen, np.eye(3, dtype=bool) | np.eye(3, dtype=bool)[::-1])
+    jacobian = gt.jacobian(lambda x: gt.map(gt.sin, x), sparse=True)(np.zeros(4))
+    np.testing.assert_array_equal(jacobian.toarray(), np.eye(4))
+
+
+def test_complex_numbers():
+    z = np.array([0.3 + 0.2j, -0.5 + 1j])
+
+    def total(scan: Any) -> Any:
+        def f(z: Any) -> Any:
+            final, rows = scan(lambda c, x: (c * z[0] + gt.exp(x), c * c), z[1], z)
+            return gt.real(final * gt.conj(gt.sum(rows)))
+
+        return f
+
+    close(gt.grad(total(gt.scan))(z), gt.grad(total(unrolled))(z))
+
+
+def test_float32_stays():
+    x = np.ones(3, np.float32)
+    final, rows = gt.scan(lambda c, u: (c * 0.5 + u, gt.sum(c)), x, np.ones((4, 3), np.float32))
+    assert final.dtype == rows.dtype == np.float32
+    slope = gt.grad(lambda x: gt.sum(gt.scan(lambda c, _: (c * c, None), x, length=2)[0]))(x)
+    assert slope.dtype == np.float32
