@@ -6,14 +6,21 @@ from benchmarks.workload import Workload
 from benchmarks.workloads import (
     chain,
     composition,
+    functions,
     linear_adam,
+    lstm,
+    newton,
     perceptron_adam,
+    recurrence,
     seawater,
     square,
     where,
 )
 
-MODULES = (square, where, composition, chain, linear_adam, perceptron_adam, seawater)
+MODULES = (
+    square, where, composition, chain, linear_adam, perceptron_adam, seawater, functions,
+    recurrence, newton, lstm,
+)  # fmt: skip
 WORKLOADS: tuple[Workload, ...] = tuple(
     workload for module in MODULES for workload in module.WORKLOADS
 )

@@ -52,14 +52,20 @@ class ForGradtape:
         self.step = 0
 
     def update(self, gradients: list[Any]) -> list[Any]:
+        self.apply(gradients, *self.advance())
+        return self.all
+
+    def advance(self) -> tuple[float, float]:
+        """One more step: what the two moments are divided by in it."""
         self.step += 1
-        first, second = corrections(self.step)
+        return corrections(self.step)
+
+    def apply(self, gradients: list[Any], first: float, second: float) -> None:
         sqrt = self.gt.sqrt
         for w, m, v, g in zip(self.weights, self.momenta, self.squares, gradients, strict=True):
             m.assign(DECAY * m + (1 - DECAY) * g)
             v.assign(SQUARE_DECAY * v + (1 - SQUARE_DECAY) * g * g)
             w.assign_sub(RATE * (m / first) / (sqrt(v / second) + EPSILON))
-        return self.all
 
 
 class ForTensorflow:
