@@ -202,13 +202,14 @@ class Variable(Operators):
         return handle.computed  # type: ignore[return-value]
 
     def replace(self, value: Value) -> None:
-        """Hold a computed value that nobody else holds."""
-        with self._lock:
-            self._handle = Tensor(None, None, value)
-            self._epoch = state.epoch
-            self._assigned = True
-            self._steady = False
-            state.recording.unassigned.discard(self)
+        """Hold a computed value that nobody else holds; the caller has the lock."""
+        self._handle = Tensor(None, None, value)
+        self._epoch = state.epoch
+        self._assigned = True
+        self._steady = False
+        unassigned = state.recording.unassigned
+        if unassigned:
+            unassigned.discard(self)
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

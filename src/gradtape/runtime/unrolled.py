@@ -17,7 +17,7 @@ from gradtape.runtime.buffers import allocate
 from gradtape.runtime.counters import COUNTS
 
 # Plans with more inputs and outputs than this gain nothing.
-MOST = 24
+MOST = 96
 
 
 def unrolled_run(
