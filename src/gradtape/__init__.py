@@ -26,7 +26,9 @@ from gradtape.dtypes import (
     uint64,
 )
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
+from gradtape.implicit import fixed_point, minimize, root
 from gradtape.inspection import kernels_of, plan_of, show_config
+from gradtape.linear_operators import hessian_operator, linear_operator
 from gradtape.modes import deterministic, eager, is_deterministic
 from gradtape.namespace import (
     __array_namespace_info__,
@@ -202,11 +204,13 @@ from gradtape.ops.special import (
     xlogy,
 )
 from gradtape.ops.triangles import diag, diagonal, tril, triu
+from gradtape.prepared import prepare_hessian, prepare_jacobian
 from gradtape.pytree import register_pytree
 from gradtape.runtime.buffers import empty_cache
 from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
 from gradtape.runtime.threads import get_num_threads, set_num_threads
+from gradtape.scipy_bridges import objective, ode, residuals
 from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
@@ -262,4 +266,6 @@ __all__ = [
     "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vhp", "vjp",
     "where", "xlogy", "zeros", "zeros_like",
+    "fixed_point", "hessian_operator", "linear_operator", "minimize", "objective", "ode",
+    "prepare_hessian", "prepare_jacobian", "residuals", "root",
 ]  # fmt: skip

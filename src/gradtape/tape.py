@@ -12,6 +12,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.derive import derive_reverse
+from gradtape.recording.jacobians import within
 from gradtape.scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape_jacobians import Jacobians
 from gradtape.tensor import Tensor, asarray
@@ -217,7 +218,7 @@ class GradientTape(Jacobians):
         slopes = self._reverse([y], [cotangent], leaves)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(push(recording, dense, nodes, along, self._outside()))
+        pushed = iter(push(recording, dense, nodes, along, within(self._outside(), y)))
         found = [None if slope is None else next(pushed) for slope in slopes]
         if not self.persistent:
             self._consume()

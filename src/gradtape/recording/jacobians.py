@@ -34,6 +34,16 @@ class View:
         order = [n for n in topological((*targets, source)) if n not in self.outside]
         return source in dependents(order, self.watched)
 
+    def beyond(self, target: Node) -> View:
+        """The same for derivatives of derivatives of a target.
+
+        A gradient that was asked for after the tape ended is logged as outside. Here it is on the
+        way: only what the target itself was computed from can be outside.
+        """
+        if not self.outside:
+            return self
+        return View(self.recording, within(self.outside, target), self.watched)
+
     def remembered(self, key: tuple[Any, ...], derive: Callable[[PythonRules], Any]) -> Any:
         """A derivative by structure; one that ran Python code is never remembered."""
         derived = self.recording.table.derived
@@ -50,6 +60,11 @@ class View:
 
     def question(self, source: Node, mode: str, rules: PythonRules) -> Question:
         return Question(source, mode, self.outside, rules.push, rules.pull)
+
+
+def within(outside: frozenset[Node], target: Node) -> frozenset[Node]:
+    """The nodes outside that the target was computed from."""
+    return outside.intersection(topological([target])) if outside else outside
 
 
 def derive_jacobian(view: View, target: Node, source: Node, mode: str) -> Node | None:
@@ -94,7 +109,7 @@ def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node 
         slope = derive_gradient(view, target, first)
         if slope is None or not view.connected(second, (target,)):
             return None
-        found = jacobian(slope, view.question(second, "auto", rules))
+        found = jacobian(slope, view.beyond(target).question(second, "auto", rules))
         return (
             constant(0, spec(first.shape + second.shape, slope.dtype)) if found is None else found
         )

@@ -112,7 +112,7 @@ def _linear(
         slope = derive_gradient(view, target, source)
         if slope is None:
             return None
-        target = slope
+        target, view = slope, view.beyond(target)
     (pushed,) = forward([target], [source], [seed], view.outside, rules.push)
     return pushed
 

@@ -18,7 +18,7 @@ from gradtape.graph.spec import spec
 from gradtape.ops.custom import passes_through
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.custom import PythonRules
-from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.jacobians import View, derive_gradient, within
 from gradtape.recording.products import Bound, bind
 from gradtape.sparsity.detect import detect, detect_hessian, index_leaves
 from gradtape.sparsity.pattern import Pattern, pattern_of
@@ -74,7 +74,7 @@ def sparse_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     if slope is None or not view.connected(second, (target,)):
         return None if wanted == "auto" else _nothing(first.size, second.size, target.dtype)
     if first is not second:
-        return sparse_jacobian(view, slope, second, "auto", wanted)
+        return sparse_jacobian(view.beyond(target), slope, second, "auto", wanted)
     prepared = prepare_sparse_hessian(view, target, first, "star", given_pattern(wanted))
     return _smaller(prepared, wanted, view.recording)
 
@@ -152,7 +152,7 @@ def prepare_sparse_hessian(
                 target,
                 source,
                 lambda outputs: _known(view, list(outputs), source),
-                blocked=view.outside,
+                blocked=within(view.outside, target),
                 follows=_follows(view),
                 python_rule=rules.pull,
             )
@@ -164,7 +164,7 @@ def prepare_sparse_hessian(
         outputs: list[Node] = []
         seeds: dict[Node, Value] = {}
         if slope is not None:
-            _add_forward(view, rules, slope, source, found, outputs, seeds)
+            _add_forward(view.beyond(target), rules, slope, source, found, outputs, seeds)
         return Prepared(found, bind(view.recording, outputs), seeds, source.dtype)
 
     key = (target, source, method, given, _contents(view, [target], source))
