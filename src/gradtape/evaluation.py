@@ -62,8 +62,9 @@ class Point:
                 tape.watch(source)
                 result = f(*before, layout.unravel(source), *args)
                 self._value = _scalar(scalar, result) if scalar else join(result)
-            self._recording: Any = tape._recording
-            self._view: View = tape._view(self._recording)
+            recording: Any = tape._recording
+            self._recording = recording
+            self._view: View = tape._view(recording)
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
         if self._y.dtype.kind not in "fc":

@@ -31,6 +31,9 @@ TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
 TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
 # More unknowns than this are not polished by a dense matrix.
 POLISHED = 1000
+# How far a residual, and a gradient, must have fallen from the start where SciPy's word is not
+# enough and no Newton step confirms it.
+FALLEN, FLATTER = 1e-6, 1e-2
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,8 @@ def root(
 ) -> Any:
     """The x near `x0` with f(x, *args) = 0, as a tensor that knows its derivatives.
 
-    >>> float(gt.root(lambda x, a: x**2 - a, 1.0, 2.0))
-    1.414213562373095
+    >>> round(float(gt.root(lambda x, a: x**2 - a, 1.0, 2.0)), 12)
+    1.414213562373
     >>> float(gt.grad(lambda a: gt.root(lambda x, a: x**2 - a, 1.0, a))(4.0))
     0.25
 
@@ -131,9 +134,9 @@ def fixed_point(
     0.25
 
     `method` is `"anderson"` (iteration accelerated by the last few steps), `"iteration"` (x becomes
-    f(x) until it stays) or `"newton"` on x - f(x). It ends when x and f(x) differ by less than `tol`
-    relative to x, 1e-12 in float64. `options` are `maxiter` and, for Anderson, `memory`. Derivatives
-    and `solver` and `sparse` are as in `root`.
+    f(x) until it stays) or `"newton"` on x - f(x). It ends when x and f(x) differ by less than
+    `tol` relative to x, 1e-12 if none is given. `options` are `maxiter` and, for Anderson,
+    `memory`. Derivatives, `solver` and `sparse` are as in `root`.
     """
     if method not in FIXED_POINT_METHODS:
         raise ValueError(
@@ -165,7 +168,9 @@ def minimize(
 ) -> Any:
     """The x near `x0` that minimises a scalar f(x, *args), as a tensor that knows its derivatives.
 
-    >>> x = gt.minimize(lambda x, a: gt.sum((x - a) ** 4 + x**2), np.zeros(2), gt.asarray([1.0, 2.0]))
+    >>> x = gt.minimize(
+    ...     lambda x, a: gt.sum((x - a) ** 4 + x**2), np.zeros(2), gt.asarray([1.0, 2.0])
+    ... )
     >>> np.round(x.numpy(), 6).tolist()
     [0.410245, 1.164789]
     >>> bowl = lambda x, a: gt.sum((x - a**2) ** 2)
@@ -173,10 +178,10 @@ def minimize(
     >>> np.round(jacobian.numpy(), 6).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
 
-    `method` is one of `scipy.optimize.minimize` without bounds or constraints; it is given gradient,
-    Hessian or products with it, whatever it takes. The result is polished by Newton steps on the
-    gradient. Derivatives follow from the gradient being zero there; they, `solver` (`"cg"` where the
-    Hessian is large) and `sparse` are as in `root`.
+    `method` is one of `scipy.optimize.minimize` without bounds or constraints; it is given the
+    gradient, and the Hessian or products with it where it takes them. The result is polished by
+    Newton steps on the gradient. Derivatives follow from the gradient being zero there; they,
+    `solver` (`"cg"` where the Hessian is large) and `sparse` are as in `root`.
     """
     problem = _problem("minimize", x0, args, solver, sparse)
     equation = problem.equation(f, scalar=True)
@@ -210,19 +215,22 @@ def _problem(name: str, x0: Any, args: tuple[Any, ...], solver: str, sparse: Any
     return _Problem(name, layout, layout.ravel(x0).astype(np.float64), args, solver, sparse)
 
 
-def _scipy_root(
-    problem: _Problem, equation: Equation, method: str, tol: Any, options: Any
-) -> Any:
+def _scipy_root(problem: _Problem, equation: Equation, method: str, tol: Any, options: Any) -> Any:
     from scipy import optimize
 
+    solve: Any = optimize.root
     jac = equation.jacobian if method in ("hybr", "lm") else None
-    result = optimize.root(
-        equation.value, problem.start, method=method, jac=jac, tol=tol, options=options
-    )
+    with np.errstate(all="ignore"):
+        result = solve(
+            equation.value, problem.start, method=method, jac=jac, tol=tol, options=options
+        )
     found = np.reshape(result.x, -1)
     solved = result.success
     if _may_be_polished(problem):
-        found, certain = polish(equation, found)
+        found, certain = polish(equation, found, problem.start)
+        # A least-squares method is content where the residual cannot fall any more.
+        if method == "lm":
+            solved = solved and equation.size(found) <= FALLEN * equation.size(problem.start)
         solved = solved or certain
     if not solved or not np.all(np.isfinite(found)):
         iterations = int(result.get("nit", result.get("nfev", 0)))
@@ -235,6 +243,7 @@ def _scipy_minimize(
 ) -> Any:
     from scipy import optimize
 
+    solve: Any = optimize.minimize
     given: dict[str, Any] = {}
     word = method.lower()
     if word not in TAKES_NO_GRADIENT:
@@ -243,17 +252,20 @@ def _scipy_minimize(
         given["hessp"] = equation.product
     elif word in TAKES_HESSIAN:
         given["hess"] = equation.jacobian
-    result = optimize.minimize(
-        equation.objective, problem.start, method=method, tol=tol, options=options, **given
-    )
+    with np.errstate(all="ignore"):
+        result = solve(
+            equation.objective, problem.start, method=method, tol=tol, options=options, **given
+        )
     found = np.reshape(result.x, -1)
     solved = result.success
     if _may_be_polished(problem):
         lowest = equation.objective(found)
-        better, certain = polish(equation, found)
+        better, certain = polish(equation, found, problem.start)
         # Rounding aside, a step that climbs leads to a saddle.
         if equation.objective(better) <= lowest + 1e-12 * (1.0 + abs(lowest)):
             found = better
+        # SciPy also ends where numbers overflow, or steps become short beside a huge x.
+        solved = solved and equation.size(found) <= FLATTER * equation.size(problem.start)
         solved = solved or certain
     if not solved or not np.all(np.isfinite(found)):
         raise problem.failed(method, found, equation, int(result.get("nit", 0)), result)

@@ -18,9 +18,11 @@ __all__ = ["hessian_operator", "linear_operator"]
 @cache
 def _operator_class() -> Any:
     # Not at import: scipy.sparse.linalg takes longer to load than all of gradtape.
-    from scipy.sparse.linalg import LinearOperator
+    from scipy.sparse import linalg
 
-    class DerivativeOperator(LinearOperator):
+    base: Any = linalg.LinearOperator
+
+    class DerivativeOperator(base):
         """A derivative at a point; several columns are one batched product."""
 
         def __init__(self, point: Point, forward: str, adjoint: str) -> None:

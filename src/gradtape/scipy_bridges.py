@@ -55,9 +55,7 @@ class _Bridge:
             )
         return self._layout
 
-    def _at(
-        self, what: str, x: Any, args: tuple[Any, ...], before: tuple[Any, ...] = ()
-    ) -> Point:
+    def _at(self, what: str, x: Any, args: tuple[Any, ...], before: tuple[Any, ...] = ()) -> Point:
         """The recording at this point: that of the last question if it was another one there.
 
         The same question again is evaluated again: what the function closes over may have changed.
@@ -220,7 +218,7 @@ def objective(f: Callable[..., Any], example: Any = None, *, sparse: Any = False
 
     >>> from scipy.optimize import minimize
     >>> p = gt.objective(lambda x: gt.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
-    >>> found = minimize(p.fun, np.zeros(5), jac=p.jac, hessp=p.hessp, method="Newton-CG")
+    >>> found = minimize(p.fun, np.zeros(5), jac=p.jac, hess=p.hess, method="trust-exact")
     >>> np.round(found.x, 5).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     >>> np.round(minimize(p, np.zeros(5), jac=True).x, 3).tolist()

@@ -13,6 +13,8 @@ from gradtape.recording.systems import factor, iterate
 
 # A full Newton step this much smaller than x says that x is a solution.
 NEGLIGIBLE = 1e-8
+# One longer than this may lead to another solution than the one that was found.
+CLOSE = 1e-2
 NEWTON_STEPS = 50
 ITERATIONS = 1000
 MEMORY = 5
@@ -65,7 +67,7 @@ class Equation:
 
     def size(self, x: Any) -> float:
         """The largest element of F(x)."""
-        return float(np.max(np.abs(self.value(x)), initial=0.0))
+        return largest(self.value(x))
 
     def jacobian(self, x: Any) -> Any:
         """The dense Jacobian."""
@@ -92,12 +94,11 @@ class Equation:
             return iterate(self._solver, lambda v: self.product(x, v), right, right.size)
         if self._sparse is not False:
             return factor(self.at(x).matrix(self.prepared(x)).tocsc()).solve(right)
-        matrix = self.jacobian(x)
-        try:
-            return np.linalg.solve(matrix, right)
-        except np.linalg.LinAlgError:
-            # Along what the equations do not determine, it stays where it is.
-            return np.linalg.lstsq(matrix, right, rcond=None)[0]
+        return np.linalg.solve(self.jacobian(x), right)
+
+    def least_step(self, x: Any) -> Any:
+        """Where the Jacobian is singular: the shortest step that reduces the residual most."""
+        return np.linalg.lstsq(self.jacobian(x), -self.value(x), rcond=None)[0]
 
 
 def newton(
@@ -106,11 +107,17 @@ def newton(
     """Newton's method; a step that does not reduce the residual is shortened."""
     tolerance = _tolerance(tolerance, 1e-10)
     size = float(np.linalg.norm(equation.value(x)))
+    scale = 0.0
     for iteration in range(1, maxiter + 1):
         if size == 0:
             return x, iteration - 1, True
-        step = equation.step(x)
-        small = _small(step, x, tolerance)
+        scale = max(scale, largest(x))
+        try:
+            step = equation.step(x)
+            small = largest(step) <= tolerance * scale
+        except np.linalg.LinAlgError:
+            # Short or not, such a step does not say that a solution is near.
+            step, small = equation.least_step(x), False
         length = 1.0
         while True:
             trial = x + length * step
@@ -127,10 +134,11 @@ def newton(
     return x, maxiter, False
 
 
-def polish(equation: Equation, x: Any, steps: int = 3) -> tuple[Any, bool]:
+def polish(equation: Equation, x: Any, start: Any, steps: int = 3) -> tuple[Any, bool]:
     """A few full Newton steps while they help; and whether the first one shows a solution."""
     size = equation.size(x)
     solved = size == 0
+    scale = max(largest(x), largest(start))
     for number in range(steps):
         if size == 0:
             break
@@ -141,11 +149,10 @@ def polish(equation: Equation, x: Any, steps: int = 3) -> tuple[Any, bool]:
         if not np.all(np.isfinite(step)):
             break
         if number == 0:
-            solved = _small(step, x, NEGLIGIBLE)
+            solved = largest(step) <= NEGLIGIBLE * scale
         trial = x + step
         reached = equation.size(trial)
-        # A long step may lead to another solution than the one that was found.
-        if not reached < size or not _small(step, x, np.sqrt(NEGLIGIBLE)):
+        if not reached < size or largest(step) > CLOSE * scale:
             break
         x, size = trial, reached
     return x, solved
@@ -156,11 +163,13 @@ def iteration(
 ) -> Outcome:
     """x becomes f(x), until it stays; the equation is x - f(x)."""
     tolerance = _tolerance(tolerance, 1e-12)
+    scale = 0.0
     for count in range(1, maxiter + 1):
         step = -equation.value(x)
         if not np.all(np.isfinite(step)):
             return x, count, False
-        if _small(step, x, tolerance):
+        scale = max(scale, largest(x))
+        if largest(step) <= tolerance * scale:
             return x + step, count, True
         x = x + step
     return x, maxiter, False
@@ -180,6 +189,7 @@ def anderson(
     tolerance = _tolerance(tolerance, 1e-12)
     points: list[Any] = []
     steps: list[Any] = []
+    scale = 0.0
     for count in range(1, maxiter + 1):
         step = -equation.value(x)
         if not np.all(np.isfinite(step)):
@@ -189,7 +199,8 @@ def anderson(
             x = points[-1] + steps[-1]
             points, steps = [], []
             continue
-        if _small(step, x, tolerance):
+        scale = max(scale, largest(x))
+        if largest(step) <= tolerance * scale:
             return x + step, count, True
         points = [*points[-memory:], x]
         steps = [*steps[-memory:], step]
@@ -210,6 +221,9 @@ def _tolerance(given: float | None, default: float) -> float:
     return given
 
 
-def _small(step: Any, x: Any, tolerance: float) -> bool:
-    largest = np.max(np.abs(x), initial=0.0)
-    return bool(np.max(np.abs(step), initial=0.0) <= tolerance * (largest + tolerance))
+def largest(x: Any) -> float:
+    """The largest magnitude in an array.
+
+    Steps are compared with the largest x so far: a solution may be 0, and has no scale of its own.
+    """
+    return float(np.max(np.abs(x), initial=0.0))

@@ -33,9 +33,19 @@ from gradtape.transforms.reverse import reverse
 
 
 def frontier(residual: Node, x: Node) -> list[Node]:
-    """What the residual reads that does not depend on x, in a fixed order."""
+    """What the residual reads that does not depend on x, in a fixed order.
+
+    A solution inside, of an equation that depends on x, stays whole: its own unknowns are inside.
+    """
     order = topological([residual])
-    interior = dependents(order, {x})
+    unknowns: set[Node] = set()
+    interior = {x}
+    while True:
+        interior = dependents(order, {x, *unknowns})
+        inner = {n.inputs[0] for n in interior if n.op is CUSTOM and type(n.params[1]) is Implicit}
+        if inner <= unknowns:
+            break
+        unknowns |= inner
     found: dict[Node, None] = {}
     for node in order:
         if node in interior and node is not x:
@@ -62,11 +72,11 @@ class Implicit(Structural):
     coloured: Coloured | None
     # The Jacobian is its own adjoint: that of a gradient is.
     symmetric: bool
-    pure: bool  # type: ignore[misc]
+    pure: bool
 
     def push(self, recording: Any, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
         """Forward mode."""
-        x, residual, *given = node.inputs
+        _, residual, *given = node.inputs
         pairs = [
             (source, tangent)
             for source, tangent in zip(given, tangents[2:], strict=True)
@@ -82,7 +92,7 @@ class Implicit(Structural):
 
     def pull(self, recording: Any, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
         """Reverse mode."""
-        x, residual, *given = node.inputs
+        _, residual, *given = node.inputs
         weights = -self._solve(recording, node, cotangents[0], turned=True)
         # One thing that the residual reads may depend on another: each ends its own path here.
         ends = {other: placeholder(other.spec) for other in given}
@@ -200,4 +210,3 @@ def replaced(recording: Any, roots: Sequence[Node], replacement: dict[Node, Node
 
 def _is_closure(recording: Any, node: Node) -> bool:
     return recording is not None and not isinstance(node.params[1], Structural)
-

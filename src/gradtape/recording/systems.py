@@ -151,9 +151,7 @@ class System:
         fixed, own, product = self._abstract(x, others)
         pairs = [(o, t) for o, t in zip(own, tangents, strict=True) if t is not None]
         rules = PythonRules(None)
-        (found,) = forward(
-            [product], [o for o, _ in pairs], [t for _, t in pairs], (), rules.push
-        )
+        (found,) = forward([product], [o for o, _ in pairs], [t for _, t in pairs], (), rules.push)
         back = dict(zip((fixed, *own), (x, *others), strict=True))
         return None if found is None else substitute([found], back)[0]
 
