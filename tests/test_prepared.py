@@ -218,9 +218,8 @@ def test_solvers_take_operators():
     J = A @ np.eye(8)
     b = np.arange(8.0)
     np.testing.assert_allclose(gmres(A, b, rtol=1e-12)[0], np.linalg.solve(J, b), rtol=1e-9)
-    np.testing.assert_allclose(
-        lsmr(A, b, atol=1e-13, btol=1e-13)[0], np.linalg.solve(J, b), rtol=1e-8
-    )
+    found = lsmr(A, b, atol=1e-13, btol=1e-13)[0]
+    np.testing.assert_allclose(found, np.linalg.solve(J, b), rtol=1e-8)
     H = gt.hessian_operator(lambda x: gt.sum(x**4) + gt.sum(x[1:] * x[:-1]), x)
     M = H @ np.eye(8)
     np.testing.assert_allclose(cg(H, b, rtol=1e-12)[0], np.linalg.solve(M, b), rtol=1e-9)

@@ -1,5 +1,7 @@
 """Objects that SciPy's solvers take as they are."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -357,3 +359,17 @@ def test_ode_steady_state_builds_nothing():
     for t in (1.5, 2.0, 2.5):
         o(t, np.ones(5)), o.jac(t, np.ones(5)), o.jac(t, np.zeros(5))
     assert built(before, gt.counters()) == (0, 0, 0)
+
+
+def test_threads_share_a_bridge():
+    p = gt.objective(rosenbrock)
+    points = np.random.default_rng(0).normal(size=(40, 5))
+
+    def both(x):
+        return p.fun(x), p.jac(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(both, points))
+    for (value, slope), x in zip(found, points, strict=True):
+        assert value == pytest.approx(rosen(x))
+        np.testing.assert_allclose(slope, rosen_der(x), rtol=1e-10, atol=1e-10)

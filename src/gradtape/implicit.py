@@ -168,15 +168,12 @@ def minimize(
 ) -> Any:
     """The x near `x0` that minimises a scalar f(x, *args), as a tensor that knows its derivatives.
 
-    >>> x = gt.minimize(
-    ...     lambda x, a: gt.sum((x - a) ** 4 + x**2), np.zeros(2), gt.asarray([1.0, 2.0])
-    ... )
-    >>> np.round(x.numpy(), 6).tolist()
-    [0.410245, 1.164789]
-    >>> bowl = lambda x, a: gt.sum((x - a**2) ** 2)
-    >>> jacobian = gt.jacobian(lambda a: gt.minimize(bowl, np.zeros(2), a))(np.array([1.0, 2.0]))
-    >>> np.round(jacobian.numpy(), 6).tolist()
-    [[2.0, 0.0], [0.0, 4.0]]
+    >>> f = lambda x, a: gt.sum((x - a) ** 4 + x**2)
+    >>> np.round(gt.minimize(f, np.zeros(2), np.array([1.0, 2.0])).numpy(), 6).tolist()
+    [0.410245, 1.164878]
+    >>> slope = gt.grad(lambda a: gt.minimize(lambda x: (x - a**2) ** 2, 0.0))
+    >>> round(float(slope(3.0)), 9)
+    6.0
 
     `method` is one of `scipy.optimize.minimize` without bounds or constraints; it is given the
     gradient, and the Hessian or products with it where it takes them. The result is polished by

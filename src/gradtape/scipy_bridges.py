@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,27 @@ from gradtape.layout import Layout, layout_of, vector_layout
 from gradtape.tape_jacobians import check_mode, check_sparse
 
 __all__ = ["Objective", "Ode", "Residuals", "objective", "ode", "residuals"]
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """The point evaluated last, as one object: threads that share a bridge never see half."""
+
+    point: Point
+    x: Any
+    args: tuple[Any, ...]
+    # Recordings belong to the thread that made them.
+    thread: int
+    # What was asked there.
+    answered: set[str]
+
+    def is_at(self, x: Any, args: tuple[Any, ...]) -> bool:
+        return (
+            self.thread == get_ident()
+            and np.array_equal(x, self.x)
+            and len(args) == len(self.args)
+            and all(_equal(a, b) for a, b in zip(args, self.args, strict=True))
+        )
 
 
 class _Bridge:
@@ -34,10 +57,7 @@ class _Bridge:
 
     def forget(self) -> None:
         """Let go of the point evaluated last; to be called when what `f` closes over changed."""
-        self._point: Point | None = None
-        self._x: Any = None
-        self._args: tuple[Any, ...] = ()
-        self._answered: set[str] = set()
+        self._last: _Visit | None = None
 
     def ravel(self, tree: Any) -> Any:
         """The vector that SciPy is to be given for a nest like the example."""
@@ -59,32 +79,27 @@ class _Bridge:
         """The recording at this point: that of the last question if it was another one there.
 
         The same question again is evaluated again: what the function closes over may have changed.
+        Only products, which have no name here, are asked for many times at one point.
         """
         x = np.asarray(x, np.float64).reshape(-1)
         given = (*before, *args)
-        same = (
-            self._point is not None
-            and what not in self._answered
-            and np.array_equal(x, self._x)
-            and len(given) == len(self._args)
-            and all(_equal(a, b) for a, b in zip(given, self._args, strict=True))
-        )
-        if not same:
-            self.forget()
-            # SciPy changes its vectors in place: what is compared with later must be a copy.
-            self._x = x = np.array(x)
-            self._args = given
+        last = self._last
+        if last is None or what in last.answered or not last.is_at(x, given):
             layout = vector_layout(x.size) if self._layout is None else self._layout
             if layout.size != x.size:
                 raise ValueError(
                     f"{self._name}: got {x.size} numbers, the example has {layout.size}. "
                     "Start from .ravel(example)."
                 )
+            # Before the new one is recorded, so that both are never held together.
+            self._last = last = None
             name = self._name if self._scalar else None
-            self._point = Point(self._f, x, layout, before, args, name)
-        self._answered.add(what)
-        assert self._point is not None
-        return self._point
+            point = Point(self._f, x, layout, before, args, name)
+            # SciPy changes its vectors in place: what is compared with later must be a copy.
+            self._last = last = _Visit(point, np.array(x), given, get_ident(), set())
+        if what:
+            last.answered.add(what)
+        return last.point
 
     def _matrix(self, point: Point) -> Any:
         """The Jacobian or Hessian at a point, in the form asked for."""
@@ -129,9 +144,7 @@ class Objective(_Bridge):
 
     def __call__(self, x: Any, *args: Any) -> tuple[float, Any]:
         """Value and gradient, for `minimize(p, x0, jac=True)`."""
-        self.forget()
         value, slope = self._at("both", x, args).value_and_gradient()
-        self._answered |= {"value", "gradient"}
         return value, np.asarray(slope, np.float64)
 
     def fun(self, x: Any, *args: Any) -> float:
@@ -148,10 +161,7 @@ class Objective(_Bridge):
 
     def hessp(self, x: Any, p: Any, *args: Any) -> Any:
         """The Hessian times a vector; the program is that of the point, whatever the vector."""
-        # Many products are asked for at one point: each is another question.
-        point = self._at("product", x, args)
-        self._answered.discard("product")
-        return np.array(point.product("hessian", p), np.float64)
+        return np.array(self._at("", x, args).product("hessian", p), np.float64)
 
 
 class Residuals(_Bridge):
@@ -180,7 +190,8 @@ class Residuals(_Bridge):
 
         It takes a point to know it: that of `example`, or of the last evaluation.
         """
-        point = self._point
+        last = self._last
+        point = None if last is None else last.point
         if point is None and self._example is not None and self._sparse is not False:
             point = Point(self._f, self._example, self._known_layout())
         if point is None or self._sparse is False:

@@ -112,12 +112,13 @@ def newton(
         if size == 0:
             return x, iteration - 1, True
         scale = max(scale, largest(x))
+        regular = True
         try:
             step = equation.step(x)
-            small = largest(step) <= tolerance * scale
         except np.linalg.LinAlgError:
             # Short or not, such a step does not say that a solution is near.
-            step, small = equation.least_step(x), False
+            step, regular = equation.least_step(x), False
+        small = regular and largest(step) <= tolerance * scale
         length = 1.0
         while True:
             trial = x + length * step
@@ -127,7 +128,7 @@ def newton(
                 break
             if small or length <= SHORTEST:
                 # At rounding level nothing improves any more.
-                return x, iteration, small
+                return x, iteration, regular and largest(step) <= NEGLIGIBLE * scale
             length /= 2
         if small:
             return x, iteration, True
