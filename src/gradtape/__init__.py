@@ -30,7 +30,9 @@ from gradtape.dtypes import (
 )
 from gradtape.function import Function, function
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
+from gradtape.implicit import fixed_point, minimize, root
 from gradtape.inspection import kernels_of, plan_of, show_config
+from gradtape.linear_operators import hessian_operator, linear_operator
 from gradtape.loops import fori_loop, map, scan, while_loop
 from gradtape.modes import deterministic, eager, is_deterministic
 from gradtape.namespace import (
@@ -207,11 +209,13 @@ from gradtape.ops.special import (
     xlogy,
 )
 from gradtape.ops.triangles import diag, diagonal, tril, triu
+from gradtape.prepared import prepare_hessian, prepare_jacobian
 from gradtape.pytree import register_pytree
 from gradtape.runtime.buffers import empty_cache
 from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
 from gradtape.runtime.threads import get_num_threads, set_num_threads
+from gradtape.scipy_bridges import objective, ode, residuals
 from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
@@ -247,27 +251,28 @@ __all__ = [
     "custom_gradient", "custom_jvp", "debug_nans", "default_dtype", "deterministic", "diag",
     "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty", "empty_cache",
     "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate", "exp", "exp2",
-    "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float32", "float64", "floor",
-    "floor_divide", "fori_loop", "from_dlpack", "full", "full_like", "function", "gather",
+    "expand_dims", "expm1", "eye", "fft", "finfo", "fixed_point", "flip", "float32", "float64",
+    "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like", "function", "gather",
     "get_num_threads", "grad", "grad_pass_through", "gradients", "greater", "greater_equal",
-    "hessian", "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf",
-    "inner", "int8", "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin",
-    "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jvp", "kernels_of", "kron", "less",
-    "less_equal", "lgamma", "linalg", "linearize", "linspace", "log", "log1p", "log2", "log10",
-    "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsumexp", "map", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan", "ndtr",
-    "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
-    "numpy_protocols", "one_hot", "ones", "ones_like", "optimizers", "outer", "pad", "permute_dims",
-    "pi", "plan_of", "polygamma", "positive", "pow", "prod", "program_of", "py_function", "pytree",
-    "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat",
-    "reshape", "result_type", "roll", "round", "rsqrt", "scan", "scatter_add", "scatter_max",
-    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "show_config", "sigmoid",
-    "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split",
-    "spy", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum",
-    "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile",
-    "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
-    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
-    "zeros_like",
+    "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity",
+    "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64", "is_deterministic",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jvp",
+    "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg", "linear_operator", "linearize",
+    "linspace", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsumexp", "map", "matmul", "matrix_transpose",
+    "max", "maximum", "mean", "median", "meshgrid", "min", "minimize", "minimum", "moveaxis",
+    "multiply", "multiply_no_nan", "nan", "ndtr", "negative", "newaxis", "nextafter", "nn",
+    "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols", "objective", "ode",
+    "one_hot", "ones", "ones_like", "optimizers", "outer", "pad", "permute_dims", "pi", "plan_of",
+    "polygamma", "positive", "pow", "prepare_hessian", "prepare_jacobian", "prod", "program_of",
+    "py_function", "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu",
+    "remainder", "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
+    "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted", "set_default_dtype",
+    "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
+    "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack",
+    "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis",
+    "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu", "trunc", "uint8",
+    "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where",
+    "while_loop", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

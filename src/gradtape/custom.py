@@ -270,7 +270,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         roots = [tensor.enter(recording) for tensor in tensors]
         frontier = Checkpointed.frontier(roots, set(interior))
         handles = [recording.hold(node, Tensor) for node in frontier]
-        wrapped = _wrapped(checkpoint, tensors, handles, Checkpointed(len(tensors)))
+        rule = Checkpointed(len(tensors))
+        wrapped = _wrapped(rule, tensors, handles, rule)
         return unflatten(structure, wrapped)
 
     return recomputed

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 __all__ = [
     "AxisError",
+    "ConvergenceError",
     "DtypeError",
     "GraphError",
     "InPlaceError",
@@ -127,6 +131,35 @@ class NonFiniteError(FloatingPointError):
     >>> issubclass(gt.errors.NonFiniteError, FloatingPointError)
     True
     """
+
+
+class ConvergenceError(RuntimeError):
+    """A solver that did not reach a solution; it carries how far it came.
+
+    >>> try:
+    ...     gt.root(lambda x: x**2 + 1.0, 1.0)
+    ... except gt.errors.ConvergenceError as error:
+    ...     print(str(error)[:30], error.residual > 0.5)
+    root: hybr found no solution:  True
+
+    `x` is the best point found, in the structure of the first guess, `residual` what is left
+    there, `iterations` how many were made, and `result` what SciPy returned, if it was SciPy.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        x: Any = None,
+        residual: float = math.nan,
+        iterations: int = 0,
+        result: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.x = x
+        self.residual = residual
+        self.iterations = iterations
+        self.result = result
 
 
 class GraphError(AssertionError):

@@ -20,6 +20,9 @@ def _custom_batch(
     inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
 ) -> Node:
     """All outputs are batched; what the rule differentiates by is as it was."""
+    own = getattr(key, "batch_rule", None)
+    if own is not None:
+        return own(inputs, batched, y)
     size = batching.size_of(inputs, batched)
     outputs = [
         node if flag else batching.spread(node, size)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.recording import Recording, enter, state
 from gradtape.graph.walk import substitute, topological
@@ -14,11 +16,18 @@ from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
 
+class Structural:
+    """A rule that is part of the graph, as the key of its node: it knows no recording's values."""
+
+    # Whether what it derives may be remembered under the structure of the graph.
+    pure = True
+
+
 class PythonRules:
     """Calls the rules of a recording; `used` says that a result must not be remembered."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+    def __init__(self, recording: Recording | None) -> None:
+        self.recording: Any = recording
         self.used = False
 
     def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Any]:
@@ -30,17 +39,26 @@ class PythonRules:
         return self._rule(node).push(self.recording, node, tangents)
 
     def _rule(self, node: Node) -> Any:
-        rule = self.recording.rules[node]
-        # A closure may do anything each time it is called; recomputation is a graph like others.
-        self.used = self.used or not isinstance(rule, Checkpointed)
-        return rule
+        key = node.params[1]
+        if isinstance(key, Structural):
+            self.used = self.used or not key.pure
+            return key
+        if self.recording is None:
+            raise UndefinedRuleError(
+                "a derivative written in Python (custom_gradient, custom_jvp) inside a system "
+                "that is solved sparsely or by iteration has no second derivative. Use the dense "
+                "solver: sparse=False, solver='direct'."
+            )
+        # A closure may do anything each time it is called.
+        self.used = True
+        return self.recording.rules[node]
 
 
-class Checkpointed:
+@dataclass(frozen=True)
+class Checkpointed(Structural):
     """Reverse mode through a graph that is computed again rather than kept."""
 
-    def __init__(self, outputs: int) -> None:
-        self.outputs = outputs
+    outputs: int
 
     @staticmethod
     def frontier(roots: Sequence[Node], interior: set[Node]) -> list[Node]:

@@ -51,6 +51,10 @@ class View:
         stops = {n: apply(STOP_GRADIENT, (n,)) for n in gone if type(n.spec) is not tuple}
         return substitute([target], stops)[0]
 
+    def beyond(self) -> View:
+        """The same for derivatives of what `derive_gradient` gives: nothing is outside there."""
+        return View(self.recording, frozenset(), self.watched)
+
     def remembered(self, key: tuple[Any, ...], derive: Callable[[PythonRules], Any]) -> Any:
         """A derivative by structure; one that ran Python code is never remembered."""
         derived = self.recording.table.derived
@@ -111,7 +115,7 @@ def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node 
         slope = derive_gradient(view, target, first)
         if slope is None or not view.connected(second, (target,)):
             return None
-        found = jacobian(slope, Question(second, "auto", (), rules.push, rules.pull))
+        found = jacobian(slope, view.beyond().question(second, "auto", rules))
         return (
             constant(0, spec(first.shape + second.shape, slope.dtype)) if found is None else found
         )

@@ -7,21 +7,19 @@ feed index operands: the same program on another mesh has another pattern.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import LEAF, Node, placeholder
-from gradtape.graph.program import program
+from gradtape.graph.node import Node, placeholder
 from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.products import Bound, bind
 from gradtape.recording.structure import follows, known_positions
-from gradtape.runtime.cache import plan_for
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
@@ -40,8 +38,7 @@ class Prepared:
     """Everything about a sparse derivative but the values of now."""
 
     coloured: Coloured
-    plan: Any
-    bindings: tuple[int | Node, ...]
+    bound: Bound
     # Values for the placeholders of the program: directions of the products.
     seeds: dict[Node, Value]
     dtype: Any
@@ -52,28 +49,15 @@ class Prepared:
 
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
-        recording.observed = True
-        inputs = [self._input(recording, binding) for binding in self.bindings]
-        products = [np.reshape(_array(found), -1) for found in self.plan(inputs)]
+        products = [found.reshape(-1) for found in self.bound.run(recording, self.seeds)]
         if self.coloured.substitution is not None:
             return self.coloured.decompress(products[0].reshape(self.coloured.forward_count, -1))
         flat = products[0] if len(products) == 1 else np.concatenate(products)
         return flat.take(self.coloured.positions)
 
-    def _input(self, recording: Recording, binding: int | Node) -> Any:
-        if isinstance(binding, int):
-            return recording.leaves[binding]
-        if binding in self.seeds:
-            return self.seeds[binding]
-        return recording.values[binding]
-
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
         return self.pattern.with_data(self.entries(recording))
-
-
-def _array(found: Any) -> Any:
-    return found if isinstance(found, np.ndarray) else found.array
 
 
 def sparse_jacobian(view: View, target: Node, source: Node, mode: str, wanted: Any) -> Any:
@@ -90,8 +74,7 @@ def sparse_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     if slope is None or not view.connected(second, (target,)):
         return None if wanted == "auto" else _nothing(first.size, second.size, target.dtype)
     if first is not second:
-        alone = View(view.recording, frozenset(), view.watched)
-        return sparse_jacobian(alone, slope, second, "auto", wanted)
+        return sparse_jacobian(view.beyond(), slope, second, "auto", wanted)
     prepared = prepare_sparse_hessian(view, target, first, "star", given_pattern(wanted))
     return _smaller(prepared, wanted, view.recording)
 
@@ -144,19 +127,22 @@ def prepare_sparse_jacobian(
 ) -> Prepared:
     """Pattern, colours and program of a Jacobian, kept by structure."""
 
-    def derive(rules: PythonRules) -> Prepared:
+    def coloured(_: PythonRules) -> Coloured:
         pattern = given
         if pattern is None:
             known = _known(view, [target], source)
             (pattern,) = detect(
                 [target], source, known, blocked=view.outside, follows=follows(view.recording)
             )
-        coloured = colour(pattern, METHODS[mode])
-        outputs, seeds = _products(view, rules, target, source, coloured)
-        return _prepared(view, coloured, outputs, seeds, target.dtype)
+        return colour(pattern, METHODS[mode])
 
-    key = ("sparse", target, source, mode, given, _contents(view, [target], source))
-    return view.remembered(key, derive)
+    def derive(rules: PythonRules) -> Prepared:
+        found = view.remembered(("coloured", *key), coloured)
+        outputs, seeds = _products(view, rules, target, source, found)
+        return Prepared(found, bind(view.recording, outputs), seeds, target.dtype)
+
+    key = (target, source, mode, given, _contents(view, [target], source))
+    return view.remembered(("sparse", *key, view.recording.available), derive)
 
 
 def prepare_sparse_hessian(
@@ -164,27 +150,29 @@ def prepare_sparse_hessian(
 ) -> Prepared:
     """Pattern, colours and program of a Hessian, kept by structure."""
 
-    def derive(rules: PythonRules) -> Prepared:
-        inner = view.alone(target, (source,))
+    def coloured(rules: PythonRules) -> Coloured:
         pattern = given
         if pattern is None:
             pattern = detect_hessian(
-                inner,
+                view.alone(target, (source,)),
                 source,
                 lambda outputs: _known(view, list(outputs), source),
                 follows=follows(view.recording),
                 python_rule=rules.pull,
             )
-        coloured = colour_symmetric(pattern, method)
+        return colour_symmetric(pattern, method)
+
+    def derive(rules: PythonRules) -> Prepared:
+        found = view.remembered(("coloured_hessian", *key), coloured)
         slope = derive_gradient(view, target, source)
         outputs: list[Node] = []
         seeds: dict[Node, Value] = {}
         if slope is not None:
-            _add_forward(view, rules, slope, source, coloured, outputs, seeds, ())
-        return _prepared(view, coloured, outputs, seeds, source.dtype)
+            _add_forward(view.beyond(), rules, slope, source, found, outputs, seeds)
+        return Prepared(found, bind(view.recording, outputs), seeds, source.dtype)
 
-    key = ("sparse_hessian", target, source, method, given, _contents(view, [target], source))
-    return view.remembered(key, derive)
+    key = (target, source, method, given, _contents(view, [target], source))
+    return view.remembered(("sparse_hessian", *key, view.recording.available), derive)
 
 
 def _products(
@@ -193,7 +181,7 @@ def _products(
     outputs: list[Node] = []
     seeds: dict[Node, Value] = {}
     if coloured.forward_count:
-        _add_forward(view, rules, target, source, coloured, outputs, seeds, view.outside)
+        _add_forward(view, rules, target, source, coloured, outputs, seeds)
     if coloured.reverse_count:
         weights = coloured.reverse_seeds(target.dtype).reshape(-1, *target.shape)
         seed = placeholder(target.spec)
@@ -212,11 +200,10 @@ def _add_forward(
     coloured: Coloured,
     outputs: list[Node],
     seeds: dict[Node, Value],
-    blocked: Collection[Node],
 ) -> None:
     directions = coloured.forward_seeds(source.dtype).reshape(-1, *source.shape)
     seed = placeholder(source.spec)
-    (pushed,) = forward([target], [source], [seed], blocked, rules.push)
+    (pushed,) = forward([target], [source], [seed], view.outside, rules.push)
     _add(pushed, seed, directions, target, outputs, seeds)
 
 
@@ -238,23 +225,6 @@ def _add(
     (response,) = respond([linear], seed, Seeded(given, (0,), ()), (count,))
     dense = dense_form(response, like, (count,)).value
     outputs.append(reshape_node(dense, (count, *like.shape)))
-
-
-def _prepared(
-    view: View, coloured: Coloured, outputs: Sequence[Node], seeds: dict[Node, Value], dtype: Any
-) -> Prepared:
-    found = program(outputs, view.recording.values.keys())
-    bindings: list[int | Node] = [
-        node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
-        for node in found.inputs
-    ]
-    plan = plan_for(found)
-    specs = [node.spec for node in found.outputs]
-
-    def run(inputs: Sequence[Any]) -> list[Any]:
-        return [Value(c, of).array for c, of in zip(plan.run(inputs), specs, strict=True)]
-
-    return Prepared(coloured, run, tuple(bindings), seeds, dtype)
 
 
 def _known(view: View, targets: list[Node], source: Node) -> dict[Node, Any]:
