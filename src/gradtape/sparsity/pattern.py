@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -69,17 +71,40 @@ class Pattern:
         turned = self.matrix.T.tocsr()
         return Pattern(self.shape[::-1], (turned.indptr, turned.indices), self.dense, self.notes)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """What equal patterns have in common."""
+        rows = (np.zeros(0), np.zeros(0)) if self.rows is None else self.rows
+        hashed = hashlib.blake2b(repr((self.shape, self.dense)).encode())
+        for array in rows:
+            hashed.update(np.ascontiguousarray(array, np.int64).tobytes())
+        return hashed.digest()
+
     @property
     def matrix(self) -> Any:
         """The pattern as a boolean `scipy.sparse.csr_array`."""
         return self.with_data(np.ones(len(self.indices), bool))
 
     def with_data(self, data: Any) -> Any:
-        """The `scipy.sparse.csr_array` with these values at the entries, in their order."""
+        """The `scipy.sparse.csr_array` with these values at the entries, in their order.
+
+        All arrays made of one pattern share its index arrays, which are read-only: what changes
+        the structure in place is refused there, and works on a copy.
+        """
+        found = copy(self._template)
+        found.data = data
+        return found
+
+    @cached_property
+    def _template(self) -> Any:
+        # SciPy's constructor checks the indices each time: as long as computing small matrices.
         from scipy.sparse import csr_array
 
+        data = np.zeros(len(self.indices), bool)
         found = csr_array((data, self.indices, self.indptr), shape=self.shape)
         found.has_canonical_format = True
+        found.indices.flags.writeable = False
+        found.indptr.flags.writeable = False
         return found
 
     def toarray(self) -> Any:
