@@ -22,6 +22,7 @@ from gradtape.recording.sparse_jacobians import (
     sparse_hessian,
     sparse_jacobian,
 )
+from gradtape.recording.structure import follows
 from gradtape.scope import Scope, check_unconnected, finish
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import jacobian_dtype
@@ -126,7 +127,7 @@ class Jacobians(Scope):
                 "first axis in common that counts examples. Use jacobian, which needs none."
             )
         if check:
-            self._check(y, x, view)
+            self._check(y, x, view, recording)
         result = derive_batch_jacobian(view, y, x, mode)
         zeros = spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x))
         found = self._finish(recording, source, result, unconnected_gradients, zeros)
@@ -195,10 +196,10 @@ class Jacobians(Scope):
             result = constant(0, zeros)
         return finish(recording, leaf, result, unconnected)
 
-    def _check(self, y: Node, x: Node, view: View) -> None:
+    def _check(self, y: Node, x: Node, view: View, recording: Recording) -> None:
         def check(_: Any) -> bool:
             try:
-                check_independence(y, x, view.outside)
+                check_independence(y, x, view.outside, follows(recording))
             except DependenceError:
                 # Not axis by axis, but perhaps element by element: slices that are joined again.
                 if not is_block_diagonal(view, y, x):

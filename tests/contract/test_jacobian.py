@@ -165,9 +165,7 @@ class TestJacobian:
     def test_a_target_that_is_a_source(self):
         x = gt.asarray([[1.0, 2.0]])
         tape, _ = recorded(lambda x: x * x, x)
-        np.testing.assert_array_equal(
-            tape.jacobian(x, x).numpy(), np.eye(2).reshape(1, 2, 1, 2)
-        )
+        np.testing.assert_array_equal(tape.jacobian(x, x).numpy(), np.eye(2).reshape(1, 2, 1, 2))
 
     def test_repeated_sources_and_intermediates(self):
         x = gt.asarray([1.0, 2.0])

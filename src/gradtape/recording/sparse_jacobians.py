@@ -111,7 +111,7 @@ def sparse_jacobian(
     if not (target.spec.inexact and source.spec.inexact and view.connected(source, (target,))):
         return None
     given = given_pattern(wanted)
-    if wanted == "auto" and not _is_smaller(
+    if is_auto(wanted) and not _is_smaller(
         jacobian_pattern(view, target, source, given), jacobian_dtype(target, source)
     ):
         return dense()
@@ -131,7 +131,7 @@ def sparse_hessian(
         found = sparse_jacobian(alone, slope, second, "auto", wanted, dense)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)
-    if wanted == "auto" and not _is_smaller(
+    if is_auto(wanted) and not _is_smaller(
         hessian_pattern(view, target, first, given), first.dtype
     ):
         return dense()
@@ -160,6 +160,10 @@ def given_pattern(wanted: Any) -> Pattern | None:
     if wanted is True or wanted is False or isinstance(wanted, str):
         return None
     return wanted if isinstance(wanted, Pattern) else pattern_of(wanted)
+
+
+def is_auto(wanted: Any) -> bool:
+    return isinstance(wanted, str)
 
 
 def _is_smaller(pattern: Pattern, dtype: Any) -> bool:
