@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.custom import passes_through
+from gradtape.ops.custom import CUSTOM, passes_through
 
 
 class DependenceError(Exception):
@@ -48,22 +48,46 @@ def _shape(node: Node) -> Shape:
     return node.spec[0].shape if type(node.spec) is tuple else node.shape
 
 
-def check_independence(target: Node, source: Node, blocked: Collection[Node] = ()) -> None:
-    """Raise DependenceError unless row b of the target depends on row b of the source alone."""
+def check_independence(
+    target: Node,
+    source: Node,
+    blocked: Collection[Node] = (),
+    follows: Callable[[Node], bool] | None = None,
+) -> None:
+    """Raise DependenceError unless row b of the target depends on row b of the source alone.
+
+    `blocked` nodes are constants. `follows` says of a node with a derivative written in Python
+    whether that is the derivative of the computation itself.
+    """
     count = source.shape[0]
     if count <= 1:
         return
-    order = topological([target])
-    active = dependents((n for n in order if n not in blocked or n is source), {source})
     found: dict[Node, Batch] = {source: Batch(1, count)}
-    for node in order:
-        if node is source or node not in active or not _carries(node):
+    for node in _on_the_way(target, source, blocked):
+        if node.op is CUSTOM:
+            if follows is None or not follows(node):
+                raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+            continue
+        passed = passes_through(node)
+        if passed is not None:
+            found[node] = found[passed]
             continue
         places = [found.get(parent) for parent in node.inputs]
         if any(place is not None for place in places):
             found[node] = _through(node, places)
     if target in found and found[target] != Batch(1, count):
         raise DependenceError("mixes examples", target.op.name)
+
+
+def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[Node]:
+    """The nodes by which a derivative gets from the source to the target, in order."""
+    order = topological([target])
+    active = dependents((n for n in order if n not in blocked or n is source), {source})
+    wanted = {target}
+    for node in reversed(order):
+        if node in wanted and node in active and node is not source and _carries(node):
+            wanted.update(node.inputs)
+    return [n for n in order if n in wanted and n in active and n is not source and _carries(n)]
 
 
 def _carries(node: Node) -> bool:
@@ -73,16 +97,19 @@ def _carries(node: Node) -> bool:
 
 
 def _through(node: Node, places: list[Batch | None]) -> Batch:
-    rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
-    if node.op is PICK or passes_through(node) is not None:
+    if node.op is PICK:
         return next(place for place in places if place is not None)
+    rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
     if rule is None:
         raise DependenceError("cannot be proved to keep examples apart", node.op.name)
     return rule(node, places)
 
 
 def _mixes(node: Node) -> NoReturn:
-    raise DependenceError("mixes examples", node.op.name)
+    name = node.op.name
+    if name == "take_along_axis" and node.inputs[1].op.name == "argsort":
+        name = "sort"  # as the user calls it
+    raise DependenceError("mixes examples", name)
 
 
 def _placed(node: Node, axis: int, count: int) -> Batch:
@@ -210,6 +237,37 @@ def _gather(node: Node, places: list[Batch | None]) -> Batch:
     return _placed(node, moved, place.count)
 
 
+def _scatter(node: Node, places: list[Batch | None]) -> Batch:
+    """Writing or adding values at positions along an axis, whole lines of which are one example."""
+    x, indices, values = node.inputs
+    along = _axes(node)[0]
+    found = []
+    for position, parent in ((0, x), (2, values)):
+        place = places[position]
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        if position and axis >= along + indices.ndim:
+            axis -= indices.ndim - 1
+        elif axis >= along and (position or axis == along):
+            _mixes(node)
+        found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _cross(node: Node, places: list[Batch | None]) -> Batch:
+    """Operands broadcast, and the axis of the components is counted from the end."""
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is None:
+            continue
+        axis = place.axis(parent) - parent.ndim
+        if axis == node.params[0]:
+            _mixes(node)
+        found.append(_placed(node, axis + node.ndim, place.count))
+    return _same(node, found)
+
+
 def _labelled(node: Node, places: list[Batch | None], terms: list[Any], output: Any) -> Batch:
     found = []
     for parent, place, labels in zip(node.inputs, places, terms, strict=True):
@@ -278,6 +336,10 @@ _BY_FAMILY: dict[str, Rule] = {
 _BY_NAME: dict[str, Rule] = {
     "permute_dims": _permute,
     "reshape": _reshape,
+    # What stays of a triangle is where it was.
+    "tril": _reshape,
+    "triu": _reshape,
+    "recompute": _reshape,
     "broadcast_to": _elementwise,
     "stack": _joined,
     "concat": _joined,
@@ -290,6 +352,9 @@ _BY_NAME: dict[str, Rule] = {
     "take_along_axis": _along_axis,
     "add_along_axis": _along_axis,
     "gather": _gather,
+    "scatter_add": _scatter,
+    "scatter_set": _scatter,
+    "cross": _cross,
     "matmul": _matmul,
     "einsum": _einsum,
     "fft": _fft,
