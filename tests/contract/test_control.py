@@ -611,3 +611,34 @@ def test_float32_stays():
     assert final.dtype == rows.dtype == np.float32
     slope = gt.grad(lambda x: gt.sum(gt.scan(lambda c, _: (c * c, None), x, length=2)[0]))(x)
     assert slope.dtype == np.float32
+
+
+def test_batch_jacobians_keep_examples_apart():
+    x = gt.asarray(RNG.normal(size=(4, 5, 3)))
+
+    def rows(x: Any) -> Any:
+        moved = gt.moveaxis(x, 1, 0)
+        _, found = gt.scan(lambda c, u: (gt.tanh(c @ W + u), gt.sum(c * u, axis=1)), x[:, 0], moved)
+        return gt.moveaxis(found, 0, 1)
+
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        y = rows(x)
+    got = tape.batch_jacobian(y, x)
+    full = gt.jacobian(rows)(x).numpy()
+    close(got, np.stack([full[b, :, b] for b in range(4)]))
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        _, y = gt.scan(lambda c, u: (c + u, c), gt.zeros((5, 3)), x)
+    with pytest.raises(gt.errors.MixedExamplesError, match="scan mixes examples"):
+        tape.batch_jacobian(y, x)
+
+
+def test_eager_mode():
+    with gt.eager():
+        final, rows = gt.scan(cell(W), START, INPUTS, checkpoint=4)
+        chosen = gt.cond(gt.sum(final) > 0.0, gt.sin, gt.cos, final)
+    expected = gt.scan(cell(W), START, INPUTS)
+    close(final, expected[0])
+    close(rows, expected[1])
+    assert chosen.shape == (3,)

@@ -180,21 +180,19 @@ class _Making:
         sums = [placeholder(body.inputs[p].spec) for p in summed]
         totals = [total + _slope(pulled, p) for total, p in zip(sums, summed, strict=True)]
         rows = [p for p in wanted if p >= first and pulled[p] is not None]
-        stacked = [_slope(pulled, p) for p in rows]
-        stacked += [node for node in products.factors if node not in self.sources]
+        stacked = dict.fromkeys(_slope(pulled, p) for p in rows)
+        stacked.update((node, None) for node in products.factors if node not in self.sources)
+        row_of = {node: at for at, node in enumerate(stacked)}
         written, constant_positions, sequences = self._closed(
             [seed[n] for n in states], sums, [*slopes, *totals, *stacked]
         )
         place: dict[int, Source] = {
             **{constants + n: ("state", at) for at, n in enumerate(states)},
             **{p: ("state", len(states) + at) for at, p in enumerate(summed)},
-            **{p: ("stacked", at) for at, p in enumerate(rows)},
+            **{p: ("stacked", row_of[_slope(pulled, p)]) for p in rows},
             **{p: ("after", at) for at, p in enumerate(products.found)},
         }
-        numbers = {node: at for at, node in enumerate(stacked)}
-        factors = [
-            self.sources.get(node) or ("stacked", numbers[node]) for node in products.factors
-        ]
+        factors = [self.sources.get(node) or ("stacked", row_of[node]) for node in products.factors]
         return Backward(
             body=written,
             constants=tuple(constant_positions),

@@ -8,11 +8,12 @@ combines different examples ends the proof, and so does one of which nothing is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gradtape.graph.node import PICK, Node
+from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.custom import CUSTOM, passes_through
@@ -62,21 +63,35 @@ def check_independence(
     count = source.shape[0]
     if count <= 1:
         return
-    found: dict[Node, Batch] = {source: Batch(1, count)}
-    for node in _on_the_way(target, source, blocked):
+    found: dict[Node, Any] = {source: Batch(1, count)}
+    _follow(_on_the_way(target, source, blocked), found, follows)
+    if target in found and found[target] != Batch(1, count):
+        raise DependenceError("mixes examples", target.op.name)
+
+
+def _follow(
+    order: Sequence[Node],
+    found: dict[Node, Any],
+    follows: Callable[[Node], bool] | None = None,
+) -> None:
+    """Find the place of the batch in every node that has one; in a list for several outputs."""
+    for node in order:
+        if node in found or not _carries(node):
+            continue
         if node.op is CUSTOM:
-            if follows is None or not follows(node):
+            if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
                 raise DependenceError("cannot be proved to keep examples apart", node.op.name)
             continue
         passed = passes_through(node)
         if passed is not None:
-            found[node] = found[passed]
+            if passed in found:
+                found[node] = found[passed]
             continue
         places = [found.get(parent) for parent in node.inputs]
         if any(place is not None for place in places):
-            found[node] = _through(node, places)
-    if target in found and found[target] != Batch(1, count):
-        raise DependenceError("mixes examples", target.op.name)
+            place = _through(node, places)
+            if place is not None:
+                found[node] = place
 
 
 def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[Node]:
@@ -96,7 +111,9 @@ def _carries(node: Node) -> bool:
     return type(node.spec) is tuple or node.spec.inexact
 
 
-def _through(node: Node, places: list[Batch | None]) -> Batch:
+def _through(node: Node, places: list[Any]) -> Any:
+    if node.op is PICK and isinstance(places[0], list):
+        return places[0][node.params[0]]
     if node.op is PICK:
         return next(place for place in places if place is not None)
     rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
@@ -326,7 +343,57 @@ def _fft(node: Node, places: list[Batch | None]) -> Batch:
     return _placed(node, axis, place.count)
 
 
-Rule = Callable[[Node, list[Any]], Batch]
+def _inside(body: Program, places: Sequence[Batch | None]) -> list[Batch | None]:
+    """The places in the outputs of a body, from those in its inputs."""
+    pairs = zip(body.inputs, places, strict=True)
+    found: dict[Node, Any] = {node: place for node, place in pairs if place is not None}
+    _follow(body.nodes, found)
+    return [found.get(node) for node in body.outputs]
+
+
+def _carried(
+    node: Node, body: Program, fixed: list[Any], carried: list[Any], elements: list[Any]
+) -> list[Any]:
+    """The places in the outputs of a body whose first outputs are inputs of the next step."""
+    while True:
+        found = _inside(body, [*fixed, *carried, *elements])
+        later = [
+            old if new is None else new if old is None else _same(node, [old, new])
+            for old, new in zip(carried, found, strict=False)
+        ]
+        if later == carried:
+            return [*later, *found[len(carried) :]]
+        carried = later
+
+
+def _scan(node: Node, places: list[Any]) -> list[Any]:
+    body, constants, carries, length, *_ = node.params
+    first = constants + carries
+    elements = []
+    for parent, place in zip(node.inputs[first:], places[first:], strict=True):
+        if place is not None and place.axis(parent) == 0:
+            _mixes(node)
+        elements.append(None if place is None else Batch(place.outer // length, place.count))
+    found = _carried(node, body, places[:constants], places[constants:first], elements)
+    rows = [
+        None if place is None else Batch(place.outer * length, place.count)
+        for place in found[carries:]
+    ]
+    return [*found[:carries], *rows]
+
+
+def _while(node: Node, places: list[Any]) -> list[Any]:
+    _, body, constants, _ = node.params
+    return [*_carried(node, body, places[:constants], places[constants:], []), None]
+
+
+def _branch(node: Node, places: list[Any]) -> list[Any]:
+    found = [_inside(body, places[1:]) for body in node.params[0]]
+    known = [[place for place in one if place is not None] for one in zip(*found, strict=True)]
+    return [_same(node, one) if one else None for one in known]
+
+
+Rule = Callable[[Node, list[Any]], Any]
 _BY_FAMILY: dict[str, Rule] = {
     "elementwise": _elementwise,
     "reduction": _reduction,
@@ -355,6 +422,9 @@ _BY_NAME: dict[str, Rule] = {
     "scatter_add": _scatter,
     "scatter_set": _scatter,
     "cross": _cross,
+    "scan": _scan,
+    "while": _while,
+    "branch": _branch,
     "matmul": _matmul,
     "einsum": _einsum,
     "fft": _fft,
