@@ -7,8 +7,9 @@ from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testi
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.associative import associative_scan
 from gradtape.callbacks import numpy_function, py_function
+from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.control import cond, switch
-from gradtape.custom import checkpoint, custom_gradient, custom_jvp, grad_pass_through
+from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
 from gradtape.debugging import debug_nans
 from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.dtypes import (

@@ -147,12 +147,14 @@ class Recording:
         "imported",
         "interned",
         "leaves",
+        "lines",
         "lock",
         "nodes",
         "observed",
         "recomputed",
         "repeats",
         "rules",
+        "saved",
         "stamp",
         "table",
         "tapes",
@@ -193,8 +195,12 @@ class Recording:
         self.targets: dict[Node, None] = {}
         # Python closures of custom derivatives, by node.
         self.rules: dict[Node, Any] = {}
-        # Nodes inside a checkpoint, which are not kept for the backward pass.
+        # Nodes inside a checkpoint, which are not kept for the backward pass, and those which are
+        # whatever they cost.
         self.recomputed: set[Node] = set()
+        self.saved: set[Node] = set()
+        # The user's line that recorded a node which may fail when it runs, later.
+        self.lines: dict[Node, str] = {}
         # Variables with a pending update, and those read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
@@ -226,6 +232,8 @@ class Recording:
         self.targets = {}
         self.rules = {}
         self.recomputed = set()
+        self.saved = set()
+        self.lines = {}
         self.unassigned = set()
         if traffic.recordings >= traffic.due:
             traffic.tell()
@@ -321,6 +329,14 @@ class Recording:
         found.stamp = self.stamp
         self.nodes.append(found)
         return found
+
+    def drop(self, nodes: set[Node]) -> None:
+        """Let go of values that were computed already and shall be computed again when needed."""
+        gone = frozenset(node for node in nodes if node in self.values)
+        if gone:
+            for node in gone:
+                del self.values[node]
+            self.available = (self.available, gone)
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list of what a flush computes."""

@@ -158,10 +158,14 @@ class Carrier:
                 if not isinstance(rule, Checkpointed):
                     rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
-        for one in self.trace.recomputed:
-            many = batching.batched.get(one, one)
-            if isinstance(many, Node) and many in image:
-                outer.recomputed.add(image[many])
+        for mine, theirs in (
+            (self.trace.recomputed, outer.recomputed),
+            (self.trace.saved, outer.saved),
+        ):
+            for one in mine:
+                many = batching.batched.get(one, one)
+                if isinstance(many, Node) and many in image:
+                    theirs.add(image[many])
 
     def carry(
         self,

@@ -8,12 +8,12 @@ tree grows by the path that it took.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gradtape.graph.deferred import Deferred
+from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 
@@ -274,14 +274,3 @@ class _Draw:
         if drawn[self.number] is None:
             drawn[self.number] = host_value(self.generator.advance(self.count))
         return drawn[self.number]
-
-
-def user_line() -> str:
-    """The innermost line that is not the library's own, as `file:line`."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith("gradtape."):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "unknown"

@@ -189,13 +189,15 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
     """The schedule for these roots in this state of the recording, by identity if seen before."""
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
-    key = (roots, recording.available, watched)
+    # What a plan keeps follows from its roots, but for what is saved on demand.
+    wishes = (recording.available, frozenset(recording.saved)) if recording.saved else None
+    key = (roots, wishes or recording.available, watched)
     found = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
         return found
     wanted = _program(recording, roots, watched)
-    candidates = plans.setdefault((roots[-1], recording.available, watched), [])
+    candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
         found = Schedule(wanted, plan_for(wanted))
@@ -224,8 +226,11 @@ def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node
     known = recording.values.keys()
     found = program(roots, known)
     extra = kept(found, watched) if watched else []
-    extra += _losses(recording, found)
     discarded = recording.recomputed.union(roots)
+    if watched and recording.saved:
+        extra += [node for node in found.nodes if node in recording.saved]
+        discarded -= recording.saved
+    extra += _losses(recording, found)
     outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
     return found if len(outputs) == len(roots) else program(outputs, known)
 

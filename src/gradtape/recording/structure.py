@@ -32,7 +32,7 @@ def known_positions(
 
 def follows(recording: Recording) -> Callable[[Node], bool]:
     """Of derivatives written in Python, a checkpoint's is that of the computation itself."""
-    return lambda node: isinstance(recording.rules.get(node), Checkpointed)
+    return lambda node: isinstance(node.params[1], Checkpointed)
 
 
 def _compiler(functions: Sequence[Callable[..., int]]) -> Any:
