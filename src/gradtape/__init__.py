@@ -212,6 +212,7 @@ from gradtape.ops.special import (
 from gradtape.ops.triangles import diag, diagonal, tril, triu
 from gradtape.prepared import prepare_hessian, prepare_jacobian
 from gradtape.pytree import register_pytree
+from gradtape.residuals import saved_for_backward
 from gradtape.runtime.buffers import empty_cache
 from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters

@@ -45,7 +45,8 @@ class Policy:
         elif self.kind in ("everything", "except"):
             named = [node for node in nodes if node.op is NAMED and node.params[0] in self.names]
             without = {*named, *[node.inputs[0] for node in named]}
-            found.update(node for node in nodes if node not in without)
+            # A name costs nothing: it is there when the value is.
+            found.update(n for n in nodes if n not in without and n.op is not NAMED)
         return {node for node in found if type(node.spec) is not tuple}
 
 

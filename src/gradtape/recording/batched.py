@@ -158,14 +158,24 @@ class Carrier:
                 if not isinstance(rule, Checkpointed):
                     rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
-        for mine, theirs in (
-            (self.trace.recomputed, outer.recomputed),
-            (self.trace.saved, outer.saved),
-        ):
-            for one in mine:
-                many = batching.batched.get(one, one)
-                if isinstance(many, Node) and many in image:
-                    theirs.add(image[many])
+        self._take_wishes(outer, batching, image)
+
+    def _take_wishes(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
+        """What checkpoints save and compute again; an op may have become several."""
+        trace, batched = self.trace, batching.batched
+        for one in (*trace.recomputed, *trace.saved):
+            many = batched.get(one, one)
+            if not isinstance(many, Node) or many not in image:
+                continue
+            ends = {batched.get(parent, parent) for parent in one.inputs}
+            if not any(isinstance(end, tuple) for end in ends):
+                between = topological([many], stop=ends)
+                outer.recomputed.update(
+                    image[node] for node in between if node in image and node not in ends
+                )
+            if one in trace.saved:
+                outer.recomputed.discard(image[many])
+                outer.saved.add(image[many])
 
     def carry(
         self,
