@@ -1,8 +1,10 @@
-"""The user's line: where in their code an op was recorded."""
+"""The user's line: where in their code an op was recorded, and which op it was that failed."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from typing import Any
 
 
 def user_line() -> str:
@@ -14,3 +16,15 @@ def user_line() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "unknown"
+
+
+def mark(error: BaseException, node: Any) -> None:
+    """Say of an error which node of a plan raised it."""
+    # A class of exceptions may have no room for it.
+    with contextlib.suppress(AttributeError, TypeError):
+        error.__gradtape_node__ = node  # type: ignore[attr-defined]
+
+
+def marked(error: BaseException) -> Any:
+    """The node that raised an error, as far as is known."""
+    return getattr(error, "__gradtape_node__", None)

@@ -16,6 +16,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype, of_scalar
 from gradtape.errors import DtypeError
 from gradtape.graph.deferred import Deferred
+from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     TABLE_LIMIT,
@@ -338,6 +339,11 @@ class Recording:
                 del self.values[node]
             self.available = (self.available, gone)
 
+    def defer(self, node: Node, handle: Handle) -> None:
+        """An op that may fail was recorded: if it does, later, its line is told."""
+        if self.tapes:
+            self.lines.setdefault(node, user_line())
+
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list of what a flush computes."""
         gone = {id(handle) for handle in handles}
@@ -526,13 +532,15 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         # The collector ran, and the last tape to hold the recording died. No operand is pending
         # there, or the recording would have lived: once more.
         return record(op, operands, params)
-    if op.may_fail and recording.evaluates_at_once and not recording.lacks_value(node):
-        try:
-            state.evaluate(observed)
-        except BaseException:
-            # The traceback holds on to what failed: it must not be tried again with other work.
-            recording.forget(result if type(result) is tuple else (result,))
-            raise
+    if op.may_fail:
+        recording.defer(node, observed)
+        if recording.evaluates_at_once and not recording.lacks_value(node):
+            try:
+                state.evaluate(observed)
+            except BaseException:
+                # The traceback holds on to what failed: it must not be tried again with other work.
+                recording.forget(result if type(result) is tuple else (result,))
+                raise
     return result
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, Node
+from gradtape.graph.node import LEAF, PICK, Node
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
+from gradtape.graph.walk import topological
+from gradtape.recording.failures import Lines
 
 
 class Call:
@@ -90,9 +92,17 @@ class Run:
     plan: Any
     inputs: tuple[Source, ...]
     outputs: tuple[Node, ...]
+    # Where what may fail was recorded.
+    lines: Lines | None = None
 
     def run(self, call: Call) -> None:
-        results = self.plan.run([source(call) for source in self.inputs])
+        inputs = [source(call) for source in self.inputs]
+        try:
+            results = self.plan.run(inputs)
+        except Exception as error:
+            if self.lines is not None:
+                self.lines.explain(error, inputs)
+            raise
         for node, content in zip(self.outputs, results, strict=True):
             call.values[node] = Value(content, node.spec)
 
@@ -142,6 +152,7 @@ class Capture(Recording):
     __slots__ = (
         "_sources",
         "assigned",
+        "deferred",
         "drawn",
         "escaped",
         "given_draws",
@@ -163,6 +174,8 @@ class Capture(Recording):
         self._sources: dict[int, Source] = {}
         self.assigned: dict[Any, None] = {}
         self.variables: dict[Any, None] = {}
+        # What may fail or calls Python, and is to run even if nothing reads its result.
+        self.deferred: list[Handle] = []
         self.given_draws = given_draws
         self.drawn = 0
         self.guards = 0
@@ -208,6 +221,25 @@ class Capture(Recording):
 
     # What happens.
 
+    def defer(self, node: Node, handle: Handle) -> None:
+        """An op that may fail runs with all others: see to it that it does."""
+        super().defer(node, handle)
+        self.deferred.append(handle)
+
+    def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
+        """Handles on what was deferred and would not be computed for the wanted ones."""
+        deferred, self.deferred = self.deferred, []
+        if not deferred:
+            return []
+        read = set(topological([handle.node for handle in wanted], stop=self.values.keys()))
+        return [
+            handle
+            for handle in deferred
+            if handle.node is not None
+            and handle.node not in self.values
+            and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
+        ]
+
     def ran(self, schedule: Any) -> None:
         """A flush has run a schedule of this recording."""
         if self.step.complete or self.inconsistent:
@@ -216,7 +248,8 @@ class Capture(Recording):
             self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
             for binding in schedule.bindings
         )
-        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs))
+        lines = Lines(schedule.fallible, self.lines) if schedule.fallible is not None else None
+        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
