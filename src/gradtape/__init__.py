@@ -7,8 +7,9 @@ from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testi
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.associative import associative_scan
 from gradtape.callbacks import numpy_function, py_function
+from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.control import cond, switch
-from gradtape.custom import checkpoint, custom_gradient, custom_jvp, grad_pass_through
+from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
 from gradtape.debugging import debug_nans
 from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.dtypes import (
@@ -32,6 +33,7 @@ from gradtape.function import Function, function
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
 from gradtape.implicit import fixed_point, minimize, root
 from gradtape.inspection import kernels_of, plan_of, show_config
+from gradtape.kept_values import saved_for_backward
 from gradtape.linear_operators import hessian_operator, linear_operator
 from gradtape.loops import fori_loop, map, scan, while_loop
 from gradtape.modes import deterministic, eager, is_deterministic
@@ -246,33 +248,34 @@ __all__ = [
     "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil",
-    "checkpoint", "clear_plans", "clip", "complex64", "complex128", "concat", "cond", "conj",
-    "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod", "cumulative_sum",
-    "custom_gradient", "custom_jvp", "debug_nans", "default_dtype", "deterministic", "diag",
-    "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty", "empty_cache",
-    "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate", "exp", "exp2",
-    "expand_dims", "expm1", "eye", "fft", "finfo", "fixed_point", "flip", "float32", "float64",
-    "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like", "function", "gather",
-    "get_num_threads", "grad", "grad_pass_through", "gradients", "greater", "greater_equal",
-    "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity",
-    "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64", "is_deterministic",
-    "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jvp",
-    "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg", "linear_operator", "linearize",
-    "linspace", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsumexp", "map", "matmul", "matrix_transpose",
-    "max", "maximum", "mean", "median", "meshgrid", "min", "minimize", "minimum", "moveaxis",
-    "multiply", "multiply_no_nan", "nan", "ndtr", "negative", "newaxis", "nextafter", "nn",
-    "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols", "objective", "ode",
-    "one_hot", "ones", "ones_like", "optimizers", "outer", "pad", "permute_dims", "pi", "plan_of",
-    "polygamma", "positive", "pow", "prepare_hessian", "prepare_jacobian", "prod", "program_of",
-    "py_function", "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu",
-    "remainder", "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
-    "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted", "set_default_dtype",
-    "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
-    "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack",
-    "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis",
-    "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
-    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where",
-    "while_loop", "xlogy", "zeros", "zeros_like",
+    "checkpoint", "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat",
+    "cond", "conj", "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod",
+    "cumulative_sum", "custom_gradient", "custom_jvp", "debug_nans", "default_dtype",
+    "deterministic", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum",
+    "empty", "empty_cache", "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate",
+    "exp", "exp2", "expand_dims", "expm1", "eye", "fft", "finfo", "fixed_point", "flip", "float32",
+    "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like", "function",
+    "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
+    "greater_equal", "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1",
+    "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
+    "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian",
+    "jacrev", "jvp", "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg",
+    "linear_operator", "linearize", "linspace", "log", "log1p", "log2", "log10", "log_sigmoid",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "map",
+    "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimize",
+    "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan", "ndtr", "negative", "newaxis",
+    "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols",
+    "objective", "ode", "one_hot", "ones", "ones_like", "optimizers", "outer", "pad",
+    "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow", "prepare_hessian",
+    "prepare_jacobian", "prod", "program_of", "py_function", "pytree", "quantile", "random", "real",
+    "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape", "residuals",
+    "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
+    "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
+    "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
+    "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",
+    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take",
+    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
+    "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp",
+    "vmap", "where", "while_loop", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Derivatives written by hand: custom_gradient, custom_jvp, grad_pass_through, checkpoint."""
+"""Derivatives written by hand: custom_gradient, custom_jvp, grad_pass_through."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.recording import Recording, record, state
 from gradtape.ops.custom import CUSTOM
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.custom import Checkpointed, as_nodes, inside
+from gradtape.recording.custom import as_nodes, inside
 from gradtape.tensor import Tensor, asarray
 from gradtape.transforms.reverse import reverse
 from gradtape.variable import Variable
 
-__all__ = ["checkpoint", "custom_gradient", "custom_jvp", "grad_pass_through"]
+__all__ = ["custom_gradient", "custom_jvp", "grad_pass_through"]
 
 
 class _Reads:
@@ -30,8 +30,15 @@ class _Reads:
             self.variables.setdefault(variable.number, variable)
 
 
-def _wrapped(key: Any, outputs: Sequence[Any], inputs: Sequence[Any], rule: Any) -> list[Any]:
+def key_of(f: Any) -> Any:
+    """What programs know a function by: closures made anew each time are the same to them."""
+    return getattr(f, "__code__", f)
+
+
+def wrapped(key: Any, outputs: Sequence[Any], inputs: Sequence[Any], rule: Any) -> list[Any]:
     """The outputs again, with `rule` in place of the derivative of how they were computed."""
+    if not outputs:
+        return []
     recording = state.recording
     handles = record(CUSTOM, (*outputs, *inputs), (len(outputs), key))
     state.recording.rules[handles[0].node.inputs[0]] = rule
@@ -58,6 +65,7 @@ class custom_gradient:  # noqa: N801 - a decorator
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self._f = f
+        self._key = key_of(f)
         functools.update_wrapper(self, f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -86,8 +94,8 @@ class custom_gradient:  # noqa: N801 - a decorator
         passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
         variables = [v for v in reads.variables.values() if v.number not in passed]
         rule = _GradientRule(grad_fn, len(outputs), operands, variables)
-        wrapped = _wrapped(self._f, [asarray(o) for o in outputs], [*operands, *variables], rule)
-        return unflatten(shape, wrapped)
+        sources = [*operands, *variables]
+        return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], sources, rule))
 
 
 class _GradientRule:
@@ -158,6 +166,7 @@ class custom_jvp:  # noqa: N801 - a decorator
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self._f = f
+        self._key = key_of(f)
         self._rule: Callable[..., Any] | None = None
         functools.update_wrapper(self, f)
 
@@ -182,7 +191,7 @@ class custom_jvp:  # noqa: N801 - a decorator
         outputs, shape = flatten(self._f(*given, **kwargs))
         others = [None if _is_operand(leaf) else leaf for leaf in leaves]
         rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
-        return unflatten(shape, _wrapped(self._f, [asarray(o) for o in outputs], operands, rule))
+        return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], operands, rule))
 
 
 class _TangentRule:
@@ -247,34 +256,6 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
         return passing(*args)
 
     return through
-
-
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, whose inner values are recomputed in the backward pass, not kept.
-
-    >>> layer = gt.checkpoint(lambda x: gt.tanh(gt.sin(x) * 2.0))
-    >>> round(float(gt.grad(layer)(0.5)), 6)
-    0.784234
-    """
-
-    @functools.wraps(f)
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
-        recording = state.recording
-        start = len(recording.nodes)
-        outputs, structure = flatten(f(*args, **kwargs))
-        if state.recording is not recording:  # evaluated inside: there is nothing left to recompute
-            return unflatten(structure, outputs)
-        tensors = [asarray(output) for output in outputs]
-        interior = recording.nodes[start:]
-        recording.recomputed.update(interior)
-        roots = [tensor.enter(recording) for tensor in tensors]
-        frontier = Checkpointed.frontier(roots, set(interior))
-        handles = [recording.hold(node, Tensor) for node in frontier]
-        rule = Checkpointed(len(tensors))
-        wrapped = _wrapped(rule, tensors, handles, rule)
-        return unflatten(structure, wrapped)
-
-    return recomputed
 
 
 def _takes_variables(grad_fn: Any) -> bool:

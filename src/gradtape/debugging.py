@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NonFiniteError
+from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, Node, Table, exchange
 from gradtape.graph.program import program
 from gradtape.graph.recording import Recording, Value, modes, state
-from gradtape.recording.capture import user_line
 
 __all__ = ["debug_nans"]
 

@@ -197,9 +197,13 @@ class Function:
         finally:
             capture.tapes.pop(id(capture), None)
             capture.active = 0
-            if not capture.closed and not capture.tapes:
-                flush(capture)
-            state.recording = Recording() if outer.closed else outer
+            try:
+                if not capture.closed and not capture.tapes:
+                    # Only after an error: what else was pending is computed, if it can be.
+                    with contextlib.suppress(Exception):
+                        flush(capture)
+            finally:
+                state.recording = Recording() if outer.closed else outer
             captured.seconds += time.perf_counter() - start
 
     def _finish(self, captured: Captured, capture: Capture, found: Any) -> Any:

@@ -20,6 +20,8 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     if result is None or len(step.runs) != 1:
         return None
     (run,) = step.runs
+    if run.lines is not None:  # something may fail, and would have to say where it was recorded
+        return None
     names: dict[str, Any] = {
         "Value": Value, "plan": run.plan, "structure": result.structure,
         "unflatten": unflatten,
@@ -59,7 +61,18 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         leaves.append(found)
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):", f"    found = plan.run([{', '.join(map(str, given))}])"]
+    lines = ["def call(inputs):", f"    given = [{', '.join(map(str, given))}]"]
+    if run.lines is None:
+        lines[1:] = [f"    found = plan.run([{', '.join(map(str, given))}])"]
+    else:
+        names["explain"] = run.lines.explain
+        lines += [
+            "    try:",
+            "        found = plan.run(given)",
+            "    except Exception as error:",
+            "        explain(error, given)",
+            "        raise",
+        ]
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):

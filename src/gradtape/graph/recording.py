@@ -16,6 +16,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype, of_scalar
 from gradtape.errors import DtypeError
 from gradtape.graph.deferred import Deferred
+from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     TABLE_LIMIT,
@@ -147,12 +148,14 @@ class Recording:
         "imported",
         "interned",
         "leaves",
+        "lines",
         "lock",
         "nodes",
         "observed",
         "recomputed",
         "repeats",
         "rules",
+        "saved",
         "stamp",
         "table",
         "tapes",
@@ -193,8 +196,12 @@ class Recording:
         self.targets: dict[Node, None] = {}
         # Python closures of custom derivatives, by node.
         self.rules: dict[Node, Any] = {}
-        # Nodes inside a checkpoint, which are not kept for the backward pass.
+        # Nodes inside a checkpoint, which are not kept for the backward pass, and those which are
+        # whatever they cost.
         self.recomputed: set[Node] = set()
+        self.saved: set[Node] = set()
+        # The user's line that recorded a node which may fail when it runs, later.
+        self.lines: dict[Node, str] = {}
         # Variables with a pending update, and those read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
@@ -226,6 +233,8 @@ class Recording:
         self.targets = {}
         self.rules = {}
         self.recomputed = set()
+        self.saved = set()
+        self.lines = {}
         self.unassigned = set()
         if traffic.recordings >= traffic.due:
             traffic.tell()
@@ -321,6 +330,19 @@ class Recording:
         found.stamp = self.stamp
         self.nodes.append(found)
         return found
+
+    def drop(self, nodes: set[Node]) -> None:
+        """Let go of values that were computed already and shall be computed again when needed."""
+        gone = frozenset(node for node in nodes if node in self.values)
+        if gone:
+            for node in gone:
+                del self.values[node]
+            self.available = (self.available, gone)
+
+    def defer(self, node: Node, handle: Handle) -> None:
+        """An op that may fail was recorded: if it does, later, its line is told."""
+        if self.tapes:
+            self.lines.setdefault(node, user_line())
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list of what a flush computes."""
@@ -518,13 +540,15 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         # The collector ran, and the last tape to hold the recording died. No operand is pending
         # there, or the recording would have lived: once more.
         return record(op, operands, params)
-    if op.may_fail and recording.evaluates_at_once and not recording.lacks_value(node):
-        try:
-            state.evaluate(observed)
-        except BaseException:
-            # The traceback holds on to what failed: it must not be tried again with other work.
-            recording.forget(result if type(result) is tuple else (result,))
-            raise
+    if op.may_fail:
+        recording.defer(node, observed)
+        if recording.evaluates_at_once and not recording.lacks_value(node):
+            try:
+                state.evaluate(observed)
+            except BaseException:
+                # The traceback holds on to what failed: it must not be tried again with other work.
+                recording.forget(result if type(result) is tuple else (result,))
+                raise
     return result
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.recording import record
+from gradtape.graph.recording import Value, record
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
@@ -80,9 +80,14 @@ def shape_of(x: Any) -> Shape:
 
 
 def known_value(x: Any) -> Any:
-    """The array of a tensor that is computed already, or None."""
+    """The array of a tensor that is computed already, or None.
+
+    None too while a function is captured: another call has another value there.
+    """
     computed = getattr(x, "computed", None)
-    return None if computed is None else computed.array
+    if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
+        return None
+    return computed.array
 
 
 def checked(name: str, indices: Any, axis: int, length: int) -> Any:

@@ -6,7 +6,8 @@ from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.ops.custom import CUSTOM, passes_through
 
-_TRANSPARENT = frozenset({"identity", "stop_gradient", "positive"})
+# They have the value of their first operand.
+_TRANSPARENT = frozenset({"identity", "stop_gradient", "positive", "checkpoint_name", "use_saved"})
 
 
 def share(program: Program) -> Program:

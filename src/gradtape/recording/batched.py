@@ -113,6 +113,7 @@ class Carrier:
                 inputs = tuple([image[parent] for parent in node.inputs])
                 image[node] = application(node.op, inputs, node.params)
         self._take_rules(outer, graph.batching, image)
+        self._take_lines(outer, graph.batching, image)
         handles = [
             outer.hold(image[node], kind) for node, kind in zip(graph.outputs, kinds, strict=True)
         ]
@@ -158,10 +159,36 @@ class Carrier:
                 if not isinstance(rule, Checkpointed):
                     rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
-        for one in self.trace.recomputed:
+        self._take_wishes(outer, batching, image)
+
+    def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
+        """Where what may fail was recorded; it may have become several ops."""
+        for one, line in self.trace.lines.items():
             many = batching.batched.get(one, one)
-            if isinstance(many, Node) and many in image:
-                outer.recomputed.add(image[many])
+            roots = many if isinstance(many, tuple) else (many,)
+            ends = {batching.batched.get(parent, parent) for parent in one.inputs}
+            for node in topological(roots, stop=ends):
+                if node.op.may_fail and node in image and node not in ends:
+                    outer.lines[image[node]] = line
+
+    def _take_wishes(
+        self, outer: Recording, batching: Batching, image: Mapping[Node, Node]
+    ) -> None:
+        """What checkpoints save and compute again; an op may have become several."""
+        trace, batched = self.trace, batching.batched
+        for one in (*trace.recomputed, *trace.saved):
+            many = batched.get(one, one)
+            if not isinstance(many, Node) or many not in image:
+                continue
+            ends = {batched.get(parent, parent) for parent in one.inputs}
+            if not any(isinstance(end, tuple) for end in ends):
+                between = topological([many], stop=ends)
+                outer.recomputed.update(
+                    image[node] for node in between if node in image and node not in ends
+                )
+            if one in trace.saved:
+                outer.recomputed.discard(image[many])
+                outer.saved.add(image[many])
 
     def carry(
         self,

@@ -9,7 +9,6 @@ tree grows by the path that it took.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +16,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.deferred import Deferred
-from gradtape.graph.node import LEAF, Node
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import LEAF, PICK, Node
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
+from gradtape.graph.walk import topological
+from gradtape.recording.failures import Lines
 
 
 class Call:
@@ -93,6 +95,8 @@ class Run:
     plan: Any
     inputs: tuple[Source, ...]
     outputs: tuple[Node, ...]
+    # Where what may fail was recorded.
+    lines: Lines | None = None
 
     @functools.cached_property
     def run(self) -> Callable[[Call], None]:
@@ -114,8 +118,18 @@ class Run:
         lines = [
             "def run(call):",
             "    values, arguments = call.values, call.arguments",
-            f"    found = plan.run([{', '.join(given)}])",
+            f"    inputs = [{', '.join(given)}]",
+            "    found = plan.run(inputs)",
         ]
+        if self.lines is not None:
+            names["explain"] = self.lines.explain
+            lines[-1:] = [
+                "    try:",
+                "        found = plan.run(inputs)",
+                "    except Exception as error:",
+                "        explain(error, inputs)",
+                "        raise",
+            ]
         for number, node in enumerate(self.outputs):
             names[f"output{number}"], names[f"spec{number}"] = node, node.spec
             lines.append(f"    values[output{number}] = Value(found[{number}], spec{number})")
@@ -168,6 +182,7 @@ class Capture(Recording):
     __slots__ = (
         "_sources",
         "assigned",
+        "deferred",
         "drawn",
         "escaped",
         "given_draws",
@@ -189,6 +204,8 @@ class Capture(Recording):
         self._sources: dict[int, Source] = {}
         self.assigned: dict[Any, None] = {}
         self.variables: dict[Any, None] = {}
+        # What may fail or calls Python, and is to run even if nothing reads its result.
+        self.deferred: list[Handle] = []
         self.given_draws = given_draws
         self.drawn = 0
         self.guards = 0
@@ -234,6 +251,25 @@ class Capture(Recording):
 
     # What happens.
 
+    def defer(self, node: Node, handle: Handle) -> None:
+        """An op that may fail runs with all others: see to it that it does."""
+        super().defer(node, handle)
+        self.deferred.append(handle)
+
+    def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
+        """Handles on what was deferred and would not be computed for the wanted ones."""
+        deferred, self.deferred = self.deferred, []
+        if not deferred:
+            return []
+        read = set(topological([handle.node for handle in wanted], stop=self.values.keys()))
+        return [
+            handle
+            for handle in deferred
+            if handle.node is not None
+            and handle.node not in self.values
+            and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
+        ]
+
     def ran(self, schedule: Any) -> None:
         """A flush has run a schedule of this recording."""
         if self.step.complete or self.inconsistent:
@@ -242,7 +278,8 @@ class Capture(Recording):
             self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
             for binding in schedule.bindings
         )
-        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs))
+        lines = Lines(schedule.fallible, self.lines) if schedule.fallible is not None else None
+        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
@@ -308,14 +345,3 @@ class _Draw:
         if drawn[self.number] is None:
             drawn[self.number] = host_value(self.generator.advance(self.count))
         return drawn[self.number]
-
-
-def user_line() -> str:
-    """The innermost line that is not the library's own, as `file:line`."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith("gradtape."):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "unknown"

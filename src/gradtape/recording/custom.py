@@ -10,8 +10,10 @@ from typing import Any
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.recording import Recording, enter, state
+from gradtape.graph.rows import Rows
 from gradtape.graph.walk import substitute, topological
-from gradtape.ops.custom import BARRIER
+from gradtape.ops.custom import BARRIER, CUSTOM
+from gradtape.ops.saving import NAMED, USE_SAVED
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
@@ -29,13 +31,21 @@ class PythonRules:
     def __init__(self, recording: Recording | None) -> None:
         self.recording: Any = recording
         self.used = False
+        # For nodes that are computed again, the recorded ones whose values are saved.
+        self.originals: dict[Node, Node] = {}
 
     def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Reverse mode through a `custom_derivative` node."""
+        key = node.params[1]
+        if isinstance(key, Checkpointed):
+            return key.pull_by(self, node, cotangents)
         return self._rule(node).pull(self.recording, node, cotangents)
 
     def push(self, node: Node, tangents: Sequence[Any]) -> Sequence[Any]:
         """Forward mode through a `custom_derivative` node."""
+        key = node.params[1]
+        if isinstance(key, Checkpointed):
+            return key.push_by(self, node, tangents)
         return self._rule(node).push(self.recording, node, tangents)
 
     def _rule(self, node: Node) -> Any:
@@ -53,40 +63,90 @@ class PythonRules:
         self.used = True
         return self.recording.rules[node]
 
+    def saved(self, node: Node) -> Node | None:
+        """The recorded node whose saved value a node has, if there is one."""
+        node = self.originals.get(node, node)
+        return node if self.recording is not None and node in self.recording.saved else None
+
+    def copy(self, node: Node, copy: Node) -> None:
+        """A node has been computed again: its rule is that of the first."""
+        if self.recording is None or isinstance(node.params[1], Structural):
+            return
+        rule = self.recording.rules.get(node)
+        if rule is not None:
+            self.recording.rules[copy] = rule
+            self.used = True
+
 
 @dataclass(frozen=True)
 class Checkpointed(Structural):
-    """Reverse mode through a graph that is computed again rather than kept."""
+    """Derivatives through a graph that is computed again rather than kept, but for what is saved.
 
-    outputs: int
+    They follow from the node itself and from what its recording saves, which is up to the policy.
+    """
 
-    @staticmethod
-    def frontier(roots: Sequence[Node], interior: set[Node]) -> list[Node]:
-        """The nodes outside that the interior reads, in a fixed order."""
-        found: dict[Node, None] = {}
-        for node in topological(roots, stop=()):
-            if node in interior:
-                found.update((parent, None) for parent in node.inputs if parent not in interior)
-        return [node for node in found if type(node.spec) is not tuple]
+    policy: Any
 
-    def pull(self, recording: Recording, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
-        sources = node.inputs[self.outputs :]
-        again = [apply(BARRIER, (source,)) for source in sources]
-        roots = substitute(node.inputs[: self.outputs], dict(zip(sources, again, strict=True)))
-        rules = PythonRules(recording)
-        found = reverse(roots, cotangents, again, (), rules.pull)
-        return [None] * self.outputs + list(found)
+    def pull(self, recording: Any, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+        return self.pull_by(PythonRules(recording), node, cotangents)
 
-    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+    def push(self, recording: Any, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        return self.push_by(PythonRules(recording), node, tangents)
+
+    def pull_by(self, rules: PythonRules, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+        """Reverse mode."""
+        count = node.params[0]
+        again = {source: apply(BARRIER, (source,)) for source in node.inputs[count:]}
+        copies: dict[Node, Node] = dict(again)
+        saved: dict[Node, Node] = {}
+        for found in topological(node.inputs[:count], stop=again):
+            if found in again:
+                continue
+            copy = copies[found] = _rebuilt(found, copies)
+            if copy is found:
+                continue
+            if found.op is CUSTOM:
+                rules.copy(found, copy)
+            original = rules.saved(found)
+            if original is not None:
+                rules.originals[copy] = original
+                saved[copy] = apply(USE_SAVED, (original, copy))
+                if found.op is NAMED:  # the same value before it got its name
+                    operand = copies[found.inputs[0]]
+                    saved.setdefault(operand, apply(USE_SAVED, (original, operand)))
+        roots = [copies[root] for root in node.inputs[:count]]
+        slopes = reverse(roots, cotangents, list(again.values()), (), rules.pull)
+        if saved:
+            # The walk that puts in what is saved ends where the checkpoint does.
+            ends = {end: end for end in (*cotangents, *again.values())}
+            slopes = [_with(slope, {**saved, **ends}) for slope in slopes]
+        return [None] * count + list(slopes)
+
+    def push_by(self, rules: PythonRules, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Forward mode, which is done with the values at once."""
+        count = node.params[0]
         pairs = [
             (source, tangent)
-            for source, tangent in zip(node.inputs, tangents, strict=True)
+            for source, tangent in zip(node.inputs[count:], tangents[count:], strict=True)
             if tangent is not None
-        ][: len(node.inputs)]
-        pairs = [(s, t) for s, t in pairs if s in node.inputs[self.outputs :]]
-        rules = PythonRules(recording)
-        roots = node.inputs[: self.outputs]
+        ]
+        roots = node.inputs[:count]
         return tuple(forward(roots, [s for s, _ in pairs], [t for _, t in pairs], (), rules.push))
+
+
+def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
+    inputs = tuple(copies[parent] for parent in node.inputs)
+    unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+    return node if unchanged else apply(node.op, inputs, node.params)
+
+
+def _with(slope: Any, replacement: dict[Node, Node]) -> Any:
+    if slope is None:
+        return None
+    if isinstance(slope, Rows):
+        indices, values = substitute([slope.indices, slope.values], replacement)
+        return Rows(indices, values, slope.spec)
+    return substitute([slope], replacement)[0]
 
 
 @contextlib.contextmanager

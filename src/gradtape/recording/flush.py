@@ -11,6 +11,7 @@ from gradtape.graph.node import LEAF, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Handle, Recording, State, Value, state
 from gradtape.graph.walk import topological
+from gradtape.recording.failures import Lines, may_fail
 from gradtape.recording.keep import kept
 from gradtape.recording.trace import Trace
 from gradtape.runtime.cache import plan_for
@@ -27,11 +28,15 @@ LOSS_SIZE = 1 << 16
 class Schedule:
     """A plan bound to a recording's leaves and kept values, by number."""
 
-    __slots__ = ("_from_leaves", "available", "bindings", "inputs", "outputs", "plan", "steps")
+    __slots__ = (
+        "_from_leaves", "available", "bindings", "fallible", "inputs", "outputs", "plan", "steps",
+    )  # fmt: skip
 
     def __init__(self, found: Program, plan: Tiered) -> None:
         self.plan = plan
         self.outputs = found.outputs
+        # The program, if something in it may fail.
+        self.fallible = found if any(may_fail(node) for node in found.nodes) else None
         self.inputs = frozenset(found.inputs)
         self.steps = len(found.nodes)
         # The state of the recording after this flush: an object of its own, found by identity.
@@ -55,7 +60,12 @@ class Schedule:
                 values[binding] if isinstance(binding, Node) else leaves[binding]
                 for binding in self.bindings
             ]
-        return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
+        try:
+            return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
+        except Exception as error:
+            if self.fallible is not None and recording.lines:
+                Lines(self.fallible, recording.lines).explain(error, inputs)
+            raise
 
 
 def live(recording: Recording) -> list[Handle]:
@@ -129,6 +139,8 @@ def flush(recording: Recording) -> None:
         recording.handles = type(recording.handles)()
         if isinstance(recording, Trace):
             held = recording.with_values(held)
+        if recording.capturing:
+            held += recording.unused(held)  # type: ignore[attr-defined]
         values = recording.values
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         results: dict[Node, Any] = {}
@@ -189,13 +201,15 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
     """The schedule for these roots in this state of the recording, by identity if seen before."""
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
-    key = (roots, recording.available, watched)
+    # What a plan keeps follows from its roots, but for what is saved on demand.
+    wishes = (recording.available, frozenset(recording.saved)) if recording.saved else None
+    key = (roots, wishes or recording.available, watched)
     found = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
         return found
     wanted = _program(recording, roots, watched)
-    candidates = plans.setdefault((roots[-1], recording.available, watched), [])
+    candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
         found = Schedule(wanted, plan_for(wanted))
@@ -224,8 +238,11 @@ def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node
     known = recording.values.keys()
     found = program(roots, known)
     extra = kept(found, watched) if watched else []
-    extra += _losses(recording, found)
     discarded = recording.recomputed.union(roots)
+    if watched and recording.saved:
+        extra += [node for node in found.nodes if node in recording.saved]
+        discarded -= recording.saved
+    extra += _losses(recording, found)
     outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
     return found if len(outputs) == len(roots) else program(outputs, known)
 

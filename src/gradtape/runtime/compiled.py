@@ -17,6 +17,7 @@ from gradtape.codegen.gemm import LETTERS
 from gradtape.codegen.lower import Lowered, lower
 from gradtape.codegen.team import Instruction, Instructions
 from gradtape.dtypes import REAL_OF
+from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
@@ -361,8 +362,12 @@ class CompiledPlan:
                 continue
             node, placed = content
             arrays = [self._array(parent, inputs, alive) for parent in node.inputs]
-            with np.errstate(all="ignore"):
-                result = node.op.numpy(*arrays, **node.keywords)
+            try:
+                with np.errstate(all="ignore"):
+                    result = node.op.numpy(*arrays, **node.keywords)
+            except Exception as error:
+                mark(error, node)
+                raise
             if type(node.spec) is tuple:
                 # Views of memory that later steps use again must become values of their own.
                 alive[node] = tuple(np.array(part) for part in result)

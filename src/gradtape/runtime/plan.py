@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
@@ -22,7 +23,7 @@ Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 class Plan:
     """Steps over slots. Inputs fill the first; a slot is used again when its value is dead."""
 
-    __slots__ = ("inputs", "output_slots", "output_specs", "size", "steps")
+    __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
 
     def __init__(self, program: Program) -> None:
         last_use = _last_uses(program)
@@ -48,6 +49,7 @@ class Plan:
         self.inputs = tuple(_convert(node) for node in program.inputs)
         self.size = size
         self.steps = steps
+        self.nodes = program.nodes
         self.output_slots = tuple(slot[node] for node in program.outputs)
         self.output_specs = tuple(node.spec for node in program.outputs)
 
@@ -57,15 +59,22 @@ class Plan:
         for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
             slots[index] = value.array if type(value) is Value else convert(value)
         with np.errstate(all="ignore"):
-            for kernel, sources, target, drop in self.steps:
-                if len(sources) == 2:
-                    slots[target] = kernel(slots[sources[0]], slots[sources[1]])
-                elif len(sources) == 1:
-                    slots[target] = kernel(slots[sources[0]])
-                else:
-                    slots[target] = kernel(*[slots[source] for source in sources])
-                for dead in drop:
-                    slots[dead] = None
+            try:
+                for step in self.steps:
+                    kernel, sources, target, drop = step
+                    if len(sources) == 2:
+                        slots[target] = kernel(slots[sources[0]], slots[sources[1]])
+                    elif len(sources) == 1:
+                        slots[target] = kernel(slots[sources[0]])
+                    else:
+                        slots[target] = kernel(*[slots[source] for source in sources])
+                    for dead in drop:
+                        slots[dead] = None
+            except Exception as error:
+                mark(
+                    error, next(n for n, s in zip(self.nodes, self.steps, strict=True) if s is step)
+                )
+                raise
         COUNTS.plans_run += 1
         COUNTS.ops_run += len(self.steps)
         return [

@@ -1,0 +1,30 @@
+"""The user's line: where in their code an op was recorded, and which op it was that failed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+
+def user_line() -> str:
+    """The innermost line that is not the library's own, as `file:line`."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("gradtape."):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown"
+
+
+def mark(error: BaseException, node: Any) -> None:
+    """Say of an error which node of a plan raised it."""
+    # A class of exceptions may have no room for it.
+    with contextlib.suppress(AttributeError, TypeError):
+        error.__gradtape_node__ = node  # type: ignore[attr-defined]
+
+
+def marked(error: BaseException) -> Any:
+    """The node that raised an error, as far as is known."""
+    return getattr(error, "__gradtape_node__", None)

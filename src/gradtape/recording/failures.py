@@ -1,0 +1,77 @@
+"""Failures: an error of an op that runs later than it was recorded tells the line that recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradtape.graph.lines import mark, marked
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.ops.bodies import held
+from gradtape.runtime.plan import Plan
+
+
+class Lines:
+    """The lines of those nodes of a program that may fail."""
+
+    def __init__(self, program: Program, lines: Mapping[Node, str]) -> None:
+        self.program = program
+        own = set(program.nodes)
+        # Of a callback's derivative the callback itself, which may have run before.
+        self.lines = {n: at for n, at in lines.items() if n in own or n.op.family == "callback"}
+
+    def explain(self, error: BaseException, inputs: Sequence[Any]) -> None:
+        """Add to an error of the program's plan where the op was recorded."""
+        node = marked(error)
+        if node is None:
+            return
+        mark(error, None)
+        places = self._places(node)
+        if len(places) > 1:
+            places = self._certain(inputs) or places
+        what = called(node)
+        if not places:
+            places = dict.fromkeys(
+                line for other, line in self.lines.items() if _origin(other) is _origin(node)
+            )
+            what = f"a derivative of {what}"
+        if places:
+            error.add_note(f"gradtape: {what} recorded at {' or '.join(places)}")
+
+    def _places(self, node: Node) -> dict[str, None]:
+        """The lines of the nodes that this one of the plan may be."""
+        return dict.fromkeys(
+            line
+            for other, line in self.lines.items()
+            if (other.op, other.params, other.spec) == (node.op, node.params, node.spec)
+        )
+
+    def _certain(self, inputs: Sequence[Any]) -> dict[str, None]:
+        """Of several the one that fails where nothing is shared or compiled, if it can be tried."""
+        if any(node.op.opaque for node in self.program.nodes):
+            return {}
+        try:
+            Plan(self.program).run(inputs)
+        except Exception as error:
+            line = self.lines.get(marked(error))
+            return {} if line is None else {line: None}
+        return {}
+
+
+def called(node: Node) -> str:
+    """The name that the user called an op by."""
+    return node.params[0] if node.op.name == "checked_positions" else node.op.name
+
+
+def may_fail(node: Node) -> bool:
+    """Whether something about a node can fail on values."""
+    return node.op.may_fail or bool(held(node))
+
+
+def _origin(node: Node) -> Any:
+    """Of a callback the function that the user gave; of other ops nothing that is equal."""
+    found = node.params[0] if node.op.family == "callback" else node
+    while hasattr(found, "function"):
+        found = found.function
+    return found
