@@ -64,8 +64,15 @@ def nothing(result: Any) -> None:
 
 def gradtape(variant: str, dtype: str) -> Adaptor:
     import gradtape as gt
+    import numpy as np
 
-    return Adaptor(plain, gt.evaluate, lambda leaf: leaf.numpy())
+    def array(leaf: Any) -> Any:
+        if hasattr(leaf, "toarray"):  # a sparse matrix, or a pattern
+            found = leaf.toarray()
+            return found.astype(dtype) if found.dtype == bool else found
+        return np.asarray(leaf)
+
+    return Adaptor(plain, gt.evaluate, array)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from benchmarks.workload import Workload
 from benchmarks.workloads import (
+    brusselator,
     chain,
     composition,
+    jacobian_layers,
+    jacobian_loop,
+    jacobian_pair,
     linear_adam,
+    logistic_hessian,
     perceptron_adam,
     seawater,
     square,
+    stencil,
     where,
 )
 
-MODULES = (square, where, composition, chain, linear_adam, perceptron_adam, seawater)
+MODULES = (
+    *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
+    *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
+)
 WORKLOADS: tuple[Workload, ...] = tuple(
     workload for module in MODULES for workload in module.WORKLOADS
 )

@@ -271,7 +271,7 @@ def cases() -> list[Any]:
                 if (
                     array.dtype.kind == "f"
                     and array.ndim
-                    and 1 < array.shape[0]
+                    and array.shape[0] > 1
                     and array.size < 200
                 ):
                     found.append(

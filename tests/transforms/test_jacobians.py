@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.transforms.random_functions import apply
 
 import gradtape as gt
-from tests.transforms.random_functions import apply
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 35), st.integers(0, 9), st.integers(0, 9)),
