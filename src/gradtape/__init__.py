@@ -10,6 +10,7 @@ from gradtape.callbacks import numpy_function, py_function
 from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.control import cond, switch
 from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
+from gradtape.custom_batching import custom_vmap
 from gradtape.debugging import debug_nans
 from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.dtypes import (
