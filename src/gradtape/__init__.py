@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.associative import associative_scan
-from gradtape.callbacks import numpy_function, py_function
+from gradtape.callbacks import numpy_function, pure_callback, py_function
 from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.control import cond, switch
 from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
