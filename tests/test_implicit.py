@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.node import placeholder
+from gradtape.graph.recording import state
+from gradtape.graph.spec import spec
+from gradtape.transforms.batch import batch
 
 WAYS = {
     "dense": {},
@@ -222,6 +226,39 @@ def test_hand_written_derivatives_inside():
         expected = float(plain[number](12.5))
         assert float(by_hand[number](12.5)) == pytest.approx(expected, rel=1e-10)
         assert float(again[number](12.5)) == pytest.approx(expected, rel=1e-10)
+
+
+def test_hand_written_derivatives_inside_other_solvers():
+    @gt.custom_gradient
+    def wave(x):
+        return gt.sin(x), lambda dy: dy * gt.cos(x)
+
+    def solve(f, **ways):
+        return lambda a: gt.sum(gt.root(lambda x: f(x) + 3.0 * x - a, np.ones(2), **ways))
+
+    a = np.array([3.0, 4.0])
+    plain = solve(lambda x: gt.sin(gt.sin(x)))
+    for way in ("dense", "sparse", "gmres"):
+        by_hand = solve(lambda x: wave(wave(x)), **WAYS[way])
+        np.testing.assert_allclose(gt.grad(by_hand)(a).numpy(), gt.grad(plain)(a).numpy())
+        if way == "dense":
+            found = gt.hessian(by_hand)(a).numpy()
+            np.testing.assert_allclose(found, gt.hessian(plain)(a).numpy())
+        else:
+            with pytest.raises(gt.errors.UndefinedRuleError, match="Use the dense solver"):
+                gt.hessian(by_hand)(a)
+
+
+def test_a_solution_is_not_batched_silently():
+    # The solver saw the numbers of one example: they are not those of the others.
+    a = gt.asarray(4.0)
+    with gt.GradientTape() as tape:
+        tape.watch(a)
+        x = square_root(a)
+        recording = state.recording
+        source, target = a.enter(recording), x.enter(recording)
+        with pytest.raises(gt.errors.UndefinedRuleError, match=r"root: vmap cannot .* in a loop"):
+            batch([target], {source: placeholder(spec((3,), source.dtype))})
 
 
 @pytest.mark.parametrize("inner", ["dense", "sparse", "gmres"])

@@ -34,6 +34,7 @@ from gradtape.function import Function, function
 from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
 from gradtape.implicit import fixed_point, minimize, root
 from gradtape.inspection import kernels_of, plan_of, show_config
+from gradtape.kept_values import saved_for_backward
 from gradtape.linear_operators import hessian_operator, linear_operator
 from gradtape.loops import fori_loop, map, scan, while_loop
 from gradtape.modes import deterministic, eager, is_deterministic
@@ -218,7 +219,6 @@ from gradtape.runtime.cache import clear_plans
 from gradtape.runtime.counters import counters
 from gradtape.runtime.threads import get_num_threads, set_num_threads
 from gradtape.scipy_bridges import objective, ode, residuals
-from gradtape.kept_values import saved_for_backward
 from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of

@@ -41,7 +41,9 @@ class Policy:
         if self.kind == "contractions":
             found.update(node for node in nodes if _producer(node).name in CONTRACTIONS)
         elif self.kind == "only":
-            found.update(node for node in nodes if node.op is NAMED and node.params[0] in self.names)
+            found.update(
+                node for node in nodes if node.op is NAMED and node.params[0] in self.names
+            )
         elif self.kind in ("everything", "except"):
             named = [node for node in nodes if node.op is NAMED and node.params[0] in self.names]
             without = {*named, *[node.inputs[0] for node in named]}

@@ -79,6 +79,7 @@ def _branch(
     operands: tuple[Any, ...],
 ) -> Any:
     settled()
+    index = cast(index, INTEGER)
     leaves, structure = flatten(operands)
     given = [asarray(leaf) for leaf in leaves]
     specs = [tensor.spec for tensor in given]
@@ -92,10 +93,9 @@ def _branch(
         _check_branches(name, names, traced, shapes)
         outer = state.recording
         inputs, programs = bound(outer, traced, given)
-        chosen = cast(index, INTEGER).enter(outer)
         if not traced[0].roots:
             return unflatten(shapes[0], [])
-        results = apply_outside(BRANCH, (chosen, *inputs), (tuple(programs),))
+        results = apply_outside(BRANCH, (index.enter(outer), *inputs), (tuple(programs),))
         return unflatten(shapes[0], results)
     finally:
         for body in traced:

@@ -328,15 +328,16 @@ def _applied(
     fixed = [leaf for leaf in body.leaves if leaf not in positions]
     captured = [body.bind(outer, leaf) for leaf in fixed]
     program = body.program([*fixed, *body.arguments, *positions])
-    drawn = [
-        outer.hold(body.bind_draw(outer, leaf, rows), state.handle_class)
-        for leaf, rows in positions.items()
-    ]
-    scanning = _Scanning(program, captured, reverse)
+    drawn = [body.bind_draw(outer, leaf, rows) for leaf, rows in positions.items()]
     segment = _segment(checkpoint, length)
     if segment is None:
-        return scanning.record(carry.tensors, [*sequences, *drawn], length)
-    return scanning.in_segments(carry.tensors, [*sequences, *drawn], length, segment)
+        operands = [tensor.enter(outer) for tensor in (*carry.tensors, *sequences)]
+        params = (program, len(captured), len(carry.tensors), length, reverse, False)
+        return apply_outside(SCAN, (*captured, *operands, *drawn), params)
+    # More is recorded in between: nodes are held.
+    held = outer.hold_all([*captured, *drawn], state.handle_class)
+    segments = _Segments(program, held[: len(captured)], reverse)
+    return segments.record(carry.tensors, [*sequences, *held[len(captured) :]], length, segment)
 
 
 def _positions(body: Body, length: int, reverse: bool) -> dict[Node, Any]:
@@ -359,31 +360,18 @@ def _segment(checkpoint: bool | int | None, length: int) -> int | None:
     return min(found, max(length, 1))
 
 
-class _Scanning:
-    """A body with what it has captured, to be scanned with."""
+class _Segments:
+    """A scan over segments, whose body is a scan; only what is carried between them is saved."""
 
-    def __init__(self, body: Program, captured: Sequence[Node], reverse: bool) -> None:
+    def __init__(self, body: Program, captured: Sequence[Any], reverse: bool) -> None:
         self.body = body
         self.captured = tuple(captured)
         self.reverse = reverse
 
     def record(
-        self, carry: Sequence[Any], sequences: Sequence[Any], length: int,
-        body: Program | None = None,
-    ) -> list[Any]:  # fmt: skip
-        """One scan; of another body than the steps' own it saves only what is carried."""
-        outer = state.recording
-        operands = [tensor.enter(outer) for tensor in (*carry, *sequences)]
-        params = (
-            body or self.body, len(self.captured), len(carry), length, self.reverse,
-            body is not None,
-        )  # fmt: skip
-        return apply_outside(SCAN, (*self.captured, *operands), params)
-
-    def in_segments(
         self, carry: Sequence[Any], sequences: Sequence[Any], length: int, segment: int
     ) -> list[Any]:
-        """A scan over segments, whose body is a scan; what is left over is one more segment."""
+        """Segments of so many steps; what is left over is one more segment."""
         count, rest = divmod(length, segment)
         cut = len(carry)
         # The steps that are left over come last, and then lie at the front of a reversed scan.
@@ -392,18 +380,26 @@ class _Scanning:
             reshape(_part(x, start, length - rest), (count, segment, *x.shape[1:]))
             for x in sequences
         ]
-        found = self.record(carry, split, count, self._segment_body(cut, segment))
+        found = self._scan(carry, split, count, segment)
         finals = found[:cut]
         rows = [reshape(y, (length - rest, *y.shape[2:])) for y in found[cut:]]
         if rest:
             left = [_part(x, 0 if self.reverse else length - rest, rest) for x in sequences]
-            one = [reshape(x, (1, *x.shape)) for x in left]
-            found = self.record(finals, one, 1, self._segment_body(cut, rest))
+            found = self._scan(finals, [reshape(x, (1, *x.shape)) for x in left], 1, rest)
             finals = found[:cut]
             more = [reshape(y, y.shape[1:]) for y in found[cut:]]
             pairs = zip(rows, more, strict=True)
             rows = [concat([b, a] if self.reverse else [a, b], axis=0) for a, b in pairs]
         return [*finals, *rows]
+
+    def _scan(
+        self, carry: Sequence[Any], sequences: Sequence[Any], count: int, steps: int
+    ) -> list[Any]:
+        outer = state.recording
+        operands = [tensor.enter(outer) for tensor in (*self.captured, *carry, *sequences)]
+        body = self._segment_body(len(carry), steps)
+        params = (body, len(self.captured), len(carry), count, self.reverse, True)
+        return apply_outside(SCAN, operands, params)
 
     def _segment_body(self, carries: int, steps: int) -> Program:
         """The body that does several steps."""

@@ -18,11 +18,14 @@ from gradtape.recording.jacobians import (
 )
 from gradtape.recording.sparse_jacobians import (
     is_block_diagonal,
+    no_entries,
     sparse_hessian,
     sparse_jacobian,
 )
+from gradtape.recording.structure import follows
 from gradtape.scope import Scope, check_unconnected, finish
 from gradtape.transforms.independence import DependenceError, check_independence
+from gradtape.transforms.jacobian import jacobian_dtype
 
 MODES = ("auto", "forward", "reverse")
 
@@ -73,14 +76,19 @@ class Jacobians(Scope):
             y = self._enter(one, "jacobian: target")
             found: list[Any] = []
             for leaf, node in zip(leaves, nodes, strict=True):
-                if sparse is not False:
-                    matrix = sparse_jacobian(view, y, node, mode, sparse)
-                    if matrix is not None:
-                        found.append(matrix)
-                        continue
-                result = derive_jacobian(view, y, node, mode)
-                zeros = spec(y.shape + node.shape, node.dtype)
-                found.append(self._finish(recording, leaf, result, unconnected_gradients, zeros))
+
+                def dense(y: Node = y, leaf: Any = leaf, node: Node = node) -> Any:
+                    result = derive_jacobian(view, y, node, mode)
+                    zeros = spec(y.shape + node.shape, jacobian_dtype(y, node))
+                    return self._finish(recording, leaf, result, unconnected_gradients, zeros)
+
+                if sparse is False:
+                    found.append(dense())
+                    continue
+                matrix = sparse_jacobian(view, y, node, mode, sparse, dense)
+                if matrix is None and unconnected_gradients == "zero":
+                    matrix = no_entries(y, node)
+                found.append(matrix)
             rows.append(unflatten(structure, found))
         self._end()
         return unflatten(target_structure, rows)
@@ -119,9 +127,9 @@ class Jacobians(Scope):
                 "first axis in common that counts examples. Use jacobian, which needs none."
             )
         if check:
-            self._check(y, x, view)
+            self._check(y, x, view, recording)
         result = derive_batch_jacobian(view, y, x, mode)
-        zeros = spec((*y.shape, *x.shape[1:]), x.dtype)
+        zeros = spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x))
         found = self._finish(recording, source, result, unconnected_gradients, zeros)
         self._end()
         return found
@@ -154,16 +162,21 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         rows = []
         for first in nodes:
-            found = []
+            found: list[Any] = []
             for leaf, second in zip(leaves, nodes, strict=True):
-                if sparse is not False:
-                    matrix = sparse_hessian(view, y, first, second, sparse)
-                    if matrix is not None:
-                        found.append(matrix)
-                        continue
-                result = derive_hessian(view, y, first, second)
-                zeros = spec(first.shape + second.shape, first.dtype)
-                found.append(self._finish(recording, leaf, result, unconnected_gradients, zeros))
+
+                def dense(first: Node = first, leaf: Any = leaf, second: Node = second) -> Any:
+                    result = derive_hessian(view, y, first, second)
+                    zeros = spec(first.shape + second.shape, second.dtype)
+                    return self._finish(recording, leaf, result, unconnected_gradients, zeros)
+
+                if sparse is False:
+                    found.append(dense())
+                    continue
+                matrix = sparse_hessian(view, y, first, second, sparse, dense)
+                if matrix is None and unconnected_gradients == "zero":
+                    matrix = no_entries(first, second)
+                found.append(matrix)
             rows.append(unflatten(structure, found))
         self._end()
         return unflatten(structure, rows)
@@ -183,10 +196,10 @@ class Jacobians(Scope):
             result = constant(0, zeros)
         return finish(recording, leaf, result, unconnected)
 
-    def _check(self, y: Node, x: Node, view: View) -> None:
+    def _check(self, y: Node, x: Node, view: View, recording: Recording) -> None:
         def check(_: Any) -> bool:
             try:
-                check_independence(y, x, view.outside)
+                check_independence(y, x, view.outside, follows(recording))
             except DependenceError:
                 # Not axis by axis, but perhaps element by element: slices that are joined again.
                 if not is_block_diagonal(view, y, x):

@@ -131,3 +131,17 @@ def test_a_scalar_that_overflows_float32_is_infinite():
     x = gt.asarray(np.ones(3, np.float32))
     for _ in range(3):
         assert (x * 1e300).tolist() == [np.inf] * 3
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
+def test_whole_numbers_are_divided_as_numpy_does(dtype, monkeypatch):
+    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    limits = np.iinfo(dtype)
+    small = [n for n in (-7, -3, -2, -1, 0, 1, 2, 3, 7) if n >= limits.min]
+    some = np.array([limits.min, limits.min + 1, *small, limits.max - 1, limits.max], dtype)
+    x, y = (side.reshape(-1) for side in np.meshgrid(some, some))
+    with np.errstate(all="ignore"):
+        expected = np.remainder(x, y), np.floor_divide(x, y)
+    for got, want in zip((gt.asarray(x) % y, gt.asarray(x) // y), expected, strict=True):
+        np.testing.assert_array_equal(got.numpy(), want)
+        assert got.dtype == want.dtype

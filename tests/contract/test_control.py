@@ -611,3 +611,92 @@ def test_float32_stays():
     assert final.dtype == rows.dtype == np.float32
     slope = gt.grad(lambda x: gt.sum(gt.scan(lambda c, _: (c * c, None), x, length=2)[0]))(x)
     assert slope.dtype == np.float32
+
+
+def test_batch_jacobians_keep_examples_apart():
+    x = gt.asarray(RNG.normal(size=(4, 5, 3)))
+
+    def rows(x: Any) -> Any:
+        moved = gt.moveaxis(x, 1, 0)
+        _, found = gt.scan(lambda c, u: (gt.tanh(c @ W + u), gt.sum(c * u, axis=1)), x[:, 0], moved)
+        return gt.moveaxis(found, 0, 1)
+
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        y = rows(x)
+    got = tape.batch_jacobian(y, x)
+    full = gt.jacobian(rows)(x).numpy()
+    close(got, np.stack([full[b, :, b] for b in range(4)]))
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        _, y = gt.scan(lambda c, u: (c + u, c), gt.zeros((5, 3)), x)
+    with pytest.raises(gt.errors.MixedExamplesError, match="scan mixes examples"):
+        tape.batch_jacobian(y, x)
+
+
+def test_eager_mode():
+    with gt.eager():
+        final, rows = gt.scan(cell(W), START, INPUTS, checkpoint=4)
+        chosen = gt.cond(gt.sum(final) > 0.0, gt.sin, gt.cos, final)
+    expected = gt.scan(cell(W), START, INPUTS)
+    close(final, expected[0])
+    close(rows, expected[1])
+    assert chosen.shape == (3,)
+
+
+def test_only_what_is_differentiated_needs_a_derivative():
+    def step(c: Any, u: Any) -> Any:
+        seen = gt.numpy_function(np.cumsum, [c], ((3,), np.float64))
+        return gt.tanh(W @ c + u), seen
+
+    with gt.GradientTape() as tape:
+        x = gt.asarray(START)
+        tape.watch(x)
+        final, seen = gt.scan(step, x, INPUTS)
+        loss = gt.sum(final)
+    float(loss)  # what the way back needs is kept, without asking for every derivative
+    slope = tape.gradient(loss, x)
+    expected = gt.grad(lambda x: gt.sum(unrolled(cell_only, x, INPUTS)[0]))(START)
+    close(slope, expected)
+    assert seen.shape == (6, 3)
+    with pytest.raises(UndefinedRuleError, match="numpy_function"):
+        gt.grad(lambda x: gt.sum(gt.scan(step, x, INPUTS)[1]))(START)
+
+
+def cell_only(x: Any, u: Any) -> Any:
+    x = gt.tanh(W @ x + u)
+    return x, x
+
+
+def test_results_go_on_into_library_calls():
+    a = gt.asarray(RNG.normal(size=(4, 3, 3)) * 0.1 + np.eye(3))
+
+    def f(a: Any) -> Any:
+        final, rows = gt.scan(lambda c, m: (c @ m, c), np.eye(3), a)
+        return gt.sum(gt.linalg.solve(final, START) * gt.linalg.inv(rows[2])[0])
+
+    def g(a: Any) -> Any:
+        final, rows = unrolled(lambda c, m: (c @ m, c), gt.asarray(np.eye(3)), a)
+        return gt.sum(gt.linalg.solve(final, START) * gt.linalg.inv(rows[2])[0])
+
+    for _ in range(3):
+        close(gt.grad(f)(a), gt.grad(g)(a))
+
+
+def test_repeated_use_holds_on_to_nothing():
+    import gc
+
+    def once() -> None:
+        v = gt.asarray(W)
+        gt.evaluate(gt.grad(lambda w: loss(gt.scan, w, START, INPUTS))(v))
+        gt.while_loop(lambda x: x < 5.0, lambda x: x * 2.0, 1.0).numpy()
+        gt.cond(gt.asarray(True), gt.sin, gt.cos, gt.asarray(1.0)).numpy()
+
+    for _ in range(5):
+        once()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(30):
+        once()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -355,6 +355,14 @@ class Recording:
         self.handles.append(handle)
         return handle
 
+    def hold_all(self, nodes: Sequence[Node], kind: type[Handle]) -> list[Any]:
+        """Handles on several nodes. Where each is computed at once, they are so together."""
+        handles = [kind(node, self, None) for node in nodes]
+        list.extend(self.handles, handles[:-1])
+        for handle in handles[-1:]:
+            self.handles.append(handle)
+        return handles
+
 
 class State(threading.local):
     """What each thread has of its own, and the hooks that upper layers install."""
@@ -524,7 +532,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
     if op.view:
         kind = kind.view_class
     if type(node.spec) is tuple:
-        result: Any = tuple(recording.hold(output, kind) for output in outputs(node))
+        result: Any = tuple(recording.hold_all(outputs(node), kind))
         observed = result[0]
     else:
         result = observed = recording.hold(node, kind)

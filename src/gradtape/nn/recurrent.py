@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.errors import ShapeError
+from gradtape.loops import scan
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.joining import stack, unstack
-from gradtape.ops.movement import flip
+from gradtape.ops.movement import flip, moveaxis
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
 def _over_time(cell: Cell, inputs: Any, state: State) -> tuple[Any, Any, State]:
     """All outputs (batch, time, units), the last one, and the last state."""
-    outputs = []
-    for projected in unstack(cell.project(inputs), axis=1):
-        output, state = cell.step(projected, state)
-        outputs.append(output)
-    return stack(outputs, axis=1), outputs[-1], state
+    is_state: list[bool] = []
+
+    def step(state: State, projected: Any) -> tuple[State, Any]:
+        output, new = cell.step(projected, state)
+        is_state.append(output is new[0])
+        return new, output
+
+    state, outputs = scan(step, state, cell.project(moveaxis(inputs, 1, 0)))
+    # Where outputs are the first part of the state, all of them are kept only if they are read.
+    last = state[0] if is_state[-1] else outputs[-1]
+    return moveaxis(outputs, 0, 1), last, state
 
 
 class RNN(Layer):

@@ -62,13 +62,15 @@ divide: Binary = elementwise(
 floor_divide: Binary = elementwise(
     "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
-    domains=[(3.2, 3.4), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
+    domains=[(3.2, 3.4), (2.9, 3.1)], llvm=lowering.floor_divide,
+    **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 remainder: Binary = elementwise(
     "remainder", np.remainder, "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
-    domains=[(4.0, 5.0), (2.9, 3.1)], **{**_REAL, "accepts": "real number"},
+    domains=[(4.0, 5.0), (2.9, 3.1)], llvm=lowering.remainder,
+    **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 
 

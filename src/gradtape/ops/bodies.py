@@ -88,9 +88,12 @@ def depends(body: Program, sources: Sequence[Node]) -> set[Node]:
 
 def may_fail(body: Program) -> bool:
     """Whether something in a body, or in a body inside it, can fail on values."""
-    return any(
-        node.op.may_fail or any(may_fail(inner) for inner in held(node)) for node in body.nodes
-    )
+    found = body.derived.get("may_fail")
+    if found is None:
+        found = body.derived["may_fail"] = any(
+            node.op.may_fail or any(may_fail(inner) for inner in held(node)) for node in body.nodes
+        )
+    return found
 
 
 def held(node: Node) -> list[Program]:

@@ -35,6 +35,45 @@ def whole_or_call(name: str) -> Rule:
     return lambda b, x: x if x.dtype.kind in "iu" else b.call(name, x)
 
 
+def remainder(b: Any, x: Any, y: Any) -> Any:
+    """Whole numbers by division; by 0 it is 0, as in NumPy."""
+    if x.dtype.kind not in "iu":
+        return b.call("remainder", x, y)
+    rest, _, uneven = _divided(b, x, y)
+    return b.select(uneven, b.arithmetic("fadd", "add", rest, y), rest)
+
+
+def floor_divide(b: Any, x: Any, y: Any) -> Any:
+    """Whole numbers by division; by 0 it is 0, as in NumPy."""
+    if x.dtype.kind not in "iu":
+        return b.call("floor_divide", x, y)
+    zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
+    _, quotient, uneven = _divided(b, x, y)
+    found = b.select(uneven, b.arithmetic("fsub", "sub", quotient, one), quotient)
+    if x.dtype.kind == "i":
+        found = b.select(_is(b, y, -1), b.negative(x), found)
+    return b.select(_is(b, y, 0), zero, found)
+
+
+def _is(b: Any, x: Any, value: int) -> Any:
+    return b.compare("oeq", "eq", x, b.constant(value, x.dtype))
+
+
+def _divided(b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Remainder and quotient towards zero, and where the quotient is to be rounded down.
+
+    Division by 0, and of the smallest number by -1, would trap: it is done by 1.
+    """
+    signed = x.dtype.kind == "i"
+    zero = b.constant(0, x.dtype)
+    hard = b.bits("or", _is(b, y, 0), _is(b, y, -1)) if signed else _is(b, y, 0)
+    safe = b.select(hard, b.constant(1, x.dtype), y)
+    rest = b.arithmetic("frem", "srem" if signed else "urem", x, safe)
+    quotient = b.arithmetic("fdiv", "sdiv" if signed else "udiv", x, safe)
+    apart = b.bits("xor", b.compare("olt", "lt", rest, zero), b.compare("olt", "lt", y, zero))
+    return rest, quotient, b.bits("and", b.compare("une", "ne", rest, zero), apart)
+
+
 def same(b: Any, x: Any) -> Any:
     return x
 

@@ -40,9 +40,7 @@ def _saved_spec(saved: Spec, again: Spec) -> Spec:
     return saved
 
 
-def _saved_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
-) -> Node:
+def _saved_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
     return apply(y.op, batching.spread_all(inputs, batched), ())
 
 

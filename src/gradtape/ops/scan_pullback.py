@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program, closed
@@ -35,13 +36,19 @@ def saved(
     def build() -> tuple[Program, tuple[Node, ...]]:
         given = tuple(node.spec.inexact for node in body.outputs)
         wanted = [index for index, node in enumerate(body.inputs) if node.spec.inexact]
-        seeds, found = bodies.pulled(body, wanted, given)
-        roots = [node for node in found if node is not None]
         varying = bodies.depends(body, body.inputs[constants:])
-        known = {*body.inputs, *body.outputs[carries:], *seeds}
+        known = {*body.inputs, *body.outputs[carries:]}
         if not recompute:
             known.update(node for node in body.nodes if node in varying and _is_expensive(node))
-        needed = {node for node in topological(roots, stop=known) if node in known}
+        try:
+            seeds, found = bodies.pulled(body, wanted, given)
+        except UndefinedRuleError:
+            # Not everything has a derivative. What is asked for may have: save all that it may read.
+            seeds, needed = [], known
+        else:
+            known.update(seeds)
+            roots = [node for node in found if node is not None]
+            needed = {node for node in topological(roots, stop=known) if node in known}
         free = {*body.outputs[carries:], *seeds, *body.inputs}
         carried = body.inputs[constants : constants + carries]
         more = [node for node in carried if node in needed]
@@ -180,21 +187,19 @@ class _Making:
         sums = [placeholder(body.inputs[p].spec) for p in summed]
         totals = [total + _slope(pulled, p) for total, p in zip(sums, summed, strict=True)]
         rows = [p for p in wanted if p >= first and pulled[p] is not None]
-        stacked = [_slope(pulled, p) for p in rows]
-        stacked += [node for node in products.factors if node not in self.sources]
+        stacked = dict.fromkeys(_slope(pulled, p) for p in rows)
+        stacked.update((node, None) for node in products.factors if node not in self.sources)
+        row_of = {node: at for at, node in enumerate(stacked)}
         written, constant_positions, sequences = self._closed(
             [seed[n] for n in states], sums, [*slopes, *totals, *stacked]
         )
         place: dict[int, Source] = {
             **{constants + n: ("state", at) for at, n in enumerate(states)},
             **{p: ("state", len(states) + at) for at, p in enumerate(summed)},
-            **{p: ("stacked", at) for at, p in enumerate(rows)},
+            **{p: ("stacked", row_of[_slope(pulled, p)]) for p in rows},
             **{p: ("after", at) for at, p in enumerate(products.found)},
         }
-        numbers = {node: at for at, node in enumerate(stacked)}
-        factors = [
-            self.sources.get(node) or ("stacked", numbers[node]) for node in products.factors
-        ]
+        factors = [self.sources.get(node) or ("stacked", row_of[node]) for node in products.factors]
         return Backward(
             body=written,
             constants=tuple(constant_positions),

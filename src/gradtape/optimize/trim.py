@@ -213,19 +213,32 @@ def _reduced_scan(
     scan = _with_constants(write, scan)
     scan = scan.over(optimized(scan.body())).without_unread()
     scan = _hoisted(write, scan)
-    final = {number: operands[constants + number] for number in same if number in used}
+    found = {number: operands[constants + number] for number in same if number in used}
+    # A result that is an operand, or another result, is not written again.
+    sequence = {given: operand for operand, given in scan.sequences}
+    kept: dict[Node, list[int]] = {}
+    for position, row in zip(rows, scan.rows, strict=True):
+        if row in sequence:
+            found[position] = sequence[row]
+        else:
+            kept.setdefault(row, []).append(position)
+    scan = replace(scan, rows=list(kept)).without_unread()
+    if not moving and not kept:
+        return found
     inputs = (
         *[operand for operand, _ in scan.constants],
         *[operand for operand, _, _ in scan.carries],
         *[operand for operand, _ in scan.sequences],
     )
-    if not moving and not rows:
-        return final
     params = (
         scan.body(), len(scan.constants), len(scan.carries), length, reverse, recompute,
     )  # fmt: skip
-    found = write("scan", inputs, params)
-    return {**final, **write.results(found, [*moving, *rows])}
+    made = write("scan", inputs, params)
+    numbered = write.results(made, range(len(moving) + len(kept)))
+    found.update((number, numbered[at]) for at, number in enumerate(moving))
+    for at, positions in enumerate(kept.values(), start=len(moving)):
+        found.update((position, numbered[at]) for position in positions)
+    return found
 
 
 def _with_constants(write: _Writer, scan: _Scan) -> _Scan:

@@ -204,7 +204,9 @@ class Carrier:
                 if node.op.may_fail and node in image and node not in ends:
                     outer.lines[image[node]] = line
 
-    def _take_wishes(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
+    def _take_wishes(
+        self, outer: Recording, batching: Batching, image: Mapping[Node, Node]
+    ) -> None:
         """What checkpoints save and compute again; an op may have become several."""
         trace, batched = self.trace, batching.batched
         for one in (*trace.recomputed, *trace.saved):

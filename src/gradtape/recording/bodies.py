@@ -186,7 +186,7 @@ def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> li
     outer = state.recording
     node = outer.application(op, tuple(inputs), params)
     kind = state.handle_class
-    handles = [outer.hold(output, kind) for output in outputs(node)]
+    handles = outer.hold_all(outputs(node), kind)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
             state.evaluate(handles[0])

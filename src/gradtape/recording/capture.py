@@ -8,9 +8,12 @@ tree grows by the path that it took.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
@@ -95,16 +98,43 @@ class Run:
     # Where what may fail was recorded.
     lines: Lines | None = None
 
-    def run(self, call: Call) -> None:
-        inputs = [source(call) for source in self.inputs]
-        try:
-            results = self.plan.run(inputs)
-        except Exception as error:
-            if self.lines is not None:
-                self.lines.explain(error, inputs)
-            raise
-        for node, content in zip(self.outputs, results, strict=True):
-            call.values[node] = Value(content, node.spec)
+    @functools.cached_property
+    def run(self) -> Callable[[Call], None]:
+        """Run the plan for a call; written out by name, because a loop has many such steps."""
+        names: dict[str, Any] = {"plan": self.plan, "Value": Value}
+        given = []
+        for number, source in enumerate(self.inputs):
+            if isinstance(source, Argument):
+                given.append(f"arguments[{source.position}]")
+            elif isinstance(source, Constant):
+                names[f"constant{number}"] = source.content
+                given.append(f"constant{number}")
+            elif isinstance(source, Computed):
+                names[f"node{number}"] = source.node
+                given.append(f"values[node{number}]")
+            else:
+                names[f"source{number}"] = source
+                given.append(f"source{number}(call)")
+        lines = [
+            "def run(call):",
+            "    values, arguments = call.values, call.arguments",
+            f"    inputs = [{', '.join(given)}]",
+            "    found = plan.run(inputs)",
+        ]
+        if self.lines is not None:
+            names["explain"] = self.lines.explain
+            lines[-1:] = [
+                "    try:",
+                "        found = plan.run(inputs)",
+                "    except Exception as error:",
+                "        explain(error, inputs)",
+                "        raise",
+            ]
+        for number, node in enumerate(self.outputs):
+            names[f"output{number}"], names[f"spec{number}"] = node, node.spec
+            lines.append(f"    values[output{number}] = Value(found[{number}], spec{number})")
+        exec("\n".join(lines), names)
+        return names["run"]
 
 
 @dataclass(eq=False)
@@ -261,8 +291,8 @@ class Capture(Recording):
         state.evaluate(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
-        source = self.source(node)
-        self._branch(lambda call: kind(source(call).array.reshape(())[()]), (node, name), value)
+        source, read = self.source(node), _reader(node, kind)
+        self._branch(lambda call: read(source(call)), (node, name), value)
         return value
 
     def guard_number(self, number: Deferred) -> None:
@@ -287,6 +317,14 @@ class Capture(Recording):
         """A look at a value that may flow back in by ways that are not recorded."""
         if self.escaped is None:
             self.escaped = user_line()
+
+
+def _reader(node: Node, kind: type) -> Callable[[Value], Any]:
+    """What gives the only element of a value as a Python number of a kind."""
+    if node.dtype.kind == "c":
+        return lambda value: kind(value.array.reshape(())[()])
+    memory = np.ctypeslib.as_ctypes_type(node.dtype).from_address
+    return lambda value: kind(memory(value.address).value)
 
 
 class _Draw:

@@ -122,9 +122,7 @@ class Checkpointed(Structural):
             slopes = [_with(slope, {**saved, **ends}) for slope in slopes]
         return [None] * count + list(slopes)
 
-    def push_by(
-        self, rules: PythonRules, node: Node, tangents: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def push_by(self, rules: PythonRules, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
         """Forward mode, which is done with the values at once."""
         count = node.params[0]
         pairs = [

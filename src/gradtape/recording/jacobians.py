@@ -113,11 +113,11 @@ def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node 
 
     def derive(rules: PythonRules) -> Node | None:
         slope = derive_gradient(view, target, first)
-        if slope is None or not view.connected(second, (target,)):
+        if slope is None or derive_gradient(view, target, second) is None:
             return None
         found = jacobian(slope, view.beyond().question(second, "auto", rules))
         return (
-            constant(0, spec(first.shape + second.shape, slope.dtype)) if found is None else found
+            constant(0, spec(first.shape + second.shape, second.dtype)) if found is None else found
         )
 
     return view.remembered(("hessian", target, first, second), derive)

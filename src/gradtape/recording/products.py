@@ -6,19 +6,17 @@ hundred products at one point, or at a thousand, derive and compile nothing anew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import LEAF, Node, constant, placeholder
-from gradtape.graph.program import program
+from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
+from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.jacobians import View, derive_gradient
-from gradtape.runtime.cache import plan_for
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
@@ -26,38 +24,6 @@ from gradtape.transforms.reverse import reverse
 
 # What multiplies a direction: the Jacobian, its adjoint, or the Hessian of a scalar.
 KINDS = ("push", "pull", "hessian")
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A plan whose inputs are leaves and kept values of a recording, and what a caller gives."""
-
-    plan: Any
-    bindings: tuple[int | Node, ...]
-    specs: tuple[Any, ...]
-
-    def run(self, recording: Recording, given: dict[Node, Value]) -> list[Any]:
-        """One array for each output."""
-        recording.observed = True
-        inputs = [self._input(recording, binding, given) for binding in self.bindings]
-        found = zip(self.plan.run(inputs), self.specs, strict=True)
-        return [Value(content, of).array for content, of in found]
-
-    def _input(self, recording: Recording, binding: int | Node, given: dict[Node, Value]) -> Any:
-        if isinstance(binding, int):
-            return recording.leaves[binding]
-        return given[binding] if binding in given else recording.values[binding]
-
-
-def bind(recording: Recording, outputs: Sequence[Node]) -> Bound:
-    """The program that computes `outputs` from what a recording holds now."""
-    found = program(outputs, recording.values.keys())
-    bindings: list[int | Node] = [
-        node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
-        for node in found.inputs
-    ]
-    specs = tuple(node.spec for node in found.outputs)
-    return Bound(plan_for(found), tuple(bindings), specs)
 
 
 @dataclass(frozen=True)

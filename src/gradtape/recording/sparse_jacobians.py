@@ -7,26 +7,33 @@ feed index operands: the same program on another mesh has another pattern.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gradtape.errors import SparsityError
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
+from gradtape.ops.arithmetic import equal
+from gradtape.ops.casting import cast
+from gradtape.ops.families import conjugate
 from gradtape.ops.movement import reshape_node
+from gradtape.ops.shapes import broadcast_to
+from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.jacobians import View, derive_gradient
-from gradtape.recording.products import Bound, bind
-from gradtape.recording.structure import follows, known_positions
+from gradtape.recording.structure import follows, position_leaves, values_of
 from gradtape.sparsity.detect import detect, detect_hessian
-from gradtape.sparsity.pattern import Pattern, pattern_of
+from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
+from gradtape.transforms.jacobian import jacobian_dtype
 from gradtape.transforms.reverse import reverse
-from gradtape.transforms.seeded import Seeded, dense_form, respond
+from gradtape.transforms.seeded import Seeded, dense_form, numbered, respond
 
 # Up to how many entries the independence of examples is looked for one by one.
 LISTED = 1 << 20
@@ -39,9 +46,13 @@ class Prepared:
 
     coloured: Coloured
     bound: Bound
-    # Values for the placeholders of the program: directions of the products.
+    # Values for the placeholders of the program: the colour of each seed.
     seeds: dict[Node, Value]
     dtype: Any
+    # Whether any path leads from the source to the target.
+    connected: bool = True
+    # The derivative in a random direction, until a pattern given by the user was tried against it.
+    trials: list[Trial] = field(default_factory=list)
 
     @property
     def pattern(self) -> Pattern:
@@ -50,6 +61,8 @@ class Prepared:
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
         products = [found.reshape(-1) for found in self.bound.run(recording, self.seeds)]
+        if not products:
+            return np.zeros(self.pattern.nnz, self.dtype)
         if self.coloured.substitution is not None:
             return self.coloured.decompress(products[0].reshape(self.coloured.forward_count, -1))
         flat = products[0] if len(products) == 1 else np.concatenate(products)
@@ -57,39 +70,84 @@ class Prepared:
 
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
-        return self.pattern.with_data(self.entries(recording))
+        found = self.pattern.with_data(self.entries(recording))
+        while self.trials:
+            self.trials.pop().check(found, recording)
+        return found
 
 
-def sparse_jacobian(view: View, target: Node, source: Node, mode: str, wanted: Any) -> Any:
-    """A CSR array of shape (target.size, source.size), or None if `auto` finds dense smaller."""
+@dataclass(frozen=True)
+class Trial:
+    """One product with a random direction: what a pattern leaves out shows up in it."""
+
+    bound: Bound
+    given: dict[Node, Value]
+    direction: Any
+
+    def check(self, matrix: Any, recording: Recording) -> None:
+        """Raise SparsityError if the derivative has an entry outside the pattern."""
+        (along,) = self.bound.run(recording, self.given)
+        along = along.reshape(-1)
+        rest = np.abs(along - matrix @ self.direction)
+        scale = np.abs(along) + abs(matrix) @ np.abs(self.direction)
+        tolerance = np.sqrt(np.finfo(along.dtype).eps)
+        # NaN and infinities say nothing about the pattern.
+        wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
+        if wrong.size:
+            raise SparsityError(
+                f"jacobian: the given pattern has too few entries: {wrong.size} rows, the first of "
+                f"them row {wrong[0]}, depend on columns that it leaves out. Add them, or pass "
+                "sparse=True to have the pattern detected."
+            )
+
+
+def sparse_jacobian(
+    view: View, target: Node, source: Node, mode: str, wanted: Any, dense: Callable[[], Any]
+) -> Any:
+    """A CSR array of shape (target.size, source.size), or what `dense` gives if `auto` prefers it.
+
+    None where nothing connects the two.
+    """
     if not (target.spec.inexact and source.spec.inexact and view.connected(source, (target,))):
-        return None if wanted == "auto" else _nothing(target.size, source.size, target.dtype)
-    prepared = prepare_sparse_jacobian(view, target, source, mode, given_pattern(wanted))
-    return _smaller(prepared, wanted, view.recording)
+        return None
+    given = given_pattern(wanted)
+    if is_auto(wanted) and not _is_smaller(
+        jacobian_pattern(view, target, source, given), jacobian_dtype(target, source)
+    ):
+        return dense()
+    prepared = prepare_sparse_jacobian(view, target, source, mode, given)
+    return prepared.matrix(view.recording) if prepared.connected else None
 
 
-def sparse_hessian(view: View, target: Node, first: Node, second: Node, wanted: Any) -> Any:
-    """A CSR array of second derivatives, or None if `auto` finds dense smaller."""
+def sparse_hessian(
+    view: View, target: Node, first: Node, second: Node, wanted: Any, dense: Callable[[], Any]
+) -> Any:
+    """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
     slope = derive_gradient(view, target, first)
-    if slope is None or not view.connected(second, (target,)):
-        return None if wanted == "auto" else _nothing(first.size, second.size, target.dtype)
+    if slope is None or derive_gradient(view, target, second) is None:
+        return None
     if first is not second:
-        return sparse_jacobian(view.beyond(), slope, second, "auto", wanted)
-    prepared = prepare_sparse_hessian(view, target, first, "star", given_pattern(wanted))
-    return _smaller(prepared, wanted, view.recording)
+        alone = View(view.recording, frozenset(), None)
+        found = sparse_jacobian(alone, slope, second, "auto", wanted, dense)
+        return no_entries(first, second) if found is None else found
+    given = given_pattern(wanted)
+    if is_auto(wanted) and not _is_smaller(
+        hessian_pattern(view, target, first, given), first.dtype
+    ):
+        return dense()
+    return prepare_sparse_hessian(view, target, first, "star", given).matrix(view.recording)
+
+
+def no_entries(target: Node, source: Node) -> Any:
+    """The matrix of a derivative that is zero everywhere."""
+    from scipy.sparse import csr_array
+
+    return csr_array((target.size, source.size), dtype=jacobian_dtype(target, source))
 
 
 def is_block_diagonal(view: View, target: Node, source: Node) -> bool:
     """Whether the pattern shows that row b of the target reads row b of the source alone."""
-    known = _known(view, [target], source)
-    (pattern,) = detect(
-        [target],
-        source,
-        known,
-        blocked=view.outside,
-        follows=follows(view.recording),
-        budget=LISTED,
-    )
+    pattern = jacobian_pattern(view, target, source, None, LISTED)
     if pattern.rows is None:
         return False
     count = source.shape[0]
@@ -104,22 +162,70 @@ def given_pattern(wanted: Any) -> Pattern | None:
     return wanted if isinstance(wanted, Pattern) else pattern_of(wanted)
 
 
-def _nothing(rows: int, columns: int, dtype: Any) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array((rows, columns), dtype=dtype)
+def is_auto(wanted: Any) -> bool:
+    return isinstance(wanted, str)
 
 
-def _smaller(prepared: Prepared, wanted: Any, recording: Recording) -> Any:
-    """The matrix, unless either form will do and the dense one takes less memory."""
-    pattern = prepared.pattern
-    if wanted == "auto":
-        itemsize = np.dtype(prepared.dtype).itemsize
-        rows, columns = pattern.shape
-        listed = pattern.nnz * (itemsize + 4) + 4 * rows
-        if pattern.dense or listed >= rows * columns * itemsize:
-            return None
-    return prepared.matrix(recording)
+def _is_smaller(pattern: Pattern, dtype: Any) -> bool:
+    """Whether the sparse form of a matrix takes less memory than the dense one."""
+    itemsize = np.dtype(dtype).itemsize
+    rows, columns = pattern.shape
+    listed = pattern.nnz * (itemsize + 4) + 4 * rows
+    return not pattern.dense and listed < rows * columns * itemsize
+
+
+def jacobian_pattern(
+    view: View, target: Node, source: Node, given: Pattern | None, budget: int | None = None
+) -> Pattern:
+    """The pattern given, if it fits, or the one that the graph has; kept by structure."""
+    if given is not None:
+        return _fitting(given, (target.size, source.size))
+
+    def derive(_: PythonRules) -> Pattern:
+        known = values_of(view.recording, leaves)
+        (found,) = detect(
+            [target],
+            source,
+            known,
+            blocked=view.outside,
+            follows=follows(view.recording),
+            budget=budget,
+        )
+        return found
+
+    leaves = _leaves(view, target, source)
+    return view.remembered(("pattern", target, source, _contents(view, leaves), budget), derive)
+
+
+def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | None) -> Pattern:
+    """The same for second derivatives of the sum of a target."""
+    if given is not None:
+        return _fitting(given, (source.size, source.size))
+
+    def derive(rules: PythonRules) -> Pattern:
+        def known(nodes: Sequence[Node]) -> dict[Node, Any]:
+            return values_of(view.recording, position_leaves(nodes, source, ()))
+
+        return detect_hessian(
+            view.alone(target, (source,)),
+            source,
+            known,
+            follows=follows(view.recording),
+            python_rule=rules.pull,
+        )
+
+    leaves = _leaves(view, target, source)
+    return view.remembered(("hessian_pattern", target, source, _contents(view, leaves)), derive)
+
+
+def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
+    if given.shape != shape:
+        raise SparsityError(
+            f"jacobian: the given pattern has shape {given.shape} and the matrix {shape}. "
+            "A pattern has a row for each element of the target and a column for each of the "
+            "source."
+        )
+    return given
 
 
 def prepare_sparse_jacobian(
@@ -128,20 +234,16 @@ def prepare_sparse_jacobian(
     """Pattern, colours and program of a Jacobian, kept by structure."""
 
     def coloured(_: PythonRules) -> Coloured:
-        pattern = given
-        if pattern is None:
-            known = _known(view, [target], source)
-            (pattern,) = detect(
-                [target], source, known, blocked=view.outside, follows=follows(view.recording)
-            )
-        return colour(pattern, METHODS[mode])
+        pattern = jacobian_pattern(view, target, source, given)
+        return colour(_listed(pattern), METHODS[_possible_mode(target, source, mode)])
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured", *key), coloured)
-        outputs, seeds = _products(view, rules, target, source, found)
-        return Prepared(found, bind(view.recording, outputs), seeds, target.dtype)
+        products = _Products(view, rules, target, source, found)
+        products.add_jacobian()
+        return products.prepared(given)
 
-    key = (target, source, mode, given, _contents(view, [target], source))
+    key = _key(view, target, source, mode, given)
     return view.remembered(("sparse", *key, view.recording.available), derive)
 
 
@@ -150,88 +252,166 @@ def prepare_sparse_hessian(
 ) -> Prepared:
     """Pattern, colours and program of a Hessian, kept by structure."""
 
-    def coloured(rules: PythonRules) -> Coloured:
-        pattern = given
-        if pattern is None:
-            pattern = detect_hessian(
-                view.alone(target, (source,)),
-                source,
-                lambda outputs: _known(view, list(outputs), source),
-                follows=follows(view.recording),
-                python_rule=rules.pull,
-            )
-        return colour_symmetric(pattern, method)
+    def coloured(_: PythonRules) -> Coloured:
+        pattern = hessian_pattern(view, target, source, given)
+        if given is not None:
+            # Colours rely on symmetry; a user may well give one half.
+            both = pattern.matrix + pattern.transposed.matrix
+            pattern = listed_pattern(pattern.shape, both.indptr, both.indices)
+        return colour_symmetric(_listed(pattern), method)
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured_hessian", *key), coloured)
         slope = derive_gradient(view, target, source)
-        outputs: list[Node] = []
-        seeds: dict[Node, Value] = {}
+        alone = View(view.recording, frozenset(), view.watched)
+        products = _Products(alone, rules, source if slope is None else slope, source, found)
         if slope is not None:
-            _add_forward(view.beyond(), rules, slope, source, found, outputs, seeds)
-        return Prepared(found, bind(view.recording, outputs), seeds, source.dtype)
+            products.add_forward()
+        return products.prepared(given)
 
-    key = (target, source, method, given, _contents(view, [target], source))
+    key = _key(view, target, source, method, given)
     return view.remembered(("sparse_hessian", *key, view.recording.available), derive)
 
 
-def _products(
-    view: View, rules: PythonRules, target: Node, source: Node, coloured: Coloured
-) -> tuple[list[Node], dict[Node, Value]]:
-    outputs: list[Node] = []
-    seeds: dict[Node, Value] = {}
-    if coloured.forward_count:
-        _add_forward(view, rules, target, source, coloured, outputs, seeds)
-    if coloured.reverse_count:
-        weights = coloured.reverse_seeds(target.dtype).reshape(-1, *target.shape)
-        seed = placeholder(target.spec)
-        (pulled,) = reverse([target], [seed], [source], view.outside, rules.pull)
-        if isinstance(pulled, Rows):
-            pulled = pulled.dense()
-        _add(pulled, seed, weights, source, outputs, seeds)
-    return outputs, seeds
+def _listed(pattern: Pattern) -> Pattern:
+    """A pattern to colour. One too large to be listed has a column of entries for each seed."""
+    if pattern.rows is None:
+        notes = f" ({'; '.join(pattern.notes)})" if pattern.notes else ""
+        raise SparsityError(
+            f"jacobian: a matrix of shape {pattern.shape} has too many entries that can be "
+            f"nonzero{notes}. Use sparse=False, or sparse='auto', or give a pattern."
+        )
+    return pattern
 
 
-def _add_forward(
-    view: View,
-    rules: PythonRules,
-    target: Node,
-    source: Node,
-    coloured: Coloured,
-    outputs: list[Node],
-    seeds: dict[Node, Value],
-) -> None:
-    directions = coloured.forward_seeds(source.dtype).reshape(-1, *source.shape)
-    seed = placeholder(source.spec)
-    (pushed,) = forward([target], [source], [seed], view.outside, rules.push)
-    _add(pushed, seed, directions, target, outputs, seeds)
+def _possible_mode(target: Node, source: Node, mode: str) -> str:
+    """Between real and complex values one way has one seed per element, the other two."""
+    if mode != "auto" or source.dtype.kind == target.dtype.kind:
+        return mode
+    return "reverse" if source.dtype.kind == "c" else "forward"
 
 
-def _add(
-    linear: Node | None,
-    seed: Node,
-    directions: Any,
-    like: Node,
-    outputs: list[Node],
-    seeds: dict[Node, Value],
-) -> None:
-    """The products of a linear graph with all directions, as one output of the program."""
-    count = len(directions)
-    if linear is None or not count:
-        return
-    of = spec(directions.shape, directions.dtype)
-    given = placeholder(of)
-    seeds[given] = Value(np.ascontiguousarray(directions), of)
-    (response,) = respond([linear], seed, Seeded(given, (0,), ()), (count,))
-    dense = dense_form(response, like, (count,)).value
-    outputs.append(reshape_node(dense, (count, *like.shape)))
+class _Products:
+    """The products of a derivative with the seeds of all colours, as outputs of one program."""
+
+    def __init__(
+        self, view: View, rules: PythonRules, target: Node, source: Node, coloured: Coloured
+    ) -> None:
+        self.view = view
+        self.rules = rules
+        self.target = target
+        self.source = source
+        self.coloured = coloured
+        self.dtype = jacobian_dtype(target, source)
+        self.outputs: list[Node] = []
+        self.seeds: dict[Node, Value] = {}
+        self.connected = True
+
+    def add_jacobian(self) -> None:
+        if self.coloured.forward_count:
+            self.add_forward()
+        if self.coloured.reverse_count:
+            self.add_reverse()
+        if not self.coloured.pattern.nnz:
+            self.connected = self._pushed(placeholder(self.source.spec)) is not None
+
+    def add_forward(self) -> None:
+        colours = self.coloured.columns
+        if colours is None or not colours.count:
+            return
+        found = self._responses(self._pushed, self.source, self.target, colours)
+        kinds = self.source.dtype.kind + self.target.dtype.kind
+        if found is not None and kinds == "cf":
+            across = self._responses(
+                lambda seed: self._pushed(seed * 1j), self.source, self.target, colours
+            )
+            found = found + across * 1j  # type: ignore[operator]
+        self._add(found)
+
+    def add_reverse(self) -> None:
+        colours = self.coloured.rows
+        if colours is None or not colours.count:
+            return
+        found = self._responses(self._pulled, self.target, self.source, colours)
+        kinds = self.source.dtype.kind + self.target.dtype.kind
+        if found is not None and kinds == "fc":
+            across = self._responses(
+                lambda seed: self._pulled(seed * 1j), self.target, self.source, colours
+            )
+            found = found + across * 1j  # type: ignore[operator]
+        self._add(conjugate(found) if found is not None and kinds == "cc" else found)
+
+    def _pushed(self, seed: Node) -> Node | None:
+        blocked, push = self.view.outside, self.rules.push
+        return forward([self.target], [self.source], [seed], blocked, push)[0]
+
+    def _pulled(self, seed: Node) -> Node | None:
+        blocked, pull = self.view.outside, self.rules.pull
+        (found,) = reverse([self.target], [seed], [self.source], blocked, pull)
+        return found.dense() if isinstance(found, Rows) else found
+
+    def _responses(self, linear: Any, like: Node, result: Node, colours: Any) -> Node | None:
+        """The products with the seeds of each colour, along a new axis 0."""
+        seed = placeholder(like.spec)
+        found = linear(seed)
+        if found is None:
+            return None
+        # A seed is 1 where the colour is its number: a comparison costs less than reading seeds.
+        numbers = numbered(0, colours.count)
+        of = spec(like.shape, numbers.dtype)
+        given = placeholder(of)
+        self.seeds[given] = Value(np.ascontiguousarray(colours.of, of.dtype).reshape(of.shape), of)
+        column = reshape_node(numbers, (colours.count, *(1,) * like.ndim))
+        start = Seeded(cast(equal(given, column), like.dtype), (0,), ())
+        space = (colours.count,)
+        (response,) = respond([found], seed, start, space)
+        if response is None:
+            return None
+        dense = dense_form(response, result, space).value
+        return broadcast_to(dense, (*space, *result.shape))
+
+    def _add(self, found: Node | None) -> None:
+        if found is None:
+            self.connected = False
+        else:
+            self.outputs.append(cast(found, self.dtype))
+
+    def prepared(self, given: Pattern | None) -> Prepared:
+        outputs = self.outputs if self.connected else []
+        bound = bind(self.view.recording, outputs)
+        trials = [] if given is None or not outputs else self._trials()
+        return Prepared(self.coloured, bound, self.seeds, self.dtype, self.connected, trials)
+
+    def _trials(self) -> list[Trial]:
+        # Between real and complex values a product is not the derivative in one direction.
+        if self.source.dtype.kind != self.target.dtype.kind:
+            return []
+        seed = placeholder(self.source.spec)
+        pushed = self._pushed(seed)
+        if pushed is None:
+            return []
+        direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
+        direction = direction.astype(self.source.dtype)
+        bound = bind(self.view.recording, [cast(pushed, self.dtype)])
+        return [Trial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
 
 
-def _known(view: View, targets: list[Node], source: Node) -> dict[Node, Any]:
-    return known_positions(view.recording, targets, source, view.outside)
+def _key(view: View, target: Node, source: Node, how: str, given: Pattern | None) -> Any:
+    content = None if given is None else given.digest
+    return target, source, how, content, _contents(view, _leaves(view, target, source))
 
 
-def _contents(view: View, targets: list[Node], source: Node) -> tuple[Any, ...]:
+def _leaves(view: View, target: Node, source: Node) -> list[Node]:
+    """The leaves that say where indexing between source and target reads and writes."""
+    return view.remembered(
+        ("positions", target, source),
+        lambda _: position_leaves([target], source, view.outside),
+    )
+
+
+def _contents(view: View, leaves: list[Node]) -> tuple[Any, ...]:
     """What tells two meshes apart: the bytes of the integers that index."""
-    found = _known(view, targets, source)
+    if not leaves:
+        return ()
+    found = values_of(view.recording, leaves)
     return tuple(hashlib.blake2b(array.tobytes()).digest() for array in found.values())

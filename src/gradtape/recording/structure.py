@@ -22,8 +22,20 @@ def known_positions(
 
     Together with the program they are all that a pattern depends on.
     """
+    return values_of(recording, position_leaves(nodes, source, outside))
+
+
+def position_leaves(
+    nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
+) -> list[Node]:
+    """The leaves that say where indexing reads and writes, which structure alone determines."""
+    return index_leaves(nodes, source, outside)
+
+
+def values_of(recording: Recording, leaves: Sequence[Node]) -> dict[Node, Any]:
+    """What a recording has for some of its leaves, as arrays."""
     found = {}
-    for node in index_leaves(nodes, source, outside):
+    for node in leaves:
         value = recording.leaves[node.params[0]]
         array = value.array if type(value) is Value else value
         found[node] = np.asarray(array, node.dtype)

@@ -14,11 +14,11 @@ from gradtape.runtime.control import copy_of, with_copies
 from gradtape.runtime.counters import COUNTS
 
 
-class NotNative(Exception):
+class NotNative(Exception):  # noqa: N818 - a question answered, not a fault
     """Something in a body is no native code."""
 
 
-class Scattered(Exception):
+class Scattered(Exception):  # noqa: N818 - a question answered, not a fault
     """A product's operands do not lie as BLAS reads them."""
 
 

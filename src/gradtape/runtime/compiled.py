@@ -46,7 +46,7 @@ QUICK_WORK = 1 << 14
 class CompiledPlan:
     """Runs a program in as few native calls as its library calls allow."""
 
-    # The bodies of a plan write all results past no cache: the next step may read them.
+    # Whether large results that nothing in the program reads are written past the caches.
     streams = True
 
     def __init__(self, program: Program) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.codegen import builder
 from gradtape.codegen.control import (
     BRANCH_WORDS,
     SCAN_WORDS,
@@ -128,11 +129,12 @@ def _native(node: Node) -> Any:
 
 def _plan(body: Program) -> Any:
     """The plan of a body, or None if it is not all native."""
-    if "native" not in body.derived:
+    key = ("native", builder.CONTRACT, threads.get_num_threads())
+    if key not in body.derived:
         from gradtape.runtime.bodies import body_plan
 
-        body.derived["native"] = body_plan(body)
-    return body.derived["native"]
+        body.derived[key] = body_plan(body)
+    return body.derived[key]
 
 
 def _table(rows: Sequence[Row]) -> tuple[Any, int]:
@@ -171,7 +173,7 @@ class NativeScan:
         body = self.body
         first = constants + carries
         ins, outs = body.input_slots, body.output_slots
-        bindings = [(ins[n], *operands[n]) for n in range(first)]
+        bindings: list[Row] = [(ins[n], *operands[n]) for n in range(first)]
         moves: list[Row] = []
 
         def follow(slot: int, place: Place, nbytes: int) -> None:
@@ -228,8 +230,9 @@ class NativeWhile:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
-        tested = [(slot, *place) for slot, place in zip(condition.input_slots, operands,
-                                                        strict=True)]  # fmt: skip
+        tested: list[Row] = [
+            (slot, *place) for slot, place in zip(condition.input_slots, operands, strict=True)
+        ]
         tested.append((condition.output_slots[0], *take(8)))
         tested += _own_bindings(condition, take)
         bindings: list[Row] = [

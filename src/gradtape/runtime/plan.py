@@ -71,7 +71,9 @@ class Plan:
                     for dead in drop:
                         slots[dead] = None
             except Exception as error:
-                mark(error, next(n for n, s in zip(self.nodes, self.steps, strict=True) if s is step))
+                mark(
+                    error, next(n for n, s in zip(self.nodes, self.steps, strict=True) if s is step)
+                )
                 raise
         COUNTS.plans_run += 1
         COUNTS.ops_run += len(self.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,6 +70,15 @@ class Pattern:
             return Pattern(self.shape[::-1], None, self.dense, self.notes)
         turned = self.matrix.T.tocsr()
         return Pattern(self.shape[::-1], (turned.indptr, turned.indices), self.dense, self.notes)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What equal patterns have in common."""
+        rows = (np.zeros(0), np.zeros(0)) if self.rows is None else self.rows
+        hashed = hashlib.blake2b(repr((self.shape, self.dense)).encode())
+        for array in rows:
+            hashed.update(np.ascontiguousarray(array, np.int64).tobytes())
+        return hashed.digest()
 
     @property
     def matrix(self) -> Any:

@@ -8,14 +8,15 @@ combines different examples ends the proof, and so does one of which nothing is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gradtape.graph.node import PICK, Node
+from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.custom import passes_through
+from gradtape.ops.custom import CUSTOM, passes_through
 
 
 class DependenceError(Exception):
@@ -48,22 +49,60 @@ def _shape(node: Node) -> Shape:
     return node.spec[0].shape if type(node.spec) is tuple else node.shape
 
 
-def check_independence(target: Node, source: Node, blocked: Collection[Node] = ()) -> None:
-    """Raise DependenceError unless row b of the target depends on row b of the source alone."""
+def check_independence(
+    target: Node,
+    source: Node,
+    blocked: Collection[Node] = (),
+    follows: Callable[[Node], bool] | None = None,
+) -> None:
+    """Raise DependenceError unless row b of the target depends on row b of the source alone.
+
+    `blocked` nodes are constants. `follows` says of a node with a derivative written in Python
+    whether that is the derivative of the computation itself.
+    """
     count = source.shape[0]
     if count <= 1:
         return
-    order = topological([target])
-    active = dependents((n for n in order if n not in blocked or n is source), {source})
-    found: dict[Node, Batch] = {source: Batch(1, count)}
+    found: dict[Node, Any] = {source: Batch(1, count)}
+    _follow(_on_the_way(target, source, blocked), found, follows)
+    if target in found and found[target] != Batch(1, count):
+        raise DependenceError("mixes examples", target.op.name)
+
+
+def _follow(
+    order: Sequence[Node],
+    found: dict[Node, Any],
+    follows: Callable[[Node], bool] | None = None,
+) -> None:
+    """Find the place of the batch in every node that has one; in a list for several outputs."""
     for node in order:
-        if node is source or node not in active or not _carries(node):
+        if node in found or not _carries(node):
+            continue
+        if node.op is CUSTOM:
+            if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
+                raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+            continue
+        passed = passes_through(node)
+        if passed is not None:
+            if passed in found:
+                found[node] = found[passed]
             continue
         places = [found.get(parent) for parent in node.inputs]
         if any(place is not None for place in places):
-            found[node] = _through(node, places)
-    if target in found and found[target] != Batch(1, count):
-        raise DependenceError("mixes examples", target.op.name)
+            place = _through(node, places)
+            if place is not None:
+                found[node] = place
+
+
+def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[Node]:
+    """The nodes by which a derivative gets from the source to the target, in order."""
+    order = topological([target])
+    active = dependents((n for n in order if n not in blocked or n is source), {source})
+    wanted = {target}
+    for node in reversed(order):
+        if node in wanted and node in active and node is not source and _carries(node):
+            wanted.update(node.inputs)
+    return [n for n in order if n in wanted and n in active and n is not source and _carries(n)]
 
 
 def _carries(node: Node) -> bool:
@@ -72,17 +111,22 @@ def _carries(node: Node) -> bool:
     return type(node.spec) is tuple or node.spec.inexact
 
 
-def _through(node: Node, places: list[Batch | None]) -> Batch:
-    rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
-    if node.op is PICK or passes_through(node) is not None:
+def _through(node: Node, places: list[Any]) -> Any:
+    if node.op is PICK and isinstance(places[0], list):
+        return places[0][node.params[0]]
+    if node.op is PICK:
         return next(place for place in places if place is not None)
+    rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
     if rule is None:
         raise DependenceError("cannot be proved to keep examples apart", node.op.name)
     return rule(node, places)
 
 
 def _mixes(node: Node) -> NoReturn:
-    raise DependenceError("mixes examples", node.op.name)
+    name = node.op.name
+    if name == "take_along_axis" and node.inputs[1].op.name == "argsort":
+        name = "sort"  # as the user calls it
+    raise DependenceError("mixes examples", name)
 
 
 def _placed(node: Node, axis: int, count: int) -> Batch:
@@ -210,6 +254,37 @@ def _gather(node: Node, places: list[Batch | None]) -> Batch:
     return _placed(node, moved, place.count)
 
 
+def _scatter(node: Node, places: list[Batch | None]) -> Batch:
+    """Writing or adding values at positions along an axis, whole lines of which are one example."""
+    x, indices, values = node.inputs
+    along = _axes(node)[0]
+    found = []
+    for position, parent in ((0, x), (2, values)):
+        place = places[position]
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        if position and axis >= along + indices.ndim:
+            axis -= indices.ndim - 1
+        elif axis >= along and (position or axis == along):
+            _mixes(node)
+        found.append(_placed(node, axis, place.count))
+    return _same(node, found)
+
+
+def _cross(node: Node, places: list[Batch | None]) -> Batch:
+    """Operands broadcast, and the axis of the components is counted from the end."""
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is None:
+            continue
+        axis = place.axis(parent) - parent.ndim
+        if axis == node.params[0]:
+            _mixes(node)
+        found.append(_placed(node, axis + node.ndim, place.count))
+    return _same(node, found)
+
+
 def _labelled(node: Node, places: list[Batch | None], terms: list[Any], output: Any) -> Batch:
     found = []
     for parent, place, labels in zip(node.inputs, places, terms, strict=True):
@@ -268,7 +343,57 @@ def _fft(node: Node, places: list[Batch | None]) -> Batch:
     return _placed(node, axis, place.count)
 
 
-Rule = Callable[[Node, list[Any]], Batch]
+def _inside(body: Program, places: Sequence[Batch | None]) -> list[Batch | None]:
+    """The places in the outputs of a body, from those in its inputs."""
+    pairs = zip(body.inputs, places, strict=True)
+    found: dict[Node, Any] = {node: place for node, place in pairs if place is not None}
+    _follow(body.nodes, found)
+    return [found.get(node) for node in body.outputs]
+
+
+def _carried(
+    node: Node, body: Program, fixed: list[Any], carried: list[Any], elements: list[Any]
+) -> list[Any]:
+    """The places in the outputs of a body whose first outputs are inputs of the next step."""
+    while True:
+        found = _inside(body, [*fixed, *carried, *elements])
+        later = [
+            old if new is None else new if old is None else _same(node, [old, new])
+            for old, new in zip(carried, found, strict=False)
+        ]
+        if later == carried:
+            return [*later, *found[len(carried) :]]
+        carried = later
+
+
+def _scan(node: Node, places: list[Any]) -> list[Any]:
+    body, constants, carries, length, *_ = node.params
+    first = constants + carries
+    elements = []
+    for parent, place in zip(node.inputs[first:], places[first:], strict=True):
+        if place is not None and place.axis(parent) == 0:
+            _mixes(node)
+        elements.append(None if place is None else Batch(place.outer // length, place.count))
+    found = _carried(node, body, places[:constants], places[constants:first], elements)
+    rows = [
+        None if place is None else Batch(place.outer * length, place.count)
+        for place in found[carries:]
+    ]
+    return [*found[:carries], *rows]
+
+
+def _while(node: Node, places: list[Any]) -> list[Any]:
+    _, body, constants, _ = node.params
+    return [*_carried(node, body, places[:constants], places[constants:], []), None]
+
+
+def _branch(node: Node, places: list[Any]) -> list[Any]:
+    found = [_inside(body, places[1:]) for body in node.params[0]]
+    known = [[place for place in one if place is not None] for one in zip(*found, strict=True)]
+    return [_same(node, one) if one else None for one in known]
+
+
+Rule = Callable[[Node, list[Any]], Any]
 _BY_FAMILY: dict[str, Rule] = {
     "elementwise": _elementwise,
     "reduction": _reduction,
@@ -278,6 +403,10 @@ _BY_FAMILY: dict[str, Rule] = {
 _BY_NAME: dict[str, Rule] = {
     "permute_dims": _permute,
     "reshape": _reshape,
+    # What stays of a triangle is where it was.
+    "tril": _reshape,
+    "triu": _reshape,
+    "recompute": _reshape,
     "broadcast_to": _elementwise,
     "stack": _joined,
     "concat": _joined,
@@ -290,6 +419,12 @@ _BY_NAME: dict[str, Rule] = {
     "take_along_axis": _along_axis,
     "add_along_axis": _along_axis,
     "gather": _gather,
+    "scatter_add": _scatter,
+    "scatter_set": _scatter,
+    "cross": _cross,
+    "scan": _scan,
+    "while": _while,
+    "branch": _branch,
     "matmul": _matmul,
     "einsum": _einsum,
     "fft": _fft,

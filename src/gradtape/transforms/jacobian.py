@@ -5,21 +5,25 @@ joined from parts is differentiated part by part. Where everything passes throug
 elements (a waist), the Jacobian is the product of those on either side of it.
 
 A complex source with a complex target is taken to be holomorphic: the result is f'(z). The rows of
-a real target by a complex source are gradients, dL/dRe + i dL/dIm.
+a real target by a complex source are gradients, dL/dRe + i dL/dIm. The columns of a complex target
+by a real source are derivatives, dRe/dx + i dIm/dx. The dtype is that of the source, made complex
+if the target is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.dtypes import COMPLEX_OF
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import Shape, spec
 from gradtape.graph.walk import dependents, topological
+from gradtape.ops.casting import cast
 from gradtape.ops.contraction import matmul
 from gradtape.ops.families import conjugate
 from gradtape.ops.movement import permute, reshape_node
@@ -59,24 +63,36 @@ class Question:
 
 def jacobian(target: Node, question: Question) -> Node | None:
     """The Jacobian of shape target.shape + source.shape; None if the target does not depend."""
+    found = _jacobian(target, question)
+    return found if found is None else cast(found, jacobian_dtype(target, question.source))
+
+
+def jacobian_dtype(target: Node, source: Node) -> Any:
+    """That of the source, whichever way is taken; complex if either is."""
+    return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
+
+
+def _jacobian(target: Node, question: Question) -> Node | None:
     source = question.source
     active = _active(target, question)
     if target not in active:
         return None
     if target is source:
         return jacobian_forward(identity_seeds(source.spec), source, source)
-    joined = _of_joined(target, question) if target not in question.blocked else None
-    if joined is not None:
-        return joined
-    waist = _waist(target, source, active) if question.mode == "auto" else None
+    if _is_joined(target):
+        return _of_joined(target, question)
+    real = source.dtype.kind == target.dtype.kind == "f"
+    waist = _waist(target, source, active) if question.mode == "auto" and real else None
     if waist is not None:
         return _through_waist(target, waist, question)
-    ways = _ways(target, question)
-    found = [_one_way(way, target, question) for way in ways]
-    if len(found) == 1:
-        return found[0]
+    found = [_one_way(way, target, question) for way in _ways(target, question)]
+    connected = [node for node in found if node is not None]
+    if len(connected) < len(found):
+        return None  # all paths end, as at a stop_gradient
+    if len(connected) == 1:
+        return connected[0]
     known = set(topological([target]))
-    return min(found, key=lambda node: _cost(node, known))
+    return min(connected, key=lambda node: _cost(node, known))
 
 
 def _active(target: Node, question: Question) -> set[Node]:
@@ -107,57 +123,56 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
     return "reverse" if source.dtype.kind == "c" else "forward"
 
 
-def _one_way(way: str, target: Node, question: Question) -> Node:
+def _one_way(way: str, target: Node, question: Question) -> Node | None:
     return _forward(target, question) if way == "forward" else _reverse(target, question)
 
 
-def forward_responses(targets: Sequence[Node], question: Question) -> list[Seeded | None]:
-    """The responses of targets to every seed of the source."""
+def _forward(target: Node, question: Question) -> Node | None:
     source = question.source
-    seed = placeholder(source.spec)
-    pushed = forward(targets, [source], [seed], question.blocked, question.push)
-    found = [node for node in pushed if node is not None]
-    responses = iter(respond(found, seed, identity_seeds(source.spec), source.shape))
-    return [None if node is None else next(responses) for node in pushed]
-
-
-def _forward(target: Node, question: Question) -> Node:
-    source = question.source
-    if source.dtype.kind == "c" and target.dtype.kind == "f":
+    found = _pushed(target, question, None)
+    if found is not None and source.dtype.kind == "c" and target.dtype.kind == "f":
         # Seeds along the imaginary axis, too: a real target has two derivatives.
-        seed = placeholder(source.spec)
-        (along,) = forward([target], [source], [seed], question.blocked, question.push)
-        (across,) = forward([target], [source], [seed * 1j], question.blocked, question.push)
-        start = identity_seeds(source.spec)
-        parts = [
-            jacobian_forward(_respond_one(node, seed, start, source.shape), target, source)
-            for node in (along, across)
-        ]
-        return parts[0] + parts[1] * 1j
-    (response,) = forward_responses([target], question)
-    return jacobian_forward(response, target, source)
-
-
-def _respond_one(node: Node | None, seed: Node, start: Seeded, space: Any) -> Seeded | None:
-    return None if node is None else respond([node], seed, start, space)[0]
-
-
-def _reverse(target: Node, question: Question) -> Node:
-    source = question.source
-    found = _pulled(target, question, None)
-    if target.dtype.kind == "c":
-        if source.dtype.kind == "c":
-            return conjugate(found)
-        # A real source: the real part of the target, then the imaginary one.
-        return found + _pulled(target, question, 1j) * 1j
+        across = _pushed(target, question, 1j)
+        assert across is not None
+        return found + across * 1j
     return found
 
 
-def _pulled(target: Node, question: Question, factor: Any) -> Node:
+def _pushed(target: Node, question: Question, factor: Any) -> Node | None:
+    source = question.source
+    seed = placeholder(source.spec)
+    given = seed if factor is None else seed * factor
+    (pushed,) = forward([target], [source], [given], question.blocked, question.push)
+    if pushed is None:
+        return None
+    response = _respond_one(pushed, seed, identity_seeds(source.spec), source.shape)
+    return jacobian_forward(response, target, source)
+
+
+def _respond_one(node: Node, seed: Node, start: Seeded, space: Any) -> Seeded | None:
+    return respond([node], seed, start, space)[0]
+
+
+def _reverse(target: Node, question: Question) -> Node | None:
+    source = question.source
+    found = _pulled(target, question, None)
+    if found is not None and target.dtype.kind == "c":
+        if source.dtype.kind == "c":
+            return conjugate(found)
+        # A real source: the real part of the target, then the imaginary one.
+        across = _pulled(target, question, 1j)
+        assert across is not None
+        return found + across * 1j
+    return found
+
+
+def _pulled(target: Node, question: Question, factor: Any) -> Node | None:
     source = question.source
     seed = placeholder(target.spec)
     given = seed if factor is None else seed * factor
     (found,) = reverse([target], [given], [source], question.blocked, question.pull)
+    if found is None:
+        return None
     if isinstance(found, Rows):
         found = found.dense()
     response = _respond_one(found, seed, identity_seeds(target.spec), target.shape)
@@ -173,51 +188,76 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
     source = question.source
     if target not in _active(target, question):
         return None
-    rows = spec(target.shape[1:], target.dtype), spec(source.shape[1:], source.dtype)
-    forward_costs_less = rows[1].size <= rows[0].size
     way = question.mode
     if way == "auto":
-        way = _ways_by_dtype(target, source) or ("forward" if forward_costs_less else "reverse")
-    if way == "forward":
-        seed = placeholder(source.spec)
-        (pushed,) = forward([target], [source], [seed], question.blocked, question.push)
-        response = _respond_one(pushed, seed, row_seeds(source.spec), source.shape[1:])
-        return _batch_first(response, target, source.shape[1:], seeds_last=True)
+        fewer = "forward" if source.size <= target.size else "reverse"
+        way = _ways_by_dtype(target, source) or fewer
+    rows = _rows_pushed if way == "forward" else _rows_pulled
+    found = rows(target, question, None)
+    if found is None:
+        return None
+    kinds = source.dtype.kind + target.dtype.kind
+    if kinds == ("cf" if way == "forward" else "fc"):
+        # As in `_forward` and `_reverse`: the other part of the complex end.
+        across = rows(target, question, 1j)
+        assert across is not None
+        found = found + across * 1j
+    elif way == "reverse" and kinds == "cc":
+        found = conjugate(found)
+    return cast(found, jacobian_dtype(target, source))
+
+
+def _rows_pushed(target: Node, question: Question, factor: Any) -> Node | None:
+    source = question.source
+    seed = placeholder(source.spec)
+    given = seed if factor is None else seed * factor
+    (pushed,) = forward([target], [source], [given], question.blocked, question.push)
+    if pushed is None:
+        return None
+    space = source.shape[1:]
+    response = _respond_one(pushed, seed, row_seeds(source.spec), space)
+    return _batch_first(response, target, space, seeds_last=True)
+
+
+def _rows_pulled(target: Node, question: Question, factor: Any) -> Node | None:
+    source = question.source
     seed = placeholder(target.spec)
-    (pulled,) = reverse([target], [seed], [source], question.blocked, question.pull)
+    given = seed if factor is None else seed * factor
+    (pulled,) = reverse([target], [given], [source], question.blocked, question.pull)
+    if pulled is None:
+        return None
     if isinstance(pulled, Rows):
         pulled = pulled.dense()
-    response = _respond_one(pulled, seed, row_seeds(target.spec), target.shape[1:])
-    found = _batch_first(response, source, target.shape[1:], seeds_last=False)
-    return conjugate(found) if found is not None and target.dtype.kind == "c" else found
+    space = target.shape[1:]
+    response = _respond_one(pulled, seed, row_seeds(target.spec), space)
+    return _batch_first(response, source, space, seeds_last=False)
 
 
-def _batch_first(
-    response: Seeded | None, node: Node, space: Shape, *, seeds_last: bool
-) -> Node | None:
+def _batch_first(response: Seeded | None, node: Node, space: Shape, *, seeds_last: bool) -> Node:
     """Responses of a batch, with the batch axis in front."""
     if response is None:
-        return None
+        rest = node.shape[1:]
+        shape = (*rest, *space) if seeds_last else (*space, *rest)
+        return constant(0, spec((node.shape[0], *shape), node.dtype))
     count = len(space)
     full = broadcast_to(dense_form(response, node, space).value, (*space, *node.shape))
-    seeds, rest = range(count), range(count + 1, full.ndim)
-    order = (count, *rest, *seeds) if seeds_last else (count, *seeds, *rest)
+    seeds, rest_axes = range(count), range(count + 1, full.ndim)
+    order = (count, *rest_axes, *seeds) if seeds_last else (count, *seeds, *rest_axes)
     return full if order == tuple(range(full.ndim)) else permute(full, order)
 
 
 def _of_joined(target: Node, question: Question) -> Node | None:
     """The Jacobian of a stack or concatenation, or of one that was reshaped."""
     source = question.source
-    name = target.op.name
-    if name == "reshape" and _is_joined(target.inputs[0]):
+    if target.op.name == "reshape":
         inner = jacobian(target.inputs[0], question)
         return None if inner is None else reshape_node(inner, target.shape + source.shape)
-    if not _is_joined(target):
-        return None
     parts = [jacobian(part, question) for part in target.inputs]
-    dtype = next(part.dtype for part in parts if part is not None)
+    if all(part is None for part in parts):
+        return None
+    of = jacobian_dtype(target, source)
     filled = tuple(
-        constant(0, spec(operand.shape + source.shape, dtype)) if part is None else part
+        constant(0, spec(operand.shape + source.shape, of)) if part is None else cast(part, of)
         for part, operand in zip(parts, target.inputs, strict=True)
     )
     return apply(target.op, filled, target.params)
@@ -245,22 +285,23 @@ def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
 
 
 def _may_be_cut(node: Node, source: Node, target: Node) -> bool:
-    plain = type(node.spec) is not tuple and node.op is not PICK
-    return plain and node is not source and node is not target and node.spec.inexact
+    # Through a complex value the chain rule is no product of the two matrices.
+    plain = type(node.spec) is not tuple and node.op is not PICK and node.dtype.kind == "f"
+    return plain and node is not source and node is not target
 
 
 def _narrower(node: Node, than: Node | None) -> bool:
     return than is None or node.size < than.size
 
 
-def _through_waist(target: Node, waist: Node, question: Question) -> Node:
+def _through_waist(target: Node, waist: Node, question: Question) -> Node | None:
     """dt/dw · dw/ds, as one matrix product."""
     inner = jacobian(waist, question)
     outer = jacobian(
         target, Question(waist, "auto", question.blocked, question.push, question.pull)
     )
-    assert inner is not None
-    assert outer is not None
+    if inner is None or outer is None:
+        return None
     rows = reshape_node(outer, (target.size, waist.size))
     columns = reshape_node(inner, (waist.size, question.source.size))
     return reshape_node(matmul(rows, columns), target.shape + question.source.shape)

@@ -1,0 +1,136 @@
+"""Random functions of tensors: from a list of numbers, ops of every family on top of each other."""
+
+import numpy as np
+
+import gradtape as gt
+
+SMALLEST = 1
+# Larger values are flattened and cut: Jacobians have the square of their size.
+LARGEST = 24
+
+
+def positive_matrix(x):
+    """A well-conditioned symmetric matrix of a tensor's first elements."""
+    flat = gt.tanh(gt.reshape(x, (-1,)))
+    part = gt.reshape(gt.concat([flat, flat, flat, flat])[:4], (2, 2))
+    return part @ gt.matrix_transpose(part) + 2.0 * np.eye(2)
+
+
+def written(x, y):
+    """Mutation: a part of a copy is overwritten."""
+    z = x * 1.0
+    if z.ndim and z.shape[0]:
+        z[0] = gt.sum(y) * 0.5
+    return z
+
+
+UNARY = [
+    gt.sin, gt.tanh, gt.sigmoid, gt.negative, gt.square, gt.atan, lambda x: gt.exp(gt.tanh(x)),
+    lambda x: x * 0.5 + 1.0, lambda x: 1.0 / (1.0 + gt.square(x)), lambda x: gt.sqrt(1.0 + x * x),
+    gt.abs, gt.relu,
+]  # fmt: skip
+BINARY = [
+    gt.add, gt.subtract, gt.multiply, lambda x, y: x / (1.5 + gt.square(y)), gt.logaddexp,
+    gt.maximum, lambda x, y: gt.where(x > y, x, y * 2.0), written,
+    lambda x, y: gt.where(gt.stop_gradient(y) > 0.1, x, 0.0), lambda x, y: gt.hypot(x, y + 1.5),
+]  # fmt: skip
+PARTS = [
+    lambda x: x[1:], lambda x: x[:-1], lambda x: x[::2], lambda x: x[..., 0], lambda x: x[None],
+    lambda x: x[::-1], lambda x: x[0], lambda x: x[..., 1:], lambda x: x[-1:], lambda x: x[:0],
+]  # fmt: skip
+MOVED = [
+    lambda x: gt.reshape(x, (-1,)), lambda x: gt.permute_dims(x, tuple(range(x.ndim))[::-1]),
+    lambda x: gt.broadcast_to(x, (2, *x.shape)), lambda x: gt.expand_dims(x, axis=0),
+    lambda x: gt.reshape(x, (1, x.size)), lambda x: gt.roll(x, 1), lambda x: gt.flip(x),
+    lambda x: gt.reshape(x, (x.size, 1)), lambda x: gt.repeat(gt.reshape(x, (-1,)), 2),
+    lambda x: gt.tile(gt.reshape(x, (-1,)), (2,)), lambda x: gt.pad(gt.reshape(x, (-1,)), 1),
+]  # fmt: skip
+# Along one axis.
+ALONG = [
+    lambda x, axis: gt.sum(x, axis=axis), lambda x, axis: gt.mean(x, axis=axis, keepdims=True),
+    lambda x, axis: gt.cumulative_sum(x, axis=axis), lambda x, axis: gt.sort(x, axis=axis),
+    lambda x, axis: gt.nn.softmax(x, axis=axis), lambda x, axis: gt.logsumexp(x, axis=axis),
+    lambda x, axis: gt.max(x, axis=axis), lambda x, axis: gt.linalg.vector_norm(x + 2, axis=axis),
+    lambda x, axis: gt.prod(x, axis=axis, keepdims=True), lambda x, axis: gt.roll(x, 1, axis=axis),
+    lambda x, axis: gt.take(x, np.array([0, 0, -1 % x.shape[axis]]), axis=axis),
+    lambda x, axis: gt.flip(x, axis=axis), lambda x, axis: gt.var(x, axis=axis),
+    lambda x, axis: gt.sum(x, axis=axis, keepdims=True),
+    lambda x, axis: gt.stack([x, x * x], axis=axis),
+    lambda x, axis: gt.concat([x, gt.sin(x)], axis=axis), lambda x, axis: gt.diff(x, axis=axis),
+    lambda x, axis: gt.real(gt.fft.ifft(gt.fft.fft(x + 0j, axis=axis) ** 2, axis=axis)),
+]  # fmt: skip
+MATRICES = [
+    gt.linalg.inv, gt.linalg.cholesky, gt.linalg.det, lambda m: gt.linalg.eigh(m)[0],
+    lambda m: gt.linalg.solve(m, np.array([1.0, 2.0])), gt.linalg.trace,
+    lambda m: gt.linalg.slogdet(m)[1],
+]  # fmt: skip
+KINDS = (
+    "unary", "unary", "binary", "binary", "part", "part", "moved", "along", "along", "product",
+    "matrix", "gather", "join",
+)  # fmt: skip
+
+
+def bounded(x):
+    """Neither so large that the test takes long, nor out of range."""
+    if x.size > LARGEST:
+        x = gt.reshape(x, (-1,))[:LARGEST]
+    return gt.tanh(x)
+
+
+def product(x, y, choice):
+    if not x.ndim:
+        return x * x
+    weights = np.sin(np.arange(3.0 * x.shape[-1])).reshape(x.shape[-1], 3)
+    if choice % 4 == 0:
+        return x @ weights
+    if choice % 4 == 1:
+        return gt.einsum("i,...i->...", gt.reshape(y, (-1,))[:1] + np.cos(weights[:, 0]), x)
+    if choice % 4 == 2 and x.ndim == 2:
+        return x @ gt.matrix_transpose(x)
+    return gt.vecdot(x, gt.sin(x))
+
+
+def joined(x, y, choice):
+    one, other = gt.reshape(x, (-1,)), gt.reshape(y, (-1,))
+    if choice % 3 == 0:
+        return gt.concat([one, other * other])
+    if choice % 3 == 1 and one.size:
+        return gt.stack([one[at] * one[at - 1] for at in range(min(4, one.size))])
+    return gt.concat([one, np.ones(2), one * 2.0])
+
+
+def broadcasts(x, y):
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return False
+    return True
+
+
+def apply(steps, *sources):
+    """The value of a random function; where a shape does not fit a step, another takes its place."""
+    values = list(sources)
+    for kind, choice, first, second in steps:
+        x, y = values[first % len(values)], values[second % len(values)]
+        kind = KINDS[kind % len(KINDS)]
+        axis = choice % x.ndim if x.ndim else 0
+        if kind == "binary" and broadcasts(x, y):
+            found = BINARY[choice % len(BINARY)](x, y)
+        elif kind == "part" and x.ndim and x.shape[0] and x.shape[-1]:
+            found = PARTS[choice % len(PARTS)](x)
+        elif kind == "moved" and x.size:
+            found = MOVED[choice % len(MOVED)](x)
+        elif kind == "along" and x.ndim and x.size:
+            found = ALONG[choice % len(ALONG)](x, axis)
+        elif kind == "product" and x.size and y.size:
+            found = product(x, y, choice)
+        elif kind == "matrix" and x.size:
+            found = MATRICES[choice % len(MATRICES)](positive_matrix(x))
+        elif kind == "gather" and x.size:
+            found = gt.reshape(x, (-1,))[np.arange(5) * (choice + 1) % x.size]
+        elif kind == "join":
+            found = joined(x, y, choice)
+        else:
+            found = UNARY[choice % len(UNARY)](x)
+        values.append(bounded(found))
+    return values[-1]
