@@ -3,13 +3,14 @@
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
-from gradtape import errors, fft, linalg, numpy_protocols, pytree, random, testing
+from gradtape import errors, extend, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.accumulator import ForwardAccumulator
 from gradtape.associative import associative_scan
-from gradtape.callbacks import numpy_function, py_function
+from gradtape.callbacks import numpy_function, pure_callback, py_function
 from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.control import cond, switch
 from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
+from gradtape.custom_batching import custom_vmap
 from gradtape.debugging import debug_nans
 from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.dtypes import (
@@ -243,19 +244,19 @@ newaxis = None
 
 __all__ = [
     "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "Variable",
-    "__array_api_version__", "__array_namespace_info__",
-    "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
-    "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
-    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil",
-    "checkpoint", "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat",
-    "cond", "conj", "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod",
-    "cumulative_sum", "custom_gradient", "custom_jvp", "debug_nans", "default_dtype",
-    "deterministic", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum",
-    "empty", "empty_cache", "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate",
-    "exp", "exp2", "expand_dims", "expm1", "eye", "fft", "finfo", "fixed_point", "flip", "float32",
-    "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like", "function",
-    "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
+    "__array_api_version__", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all",
+    "angle", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
+    "associative_scan", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
+    "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil", "checkpoint",
+    "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat", "cond", "conj",
+    "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod", "cumulative_sum",
+    "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype", "deterministic",
+    "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty",
+    "empty_cache", "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate", "exp",
+    "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo", "fixed_point", "flip",
+    "float32", "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like",
+    "function", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
     "greater_equal", "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1",
     "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
     "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian",
@@ -267,9 +268,9 @@ __all__ = [
     "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function", "numpy_protocols",
     "objective", "ode", "one_hot", "ones", "ones_like", "optimizers", "outer", "pad",
     "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow", "prepare_hessian",
-    "prepare_jacobian", "prod", "program_of", "py_function", "pytree", "quantile", "random", "real",
-    "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape", "residuals",
-    "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
+    "prepare_jacobian", "prod", "program_of", "pure_callback", "py_function", "pytree", "quantile",
+    "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
+    "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
     "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
     "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
     "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",

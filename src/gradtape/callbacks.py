@@ -1,8 +1,11 @@
-"""Real Python inside any program: numpy_function and py_function."""
+"""Real Python inside any program: numpy_function, py_function and pure_callback."""
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,19 @@ import numpy as np
 from gradtape.dtypes import as_dtype
 from gradtape.graph.recording import host_value, record
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.callback import NUMPY_FUNCTION, PULL, PY_FUNCTION, isolated
+from gradtape.ops.callback import (
+    METHODS,
+    NUMPY_FUNCTION,
+    PULL,
+    PURE_CALLBACK,
+    PY_FUNCTION,
+    isolated,
+)
+from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.tape import GradientTape
 from gradtape.tensor import Tensor, asarray, from_value
 
-__all__ = ["numpy_function", "py_function"]
+__all__ = ["numpy_function", "pure_callback", "py_function"]
 
 
 def numpy_function(f: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
@@ -59,6 +70,106 @@ def py_function(
     specs, several = _specs(spec, trial)
     results = record(PY_FUNCTION, tuple(operands), (f, specs, gradient))
     return list(results) if several else results[0]
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_specs: Any,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Any:
+    """Call a function of NumPy arrays that depends on its arguments only, as part of the program.
+
+    `result_specs` is what it returns: a (shape, dtype) pair, anything with a shape and a dtype, or
+    a nest of them. Arguments may be nests of tensors.
+
+    >>> x = gt.asarray([3.0, 1.0, 2.0])
+    >>> gt.pure_callback(np.sort, x, x).tolist()
+    [1.0, 2.0, 3.0]
+
+    Because it is pure, calls with the same arguments may be shared and unused ones left out. What
+    `gt.vmap` does with it is up to `vmap_method`:
+
+    - `"sequential"`: one call for each example;
+    - `"expand_dims"`: one call for all, with an axis of examples in front of every argument, of
+      length 1 where they share it;
+    - `"broadcast_all"`: one call for all, every argument repeated for each example.
+
+    It has no derivative and says so; give it one with `custom_jvp` or `custom_gradient`:
+
+    >>> @gt.custom_gradient
+    ... def cube(x):
+    ...     return gt.pure_callback(lambda x: x**3, x, x), lambda dy: dy * 3.0 * x * x
+    >>> float(gt.grad(cube)(2.0))
+    12.0
+    """
+    if not callable(callback):
+        raise TypeError(f"pure_callback: {type(callback).__name__} is no function. Give one first.")
+    if vmap_method not in METHODS:
+        raise ValueError(
+            f"pure_callback: vmap_method {vmap_method!r} is unknown. Use one of "
+            f"{', '.join(map(repr, METHODS))}."
+        )
+    specs, shape = _spec_nest(result_specs)
+    leaves, structure = flatten((args, kwargs))
+    function = Packed(callback, structure, shape)
+    operands = tuple(asarray(leaf) for leaf in leaves)
+    if not operands:
+        # Nothing to wait for, and nothing that could differ between examples.
+        operands = (asarray(0.0),)
+        function = Packed(lambda _: callback(), flatten(((0,), {}))[1], shape)
+    return unflatten(shape, record(PURE_CALLBACK, operands, (function, specs, vmap_method)))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A function of nests as a function of their leaves."""
+
+    function: Any
+    structure: Structure
+    result: Structure
+
+    def __call__(self, *leaves: Any) -> Any:
+        args, kwargs = unflatten(self.structure, leaves)
+        return tuple(
+            flatten_up_to(self.result, self.function(*args, **kwargs), "pure_callback: the result")
+        )
+
+
+def _spec_nest(given: Any) -> tuple[tuple[Spec, ...], Structure]:
+    """Specs of the results, and the nest that they are in."""
+    found: list[Spec] = []
+
+    def replaced(item: Any) -> Any:
+        known = _pair(item)
+        if known is not None:
+            found.append(known)
+            return 0
+        if isinstance(item, dict):
+            return {key: replaced(value) for key, value in item.items()}
+        if isinstance(item, (list, tuple)):
+            parts = [replaced(value) for value in item]
+            return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+        raise TypeError(
+            f"pure_callback: {item!r} says no shape and dtype. Give (shape, dtype) for each result."
+        )
+
+    _, structure = flatten(replaced(given))
+    return tuple(found), structure
+
+
+def _pair(item: Any) -> Spec | None:
+    """The spec that something says, if it is no nest of specs."""
+    if isinstance(item, Spec):
+        return item
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (tuple, list)):
+        with contextlib.suppress(TypeError, ValueError):
+            return spec(tuple(operator.index(n) for n in item[0]), as_dtype(item[1]))
+        return None
+    if isinstance(item, (np.dtype, type, tuple, list, dict)):
+        return None
+    return _known(item)
 
 
 def _specs(given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool]:

@@ -165,8 +165,8 @@ def checkpoint_name(x: Any, name: str) -> Any:
     ...     lambda x: gt.sin(gt.checkpoint_name(gt.exp(x), "growth")),
     ...     policy=gt.save_only("growth"),
     ... )
-    >>> float(f(0.0)) == np.sin(1.0)
-    True
+    >>> round(float(f(0.0)), 6)
+    0.841471
     """
     if type(name) is not str:
         raise TypeError(f"checkpoint_name: the name is {type(name).__name__}. Give a string.")

@@ -10,7 +10,7 @@ from typing import Any
 from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.recording import Recording, record, state
 from gradtape.ops.custom import CUSTOM
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.recording.custom import as_nodes, inside
 from gradtape.tensor import Tensor, asarray
 from gradtape.transforms.reverse import reverse
@@ -46,7 +46,7 @@ def wrapped(key: Any, outputs: Sequence[Any], inputs: Sequence[Any], rule: Any) 
     return list(handles)
 
 
-def _is_operand(leaf: Any) -> bool:
+def is_operand(leaf: Any) -> bool:
     return isinstance(leaf, (Tensor, Variable, float)) or hasattr(leaf, "__array__")
 
 
@@ -64,19 +64,20 @@ class custom_gradient:  # noqa: N801 - a decorator
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
+        # First, as it copies attributes: of another decorator, too.
+        functools.update_wrapper(self, f)
         self._f = f
         self._key = key_of(f)
-        functools.update_wrapper(self, f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten(args)
-        operands = [asarray(leaf) for leaf in leaves if _is_operand(leaf)]
+        operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
         given = unflatten(
-            structure, [next(fresh) if _is_operand(leaf) else leaf for leaf in leaves]
+            structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves]
         )
         reads = _Reads()
         state.tapes.append(reads)
@@ -93,7 +94,8 @@ class custom_gradient:  # noqa: N801 - a decorator
         outputs, shape = flatten(y)
         passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
         variables = [v for v in reads.variables.values() if v.number not in passed]
-        rule = _GradientRule(grad_fn, len(outputs), operands, variables)
+        differentiable = [is_operand(leaf) for leaf in leaves]
+        rule = _GradientRule(grad_fn, len(outputs), structure, differentiable, variables)
         sources = [*operands, *variables]
         return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], sources, rule))
 
@@ -102,11 +104,18 @@ class _GradientRule:
     """Reverse mode by the user's grad_fn; forward mode by transposing it."""
 
     def __init__(
-        self, grad_fn: Any, outputs: int, operands: Sequence[Any], variables: Sequence[Variable]
+        self,
+        grad_fn: Any,
+        outputs: int,
+        structure: Structure,
+        differentiable: Sequence[bool],
+        variables: Sequence[Variable],
     ) -> None:
         self.grad_fn = grad_fn
         self.outputs = outputs
-        self.operands = len(operands)
+        self.structure = structure
+        # For each leaf of the arguments, whether it is a tensor.
+        self.differentiable = list(differentiable)
         self.variables = list(variables)
         if self.variables and not _takes_variables(grad_fn):
             names = ", ".join(v.name for v in self.variables)
@@ -114,6 +123,32 @@ class _GradientRule:
                 f"custom_gradient: the function reads variables ({names}), so grad_fn must accept "
                 "variables=. Write def grad_fn(*dys, variables=None): return grads, variable_grads."
             )
+
+    def _slopes(self, result: Any) -> list[Any]:
+        """One derivative for each tensor among the arguments, which may be given as their nests."""
+        flags, count = self.differentiable, sum(self.differentiable)
+        given = _listed(result)
+        flat = all(one is None or is_operand(one) for one in given)
+        if flat and len(given) == len(flags):
+            return [slope for slope, flag in zip(given, flags, strict=True) if flag]
+        if not flat or len(given) != count:
+            remaining = iter(flags)
+            marks = [[next(remaining) for _ in range(c.count)] for c in self.structure.children]
+            own = [(c, m) for c, m in zip(self.structure.children, marks, strict=True) if any(m)]
+            if len(own) == 1 and isinstance(result, dict):
+                given = [result]
+            if len(given) == len(own) and any(child.kind is not None for child, _ in own):
+                parts = zip(own, given, strict=True)
+                given = [
+                    slope
+                    for (child, mark), part in parts
+                    for slope, flag in zip(
+                        flatten_up_to(child, part, "custom_gradient: grad_fn"), mark, strict=True
+                    )
+                    if flag
+                ]
+        _check_count("arguments", count, given)
+        return given
 
     def pull(self, recording: Recording, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
         with inside(recording):
@@ -124,10 +159,9 @@ class _GradientRule:
                     raise ValueError(
                         "custom_gradient: with variables, grad_fn returns (grads, variable_grads)."
                     )
-                slopes, extra = _listed(result[0]), _listed(result[1])
+                slopes, extra = self._slopes(result[0]), _listed(result[1])
             else:
-                slopes, extra = _listed(self.grad_fn(*dys)), []
-            _check_count("arguments", self.operands, slopes)
+                slopes, extra = self._slopes(self.grad_fn(*dys)), []
             _check_count("variables", len(self.variables), extra)
             found = as_nodes(recording, [*slopes, *extra])
         for position, (slope, source) in enumerate(
@@ -165,10 +199,10 @@ class custom_jvp:  # noqa: N801 - a decorator
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, f)
         self._f = f
         self._key = key_of(f)
         self._rule: Callable[..., Any] | None = None
-        functools.update_wrapper(self, f)
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule: `rule(primals, tangents)` gives (value, tangent of the value)."""
@@ -183,13 +217,13 @@ class custom_jvp:  # noqa: N801 - a decorator
             name = getattr(self._f, "__name__", "f")
             raise ValueError(f"custom_jvp: {name} has no rule. Define one with @{name}.defjvp.")
         leaves, structure = flatten(args)
-        operands = [asarray(leaf) for leaf in leaves if _is_operand(leaf)]
+        operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
         given = unflatten(
-            structure, [next(fresh) if _is_operand(leaf) else leaf for leaf in leaves]
+            structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves]
         )
         outputs, shape = flatten(self._f(*given, **kwargs))
-        others = [None if _is_operand(leaf) else leaf for leaf in leaves]
+        others = [None if is_operand(leaf) else leaf for leaf in leaves]
         rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
         return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], operands, rule))
 

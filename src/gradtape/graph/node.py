@@ -88,6 +88,17 @@ class Node:
     def __rtruediv__(self, other: Any) -> Node:
         return _binary("divide", other, self)
 
+    def __pow__(self, other: Any) -> Node:
+        if type(other) is int and -8 <= other <= 8 and self.spec.inexact:
+            return apply(REGISTRY["integer_power"], (self,), (other,))
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Node:
+        return _binary("pow", other, self)
+
+    def __matmul__(self, other: Node) -> Node:
+        return apply(REGISTRY["matmul"], (self, other))
+
     def __neg__(self) -> Node:
         return apply(REGISTRY["negative"], (self,))
 

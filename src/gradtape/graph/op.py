@@ -13,7 +13,11 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Undefined:
-    """A rule that is missing on purpose; asking for it raises the sentence."""
+    """A rule that is missing on purpose; asking for it raises the sentence.
+
+    >>> gt.extend.Undefined("its values are labels").why
+    'its values are labels'
+    """
 
     why: str
 

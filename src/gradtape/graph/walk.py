@@ -7,7 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from gradtape.graph.node import Node, apply
 
 
-def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
+def _inputs(node: Node) -> tuple[Node, ...]:
+    return node.inputs
+
+
+def topological(
+    roots: Iterable[Node],
+    stop: Collection[Node] = (),
+    parents: Callable[[Node], Iterable[Node]] = _inputs,
+) -> list[Node]:
     """Every node that the roots need, inputs first; nodes in `stop` are listed, not entered."""
     done: set[Node] = set()
     order: list[Node] = []
@@ -18,7 +26,7 @@ def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node
             stack.pop()
             continue
         if node not in stop:
-            waiting = [parent for parent in node.inputs if parent not in done]
+            waiting = [parent for parent in parents(node) if parent not in done]
             if waiting:
                 stack.extend(reversed(waiting))
                 continue

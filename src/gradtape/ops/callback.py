@@ -151,6 +151,68 @@ NUMPY_FUNCTION = declare(
 )
 
 
+METHODS = ("sequential", "expand_dims", "broadcast_all")
+
+_PURE = (
+    "pure_callback is a black box to derivatives. Give it one with custom_jvp or custom_gradient, "
+    "or use py_function with tensor code."
+)
+
+
+def _pure_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
+    return checked("pure_callback", isolated(lambda: function(*map(_copied, arrays))), specs)
+
+
+def _pure_batch(
+    inputs: batching.Inputs,
+    batched: batching.Flags,
+    y: Node,
+    function: Any,
+    specs: tuple[Spec, ...],
+    method: str,
+) -> Node:
+    """One call for each example, or one for all if the function takes further axes in front."""
+    size = batching.size_of(inputs, batched)
+    results = tuple(spec((size, *of.shape), of.dtype) for of in specs)
+    if method == "sequential":
+        each = EachExample(function, batched, specs, (True,) * len(specs))
+        return apply(y.op, inputs, (each, results, method))
+    if method == "expand_dims":
+        given = tuple(
+            node if flag else batching.reshaped(node, (1, *node.shape))
+            for node, flag in zip(inputs, batched, strict=True)
+        )
+    else:
+        given = batching.spread_all(inputs, batched)
+    return apply(y.op, given, (function, results, method))
+
+
+# The same operands give the same results: applications are shared, and dropped if nobody looks.
+PURE_CALLBACK = declare(
+    Op(
+        "pure_callback",
+        "callback",
+        spec=lambda *inputs, function, specs, method: specs,
+        numpy=_pure_kernel,
+        batch=_pure_batch,
+        params=("function", "specs", "method"),
+        jvp=Undefined(_PURE),
+        vjp=Undefined(_PURE),
+        sparsity=dense,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 4.0]),),
+                {"function": _sample_root, "specs": _sample_specs(), "method": method},
+                0,
+            )
+            for method in METHODS
+        ],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
 def _sample_specs() -> tuple[Spec, ...]:
     return (spec((2,), np.dtype("float64")),)
 

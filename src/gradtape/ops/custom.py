@@ -1,4 +1,4 @@
-"""The op that carries a derivative written by hand: it passes values on unchanged."""
+"""Ops that carry rules written by hand, for derivatives and batches: they pass values unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
 from gradtape.ops import batching
-from gradtape.ops.reads import Operand, dense, elements
+from gradtape.ops.reads import SAME, Operand, dense, elements
 from gradtape.ops.samples import Sample
 
 _WHY = "it is a Python rule, which only a recording knows"
@@ -55,6 +55,46 @@ CUSTOM = declare(
 )
 
 
+def _passing_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: Any
+) -> tuple[Node, ...]:
+    """Batched like what it was computed by, where Python's rule is not to be called."""
+    size = batching.size_of(inputs, batched)
+    return tuple(
+        node if flag else batching.spread(node, size)
+        for node, flag in zip(inputs[:count], batched, strict=False)
+    )
+
+
+def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: Any) -> list[Any]:
+    return [
+        tuple(SAME if at == number else None for at in range(len(operands)))
+        for number in range(count)
+    ]
+
+
+# Inputs are the outputs as computed for one example, then the arguments; `call` has the rule for
+# many examples. See gradtape.custom_batching.
+CUSTOM_BATCH = declare(
+    Op(
+        "custom_batch",
+        "custom",
+        spec=lambda *specs, count, call: tuple(specs[:count]),
+        numpy=lambda *values, count, call: tuple(values[:count]),
+        batch=_passing_batch,
+        params=("count", "call"),
+        jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
+        sparsity=_passing_sparsity,
+        # The derivative assumes that outputs are computed from the arguments: order 0.
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
+    )
+)
+
+# Nothing is left to compute of these: their outputs are inputs of their own.
+PASSING = frozenset((CUSTOM, CUSTOM_BATCH))
+
+
 def _barrier_spec(x: Spec) -> Spec:
     return x
 
@@ -79,6 +119,6 @@ BARRIER = declare(
 
 def passes_through(node: Any) -> Any:
     """The input that an output of a custom node stands for, or None for another node."""
-    if node.op.name == "pick" and node.inputs[0].op is CUSTOM:
+    if node.op.name == "pick" and node.inputs[0].op in PASSING:
         return node.inputs[0].inputs[node.params[0]]
     return None

@@ -101,6 +101,46 @@ def sparsity_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     return sparsity
 
 
+def spec_of(name: str, arity: int, result: str) -> Callable[..., Spec]:
+    """Operands of one dtype, broadcast; the result is of that dtype, `bool` or `real`."""
+
+    def spec_rule(*specs: Spec, **_: Any) -> Spec:
+        shape = specs[0].shape if arity == 1 else broadcast_shapes(name, [s.shape for s in specs])
+        dtype = specs[0].dtype
+        if result == "bool":
+            dtype = np.dtype(bool)
+        elif result == "real":
+            dtype = REAL_OF.get(dtype, dtype)
+        return spec(shape, dtype)
+
+    return spec_rule
+
+
+def samples_of(
+    name: str,
+    arity: int,
+    domains: Sequence[Domain],
+    dtypes: Sequence[str],
+    sample_params: Sequence[dict[str, Any]],
+) -> list[Sample]:
+    """Points in the domains: several shapes, 0-d, empty and stretched ones among them."""
+    rng = generator(name)
+    shapes: list[Any] = [(3,), (), (2, 0)] if arity == 1 else [(2, 3), (3,), (2, 1), (), (0, 3)]
+    found = []
+    for dtype in dtypes:
+        for extra in sample_params:
+            for position, shape in enumerate(shapes):
+                other = shapes[0] if position < len(shapes) - 1 else (1, 3)
+                operand_shapes = [other] * arity
+                operand_shapes[position % arity] = shape
+                inputs = tuple(
+                    uniform(rng, domain, s, dtype)
+                    for domain, s in zip(domains, operand_shapes, strict=True)
+                )
+                found.append(Sample(inputs, dict(extra)))
+    return found
+
+
 def elementwise(
     name: str,
     numpy: Callable[..., Any],
@@ -132,37 +172,11 @@ def elementwise(
     elif result == "bool" or accepts in ("integer", "whole number"):
         jvp = vjp = Undefined(f"{name} gives no floating-point result")
 
-    def spec_rule(*specs: Spec, **_: Any) -> Spec:
-        shape = specs[0].shape if arity == 1 else broadcast_shapes(name, [s.shape for s in specs])
-        dtype = specs[0].dtype
-        if result == "bool":
-            dtype = np.dtype(bool)
-        elif result == "real":
-            dtype = REAL_OF.get(dtype, dtype)
-        return spec(shape, dtype)
-
-    def samples() -> list[Sample]:
-        rng = generator(name)
-        shapes: list[Any] = [(3,), (), (2, 0)] if arity == 1 else [(2, 3), (3,), (2, 1), (), (0, 3)]
-        found = []
-        for dtype in dtypes:
-            for extra in sample_params:
-                for position, shape in enumerate(shapes):
-                    other = shapes[0] if position < len(shapes) - 1 else (1, 3)
-                    operand_shapes = [other] * arity
-                    operand_shapes[position % arity] = shape
-                    inputs = tuple(
-                        uniform(rng, domain, s, dtype)
-                        for domain, s in zip(domains, operand_shapes, strict=True)
-                    )
-                    found.append(Sample(inputs, dict(extra)))
-        return found
-
     op = declare(
         Op(
             name,
             "elementwise",
-            spec=spec_rule,
+            spec=spec_of(name, arity, result),
             numpy=numpy,
             batch=batching.broadcasting,
             jvp=jvp,
@@ -171,7 +185,7 @@ def elementwise(
             promote=promotion(name, promote, accepts),
             params=params,
             sparsity=sparsity or (sparsity_of(partials) if partials else elements),
-            samples=samples,
+            samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
             # A call by name knows nothing of params.
             llvm=llvm or (None if params else lowering.by_name(name)),
             doc=doc,

@@ -11,7 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sample:
-    """One valid call of an op: arrays, params, and whether derivatives can be checked there."""
+    """One valid call of an op: arrays, params, and whether derivatives can be checked there.
+
+    >>> gt.extend.Sample((np.array([1.0, 2.0]),), {"axis": 0}, order=1).order
+    1
+    """
 
     inputs: tuple[Any, ...]
     params: dict[str, Any] = field(default_factory=dict)

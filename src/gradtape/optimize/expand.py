@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, scratch
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.graph.walk import topological
@@ -159,6 +159,21 @@ def _pick(write: _Writer, node: Node) -> Node | None:
     if x.op.name == "full":
         return write("full", params=(shape, *x.params[1:]))
     return write("slice", x, params=(starts, shape, (1,) * x.ndim, shape))
+
+
+def composed(composition: Callable[..., Node]) -> Callable[[_Writer, Node], Node | None]:
+    """The rule of an op that a function of nodes writes with other ops."""
+
+    def rule(write: _Writer, node: Node) -> Node | None:
+        with scratch():
+            found = composition(*node.inputs, **node.keywords)
+            if found.spec is not node.spec:
+                return None
+            ends = set(node.inputs)
+            write.nodes += [one for one in topological([found], stop=ends) if one not in ends]
+        return found
+
+    return rule
 
 
 RULES: dict[str, Callable[[_Writer, Node], Node | None]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.ops.custom import CUSTOM, passes_through
+from gradtape.ops.custom import PASSING, passes_through
 
 # They have the value of their first operand.
 _TRANSPARENT = frozenset({"identity", "stop_gradient", "positive", "checkpoint_name", "use_saved"})
@@ -16,11 +16,11 @@ def share(program: Program) -> Program:
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for node in program.nodes:
-        inputs = tuple(same[parent] for parent in node.inputs if parent.op is not CUSTOM)
+        inputs = tuple(same[parent] for parent in node.inputs if parent.op not in PASSING)
         if node.op.name in _TRANSPARENT:
             same[node] = inputs[0]
             continue
-        if node.op is CUSTOM:  # its outputs are inputs of its own; nothing is left to compute
+        if node.op in PASSING:  # its outputs are inputs of its own; nothing is left to compute
             continue
         passed = passes_through(node)
         if passed is not None:

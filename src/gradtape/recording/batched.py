@@ -19,16 +19,21 @@ from gradtape.ops.batching import moved, spread
 from gradtape.recording.custom import Checkpointed
 from gradtape.recording.trace import Trace
 from gradtape.runtime.counters import COUNTS
-from gradtape.transforms.batch import Batching, Unbatched
+from gradtape.transforms.batch import Batching, PythonRule, Unbatched
 
 
 class BatchedGraph:
     """The graph of all examples, over leaves with the numbers of those of one example."""
 
     def __init__(
-        self, roots: Sequence[Node], checks: Sequence[Node], leaves: Sequence[Node], size: int
+        self,
+        roots: Sequence[Node],
+        checks: Sequence[Node],
+        leaves: Sequence[Node],
+        size: int,
+        python_rule: PythonRule,
     ) -> None:
-        self.batching = Batching({one: _many(one, size) for one in leaves})
+        self.batching = Batching({one: _many(one, size) for one in leaves}, python_rule)
         self.results = self.batching.of(roots)
         # What can fail on values is tried whether or not a result needs it.
         tried = self.batching.of(checks)
@@ -77,13 +82,19 @@ class Carrier:
         """The batched graph of these roots of the trace, which must be entered."""
         trace = self.trace
         leaves = (*self.given, *trace.draws)
-        checks = tuple(n for n in trace.nodes if n.op.may_fail and trace.lacks_value(n))
+        checks = tuple(
+            n
+            for n in trace.nodes
+            if n.op.may_fail and n not in trace.replaced and trace.lacks_value(n)
+        )
         derived = trace.table.derived
         key = ("batch", tuple(roots), checks, leaves, self.size)
         found = derived.get(key)
         if found is None:
             COUNTS.batches_built += 1
-            found = derived[key] = BatchedGraph(roots, checks, leaves, self.size)
+            found = BatchedGraph(roots, checks, leaves, self.size, self.call_rule)
+            if not found.batching.called:
+                derived[key] = found
         else:
             COUNTS.batch_hits += 1
         return found
@@ -94,8 +105,25 @@ class Carrier:
         key = ("steps", graph, axes)
         found = derived.get(key)
         if found is None:
-            found = derived[key] = Steps(graph, axes)
+            found = Steps(graph, axes)
+            if not graph.batching.called:
+                derived[key] = found
         return found
+
+    def call_rule(
+        self, node: Node, arguments: tuple[Node, ...], flags: tuple[bool, ...]
+    ) -> list[Node]:
+        """The rule of a function that says itself how it is batched, called in the trace."""
+        trace = self.trace
+        for argument, flag in zip(arguments, flags, strict=True):
+            if flag:
+                trace.know_nothing_of(argument)
+        handles = [trace.hold(argument, state.handle_class) for argument in arguments]
+        results = node.params[1].run(self.size, flags, handles, node.spec)
+        return [
+            found.enter(trace) if flag else spread(found.enter(trace), self.size)
+            for found, flag in results
+        ]
 
     def record(self, graph: Steps, kinds: Sequence[type[Handle]]) -> list[Any]:
         """Apply the batched graph outside; gives a handle of each kind on each result."""
@@ -160,6 +188,11 @@ class Carrier:
                     rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
         self._take_wishes(outer, batching, image)
+        if isinstance(outer, Trace):
+            found = (batching.batched.get(one, one) for one in self.trace.replaced)
+            outer.replaced.update(
+                image[many] for many in found if isinstance(many, Node) and many in image
+            )
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
         """Where what may fail was recorded; it may have become several ops."""
@@ -275,7 +308,8 @@ class CarriedRule:
     def _batched(self, results: Sequence[Any], seeds: Sequence[Node]) -> tuple[Batching, list[Any]]:
         """What the rule gave, batched, inside the trace."""
         known = {k: v for k, v in self.batching.batched.items() if not isinstance(v, tuple)}
-        batching = Batching({**known, **{seed: _many(seed, self.carrier.size) for seed in seeds}})
+        given = {**known, **{seed: _many(seed, self.carrier.size) for seed in seeds}}
+        batching = Batching(given, self.carrier.call_rule)
         dense = [result.dense() if isinstance(result, Rows) else result for result in results]
         found = iter(batching.of([node for node in dense if node is not None]))
         return batching, [None if node is None else next(found) for node in dense]

@@ -39,6 +39,8 @@ from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of co
 class BodyTrace(Trace):
     """The recording of a body."""
 
+    is_batched = False
+
     __slots__ = ()
 
     def refusal(self, node: Node) -> NoValueError:

@@ -44,6 +44,9 @@ _tables = _Tables()
 class Trace(Recording):
     """The recording of one call of a function on arguments without values."""
 
+    # Whether its graph becomes that of many examples.
+    is_batched = True
+
     __slots__ = (
         "_captured",
         "_lacking",
@@ -57,6 +60,7 @@ class Trace(Recording):
         "name",
         "number",
         "outer",
+        "replaced",
         "sources",
         "stand_ins",
         "starts",
@@ -89,6 +93,8 @@ class Trace(Recording):
         # Leaves that are positions of random draws, with the generator; where each generator was.
         self.draws: dict[Node, Any] = {}
         self.starts: dict[Any, int] = {}
+        # Nodes inside functions that say themselves how they are batched.
+        self.replaced: set[Node] = set()
         # Placeholders that were given to derivations outside, and the nodes here they stand for.
         self.stand_ins: dict[Node, Node] = {}
 
@@ -143,6 +149,10 @@ class Trace(Recording):
         found = self.add_leaf(None, of)
         self._lacking[found] = True
         return found
+
+    def know_nothing_of(self, node: Node) -> None:
+        """A node of the batched graph stands for leaves without values, too."""
+        self._lacking[node] = True
 
     def capture(self, operand: Any) -> Node:
         """The leaf that stands for a tensor or variable from outside."""

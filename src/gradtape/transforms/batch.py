@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.errors import NoValueError
 from gradtape.graph.node import PICK, Node, pick
 from gradtape.graph.op import Undefined
 from gradtape.graph.walk import topological
 from gradtape.ops.batching import spread
-from gradtape.ops.custom import CUSTOM
+from gradtape.ops.custom import CUSTOM, CUSTOM_BATCH
+
+# How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
+PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]
 
 
 @dataclass(frozen=True)
@@ -41,24 +45,68 @@ def batch_all(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) 
 class Batching:
     """One walk: what became of each node, and of the nodes whose derivatives are Python code."""
 
-    def __init__(self, batched: Mapping[Node, Node]) -> None:
+    def __init__(self, batched: Mapping[Node, Node], python_rule: PythonRule | None = None) -> None:
         self.batched: dict[Node, Any] = dict(batched)
+        self._given = frozenset(batched)
+        # Without it, functions with a rule of their own are batched like others.
+        self._python_rule = python_rule
+        # Whether it was called: it may do something else the next time.
+        self.called = False
         # Pairs of a `custom_derivative` node of one example and that of all; equal if unbatched.
         self.custom: list[tuple[Node, Node]] = []
         self._seen: set[Node] = set(batched)
 
     def of(self, outputs: Sequence[Node]) -> list[Node | Unbatched]:
         """The outputs batched, or marked as not being so."""
-        for node in topological(outputs, stop=self._seen):
+        for node in topological(outputs, self._seen, self._parents):
             if node in self._seen:
                 continue
             self._seen.add(node)
+            if node.op is CUSTOM_BATCH and self._python_rule is not None:
+                self._through_python(node, self._python_rule)
+                continue
             flags = tuple(parent in self.batched for parent in node.inputs)
             if any(flags):
                 self.batched[node] = self._through(node, flags)
             if node.op is CUSTOM:
                 self.custom.append((node, self.batched.get(node, node)))
         return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
+
+    def _parents(self, node: Node) -> tuple[Node, ...]:
+        if node.op is CUSTOM_BATCH and self._python_rule is not None:
+            return node.inputs[node.params[0] :]
+        return node.inputs
+
+    def _through_python(self, node: Node, rule: PythonRule) -> None:
+        """A function with its own rule: how it was computed for one example is not looked at."""
+        count, call = node.params
+        arguments = node.inputs[count:]
+        flags = tuple(argument in self.batched for argument in arguments)
+        if not any(flags):
+            self.of(node.inputs[:count])
+            flags = tuple(parent in self.batched for parent in node.inputs)
+            if any(flags):
+                self.batched[node] = self._through(node, flags)
+            return
+        self._refuse_if_read(call, "it", node.inputs[:count], arguments)
+        many = tuple(self.batched.get(argument, argument) for argument in arguments)
+        results = rule(node, many, flags)
+        self.called = True
+        self._refuse_if_read(call, "its rule", results, many)
+        self.batched[node] = tuple(results)
+        for found in topological(results, stop=set(many)):
+            if found.op is CUSTOM:
+                self.custom.append((found, found))
+
+    def _refuse_if_read(
+        self, call: Any, who: str, results: Sequence[Node], arguments: Sequence[Node]
+    ) -> None:
+        ends = set(arguments)
+        if any(node in self._given - ends for node in topological(results, stop=ends)):
+            raise NoValueError(
+                f"custom_vmap: {call.name}: {who} reads a tensor that differs from example to "
+                "example and is not among the arguments. Pass it as an argument."
+            )
 
     def _through(self, node: Node, flags: tuple[bool, ...]) -> Any:
         if node.op is PICK:

@@ -25,7 +25,8 @@ def forward(
     for source, tangent in zip(sources, tangents, strict=True):
         pushed[source] = pushed[source] + tangent if source in pushed else tangent
     wanted = set(sources)
-    order = topological(targets)
+    # How the outputs of a function with its own derivative were computed is of no interest.
+    order = topological(targets, parents=_inputs if python_rule is None else _sources)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     for node in order:
         if node not in active:
@@ -39,6 +40,14 @@ def forward(
         pushed[node] = tangent
     derive_from(None)
     return [pushed.get(target) for target in targets]
+
+
+def _inputs(node: Node) -> Sequence[Node]:
+    return node.inputs
+
+
+def _sources(node: Node) -> Sequence[Node]:
+    return node.inputs[node.params[0] :] if node.op.name == "custom_derivative" else node.inputs
 
 
 def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None) -> Any:

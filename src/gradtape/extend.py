@@ -1,0 +1,490 @@
+"""extend: declare ops from outside, with the same rules as the library's own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.graph.node import Node, placeholder
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.program import Program, program
+from gradtape.graph.recording import record
+from gradtape.graph.spec import Spec
+from gradtape.graph.spec import spec as make_spec
+from gradtape.ops import batching, reads
+from gradtape.ops.casting import KINDS, promotion
+from gradtape.ops.families import (
+    binary_function,
+    jvp_of,
+    mask_of,
+    samples_of,
+    sparsity_of,
+    spec_of,
+    unary_function,
+    vjp_of,
+)
+from gradtape.ops.samples import Sample
+from gradtape.optimize import expand, optimize
+from gradtape.runtime.plan import Plan
+from gradtape.transforms.forward import forward
+
+__all__ = ["Sample", "Undefined", "check", "elementwise", "op", "spec"]
+
+# Names declared here, which may be declared again if the user says so.
+_declared: set[str] = set()
+
+BATCH = {
+    "leading": batching.leading,
+    "broadcasting": batching.broadcasting,
+    "loop": batching.one_by_one,
+}
+SPARSITY = {
+    "elements": reads.elements,
+    "dense": reads.dense,
+    "moved": reads.moved,
+    "matrices": reads.matrices,
+    "nothing": reads.nothing,
+}
+Params = Sequence[str] | Mapping[str, Any]
+_REQUIRED = object()
+
+
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any] | None = None,
+    partials: Sequence[Callable[..., Any]] | None = None,
+    *,
+    arity: int | None = None,
+    params: Params = (),
+    promote: str = "float",
+    accepts: str = "any",
+    result: str = "same",
+    domains: Sequence[tuple[float, float]] = ((-2.0, 2.0),),
+    dtypes: Sequence[str] = ("float64",),
+    sample_params: Sequence[dict[str, Any]] = ({},),
+    composition: Callable[..., Any] | None = None,
+    expensive: bool = False,
+    doc: str = "",
+    replace: bool = False,
+) -> Callable[..., Any]:
+    """Declare an op that works element by element, and return the function that records it.
+
+    >>> haversine = gt.extend.elementwise(
+    ...     "haversine",
+    ...     numpy=lambda x: np.sin(x / 2) ** 2,
+    ...     partials=[lambda y, x: 0.5 * gt.sin(x)],
+    ... )
+    >>> float(gt.grad(haversine)(np.pi / 2))
+    0.5
+    >>> print(gt.extend.check(haversine))
+    haversine: 3 samples: spec, kernel, derivatives, mask, batch, sparsity, compiled
+
+    - `numpy(*arrays, **params)` is the kernel.
+    - `partials` has one function for each operand: it gets the result and the operands, and gives
+      the partial derivative, written with gradtape's functions and operators. For complex numbers
+      it is f′(x) itself.
+    - `params` are names, or names with defaults; the function takes them as keyword arguments, and
+      the rules get them.
+    - `promote` is `"float"` or `"same"`, `accepts` and `result` are as in docs/extending.md.
+    - `domains` says where samples for `gt.extend.check` may lie, `dtypes` which dtypes they have
+      and `sample_params` with which params.
+    - `composition(*operands, **params)` writes the op with other ops. The compiler then fuses it;
+      without a kernel or partials of its own, the op has those of the composition.
+    """
+    _check_name("elementwise", name, replace)
+    names, defaults = _params(name, params)
+    count = _arity(name, arity, partials, composition)
+    if partials is not None:
+        _check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
+    _check_callables(name, {"numpy": numpy, "composition": composition})
+    if numpy is None and composition is None:
+        raise TypeError(f"extend: {name} has no kernel. Give numpy=, or composition=.")
+    for what, word, known in (
+        ("promote", promote, ("float", "same")),
+        ("accepts", accepts, tuple(KINDS)),
+        ("result", result, ("same", "bool", "real")),
+    ):
+        if word not in known:
+            raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
+    spec_rule = spec_of(name, count, result)
+    jvp: Any
+    vjp: Any
+    jvp, vjp = (jvp_of(partials), vjp_of(partials)) if partials else (None, None)
+    if not partials:
+        if result == "bool":
+            jvp = vjp = Undefined(f"{name} gives no floating-point result")
+        elif composition is not None:
+            jvp = _jvp_by(composition)
+        else:
+            jvp = vjp = Undefined(
+                f"{name} was declared without a derivative. Give extend.elementwise partials=, one "
+                "function for each operand"
+            )
+    kernel = _kernel_by(composition) if numpy is None else numpy
+    ranges = tuple(domains) * count if len(domains) == 1 else tuple(domains)
+    found = Op(
+        name,
+        "elementwise",
+        spec=spec_rule,
+        numpy=_as_declared(name, kernel, spec_rule, cast=True),
+        batch=batching.broadcasting,
+        jvp=jvp,
+        vjp=vjp,
+        mask=mask_of,
+        promote=promotion(name, promote, accepts),
+        params=names,
+        sparsity=sparsity_of(partials) if partials else reads.elements,
+        samples=lambda: samples_of(name, count, ranges, dtypes, _filled(sample_params, defaults)),
+        expensive=expensive,
+        doc=doc,
+    )
+    _enter(found, composition)
+    if names or count > 2:
+        return _function(found, defaults, doc, count)
+    function = unary_function(found) if count == 1 else binary_function(found)
+    return _named(function, found, doc)
+
+
+def op(
+    name: str,
+    *,
+    spec: Callable[..., Any],
+    numpy: Callable[..., Any],
+    jvp: Any = None,
+    vjp: Any = None,
+    batch: Any = "loop",
+    sparsity: Any = "dense",
+    mask: Callable[..., Any] | None = None,
+    promote: Any = None,
+    params: Params = (),
+    samples: Any = (),
+    composition: Callable[..., Any] | None = None,
+    expensive: bool = True,
+    may_fail: bool = False,
+    view: bool = False,
+    opaque: bool = False,
+    doc: str = "",
+    replace: bool = False,
+) -> Callable[..., Any]:
+    """Declare an op of any kind, and return the function that records it.
+
+    >>> shares = gt.extend.op(
+    ...     "shares",
+    ...     spec=lambda x: x,
+    ...     numpy=lambda x: x / np.sum(x, axis=-1, keepdims=True),
+    ...     jvp=lambda tangents, y, inputs: (
+    ...         (tangents[0] - y * gt.sum(tangents[0], axis=-1, keepdims=True))
+    ...         / gt.sum(inputs[0], axis=-1, keepdims=True)
+    ...     ),
+    ...     batch="leading",
+    ...     samples=[gt.extend.Sample((np.array([[1.0, 2.0], [3.0, 5.0]]),))],
+    ... )
+    >>> shares(gt.asarray([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    >>> print(gt.extend.check(shares))
+    shares: 1 sample: spec, kernel, derivatives, mask, batch, sparsity, compiled
+
+    | rule | called as |
+    |---|---|
+    | spec | `spec(*specs, **params)` → Spec, (shape, dtype), or a list of them for several results |
+    | numpy | `numpy(*arrays, **params)` → array, or a tuple |
+    | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
+    | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
+    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or as ops/batching.py has it |
+    | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or as ops/reads.py |
+    | mask | `mask(index, mask, y, inputs, **params)` → where a cotangent is nonzero |
+    | promote | `"float"`, `"same"`, or `promote(inputs)` → the inputs, cast |
+    | samples | a list of `Sample`, or a function that gives one |
+
+    One of `jvp` and `vjp` is enough. They and `composition` are written with gradtape's functions
+    and operators. `expensive` results are kept for the backward pass; an op that `may_fail` on
+    values is computed on the line that records it; an `opaque` one is never shared.
+    """
+    _check_name("op", name, replace)
+    names, defaults = _params(name, params)
+    _check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
+    if numpy is None or spec is None:
+        raise TypeError(f"extend: {name} needs spec= and numpy=.")
+    for word, rule in (("jvp", jvp), ("vjp", vjp)):
+        if rule is not None and not isinstance(rule, Undefined) and not callable(rule):
+            raise TypeError(
+                f"extend: {name}: {word}= is {type(rule).__name__}. Give a function, or "
+                "gt.extend.Undefined(why)."
+            )
+    if jvp is None and vjp is None:
+        if composition is not None:
+            jvp = _jvp_by(composition)
+        else:
+            jvp = vjp = Undefined(
+                f"{name} was declared without a derivative. Give extend.op jvp= or vjp=; one is "
+                "enough, the other follows"
+            )
+    if isinstance(promote, str):
+        if promote not in ("float", "same"):
+            raise ValueError(
+                f"extend: {name}: promote={promote!r} is unknown. Use 'float', 'same' or a function."
+            )
+        promote = promotion(name, promote, "any")
+
+    @functools.lru_cache(maxsize=256)
+    def spec_rule(*specs: Spec, **given: Any) -> Any:
+        return _as_specs(name, spec(*specs, **given))
+
+    found = Op(
+        name,
+        "extension",
+        spec=spec_rule,
+        numpy=_as_declared(name, numpy, spec_rule, cast=False),
+        batch=_rule(name, "batch", batch, BATCH),
+        jvp=jvp,
+        vjp=vjp,
+        mask=mask,
+        promote=promote,
+        params=names,
+        sparsity=_rule(name, "sparsity", sparsity, SPARSITY),
+        samples=lambda: _samples(name, samples, defaults),
+        expensive=expensive,
+        may_fail=may_fail,
+        view=view,
+        opaque=opaque,
+        doc=doc,
+    )
+    _enter(found, composition)
+    return _function(found, defaults, doc, None)
+
+
+def spec(shape: Sequence[int], dtype: Any) -> Spec:
+    """A shape and a dtype, for the `spec` rule of an op.
+
+    >>> gt.extend.spec((2, 3), "float32")
+    float32[2,3]
+    """
+    return make_spec(tuple(int(n) for n in shape), as_dtype(dtype))
+
+
+def check(function: Any, order: int = 2) -> str:
+    """Test an op at its samples like the library's own; raise AssertionError where a rule is wrong.
+
+    >>> wrong = gt.extend.elementwise(
+    ...     "wrong_cube", numpy=lambda x: x**3, partials=[lambda y, x: 2.0 * x * x]
+    ... )
+    >>> try:
+    ...     gt.extend.check(wrong)
+    ... except AssertionError as error:
+    ...     print(str(error).partition(":")[0])
+    wrong_cube, sample 0, derivatives
+
+    The kernel gives what the spec promises; both modes agree with finite differences and with each
+    other up to `order`; a `where` above the op gives all of a gradient or none; a batch is a loop
+    over its examples; the sparsity rule contains the numeric Jacobian; compiled is like NumPy.
+    """
+    from gradtape.op_checks import check_op
+
+    return check_op(getattr(function, "op", function), order)
+
+
+# What declarations are made of.
+
+
+def _check_name(where: str, name: Any, replace: bool) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"extend.{where}: {name!r} is no name. Use letters, digits and _.")
+    if name in REGISTRY and not (replace and name in _declared):
+        whose = "declared before" if name in _declared else "one of gradtape's own"
+        remedy = ", or say replace=True" if name in _declared else ""
+        raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
+
+
+def _check_callables(name: str, rules: Mapping[str, Any]) -> None:
+    for word, rule in rules.items():
+        if rule is not None and not callable(rule):
+            raise TypeError(
+                f"extend: {name}: {word}= is {type(rule).__name__}. Give a function."
+            )
+
+
+def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names, and defaults of those that have one."""
+    names = tuple(params)
+    for word in names:
+        if not isinstance(word, str) or not word.isidentifier():
+            raise ValueError(f"extend: {name}: {word!r} among params is no name.")
+    defaults = params if isinstance(params, Mapping) else dict.fromkeys(names, _REQUIRED)
+    return names, dict(defaults)
+
+
+def _arity(
+    name: str,
+    arity: int | None,
+    partials: Sequence[Any] | None,
+    composition: Callable[..., Any] | None,
+) -> int:
+    if partials is not None and arity is not None and len(partials) != arity:
+        raise ValueError(
+            f"extend: {name}: {len(partials)} partials for {arity} operands. Give one for each."
+        )
+    count = len(partials) if partials else (1 if arity is None else arity)
+    if count < 1:
+        raise ValueError(f"extend: {name}: arity {count} is less than 1.")
+    return count
+
+
+def _rule(name: str, what: str, given: Any, known: Mapping[str, Any]) -> Any:
+    if callable(given) or isinstance(given, Undefined):
+        return given
+    if given not in known:
+        raise ValueError(
+            f"extend: {name}: {what}={given!r} is unknown. Use a function, or one of "
+            f"{', '.join(map(repr, known))}."
+        )
+    return known[given]
+
+
+def _enter(found: Op, composition: Callable[..., Any] | None) -> None:
+    REGISTRY.pop(found.name, None)
+    expand.RULES.pop(found.name, None)
+    declare(found)
+    _declared.add(found.name)
+    if composition is not None:
+        expand.RULES[found.name] = expand.composed(composition)
+
+
+def _as_specs(name: str, given: Any) -> Any:
+    if isinstance(given, Spec):
+        return given
+    if isinstance(given, list) or (isinstance(given, tuple) and given and _is_spec(given[0])):
+        return tuple(_as_specs(name, one) for one in given)
+    if _is_spec(given):
+        return spec(*given)
+    raise TypeError(
+        f"extend: the spec of {name} gave {given!r}. Return a Spec, a (shape, dtype) pair, or a "
+        "list of them for several results."
+    )
+
+
+def _is_spec(given: Any) -> bool:
+    return isinstance(given, Spec) or (
+        isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
+    )
+
+
+def _as_declared(
+    name: str, kernel: Callable[..., Any], rule: Callable[..., Any], cast: bool
+) -> Callable[..., Any]:
+    """The kernel, held to what its spec promises."""
+
+    def checked(*arrays: Any, **params: Any) -> Any:
+        arrays = tuple(map(np.asarray, arrays))
+        expected = rule(*[make_spec(one.shape, one.dtype) for one in arrays], **params)
+        several = type(expected) is tuple
+        found = kernel(*arrays, **params)
+        parts = tuple(found) if several and isinstance(found, (tuple, list)) else (found,)
+        specs = expected if several else (expected,)
+        if len(parts) != len(specs):
+            raise ValueError(f"{name}: its kernel gave {len(parts)} results, not {len(specs)}.")
+        results = []
+        for part, of in zip(parts, specs, strict=True):
+            result = np.asarray(part)
+            if cast and result.dtype.kind == of.dtype.kind:
+                result = result.astype(of.dtype, copy=False)
+            if (result.shape, result.dtype) != (of.shape, of.dtype):
+                raise ValueError(
+                    f"{name}: its kernel gave {result.dtype} of shape {result.shape}, where its "
+                    f"spec says {of.dtype} of shape {of.shape}."
+                )
+            results.append(result)
+        return tuple(results) if several else results[0]
+
+    return checked
+
+
+def _jvp_by(composition: Callable[..., Any]) -> Callable[..., Any]:
+    """Forward mode through the composition."""
+
+    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Any:
+        moving = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
+        # Two operands may be one node: each is an end of its own.
+        ends = [placeholder(x.spec) for x in inputs]
+        from gradtape.graph.walk import substitute
+
+        root = composition(*ends, **params)
+        chosen = [end for end, t in zip(ends, tangents, strict=True) if t is not None]
+        (pushed,) = forward([root], chosen, [t for _, t in moving])
+        if pushed is None:
+            return None
+        return substitute([pushed], dict(zip(ends, inputs, strict=True)))[0]
+
+    return jvp
+
+
+def _kernel_by(composition: Any) -> Callable[..., Any]:
+    """The composition, computed by the kernels of its ops."""
+
+    @functools.lru_cache(maxsize=256)
+    def plan(specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> tuple[Plan, Any]:
+        ends = [placeholder(of) for of in specs]
+        found: Program = optimize(program([composition(*ends, **dict(params))]))
+        return Plan(found), [ends.index(node) for node in found.inputs]
+
+    def kernel(*arrays: Any, **params: Any) -> Any:
+        specs = tuple(make_spec(one.shape, one.dtype) for one in arrays)
+        made, positions = plan(specs, tuple(params.items()))
+        return made.run([arrays[at] for at in positions])[0]
+
+    return kernel
+
+
+def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]:
+    listed = given() if callable(given) else given
+    found = []
+    for one in listed:
+        sample = one if isinstance(one, Sample) else Sample(tuple(one))
+        (params,) = _filled([sample.params], defaults)
+        arrays = tuple(np.asarray(array) for array in sample.inputs)
+        found.append(Sample(arrays, params, sample.order))
+    return found
+
+
+def _filled(
+    rows: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Params of samples, with defaults where nothing is said."""
+    return [{n: _frozen(row.get(n, default)) for n, default in defaults.items()} for row in rows]
+
+
+def _frozen(value: Any) -> Any:
+    """Params are part of the structure: lists become tuples, NumPy's numbers Python's."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(one) for one in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _function(
+    found: Op, defaults: Mapping[str, Any], doc: str, arity: int | None
+) -> Callable[..., Any]:
+    """Operands by position, params by name."""
+    name = found.name
+
+    def function(*operands: Any, **given: Any) -> Any:
+        if arity is not None and len(operands) != arity:
+            raise TypeError(f"{name}: {len(operands)} operands, expected {arity}.")
+        unknown = [word for word in given if word not in defaults]
+        missing = [w for w, value in defaults.items() if value is _REQUIRED and w not in given]
+        if unknown or missing:
+            what = f"unknown {unknown}" if unknown else f"missing {missing}"
+            raise TypeError(f"{name}: params: {what}. It takes {list(defaults)} by keyword.")
+        params = tuple(_frozen(given.get(word, value)) for word, value in defaults.items())
+        return record(found, operands, params)
+
+    return _named(function, found, doc)
+
+
+def _named(function: Any, found: Op, doc: str) -> Callable[..., Any]:
+    function.op = found
+    function.__name__ = function.__qualname__ = found.name
+    function.__doc__ = doc or f"The op {found.name}."
+    return function
