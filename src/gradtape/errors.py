@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "AxisError",
     "DtypeError",
     "GraphError",
@@ -17,7 +18,15 @@ __all__ = [
 ]
 
 
-class ShapeError(ValueError):
+class ArgumentError(Exception):
+    """What was given to an op breaks one of its rules: the base of ShapeError and DtypeError.
+
+    >>> issubclass(gt.errors.ShapeError, gt.errors.ArgumentError)
+    True
+    """
+
+
+class ShapeError(ArgumentError, ValueError):
     """Shapes that an op cannot combine.
 
     >>> try:
@@ -39,7 +48,7 @@ class AxisError(ShapeError, IndexError):
     """
 
 
-class DtypeError(TypeError):
+class DtypeError(ArgumentError, TypeError):
     """A dtype that an op does not accept.
 
     >>> issubclass(gt.errors.DtypeError, TypeError)
