@@ -122,21 +122,6 @@ from gradtape.tf.dtypes import (
 from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.function import function
 from gradtape.tf.indexing import boolean_mask, gather, gather_nd, slice, strided_slice, where
-from gradtape.tf.keras.initializers import (
-    Constant as constant_initializer,
-)
-from gradtape.tf.keras.initializers import (
-    Ones as ones_initializer,
-)
-from gradtape.tf.keras.initializers import (
-    RandomNormal as random_normal_initializer,
-)
-from gradtape.tf.keras.initializers import (
-    RandomUniform as random_uniform_initializer,
-)
-from gradtape.tf.keras.initializers import (
-    Zeros as zeros_initializer,
-)
 from gradtape.tf.module import Module
 from gradtape.tf.printing import print
 from gradtape.tf.products import (
@@ -189,6 +174,11 @@ from gradtape.tf.variable import Variable
 __version__ = "2.21.0+gradtape"
 
 newaxis = None
+constant_initializer = keras.initializers.Constant
+ones_initializer = keras.initializers.Ones
+random_normal_initializer = keras.initializers.RandomNormal
+random_uniform_initializer = keras.initializers.RandomUniform
+zeros_initializer = keras.initializers.Zeros
 
 # Element-wise functions that TensorFlow has at its top, besides `tf.math`.
 _AT_THE_TOP = [

@@ -22,7 +22,7 @@ class ForwardAccumulator(core.ForwardAccumulator):
     4.0
     """
 
-    def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:  # type: ignore[override]
+    def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
         """The tangent of what was computed inside, in the structure of `primals`.
 
         >>> x = tf.constant(3.0)

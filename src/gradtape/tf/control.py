@@ -214,7 +214,7 @@ def _elements(name: str, elems: Any) -> tuple[list[Any], Any, int]:
 
 
 def _stacked(rows: list[Any]) -> Any:
-    leaves, structure = flatten(rows[0])
+    _, structure = flatten(rows[0])
     columns = zip(*(flatten(row)[0] for row in rows), strict=True)
     return unflatten(structure, [stack(list(column)) for column in columns])
 

@@ -21,7 +21,7 @@ from gradtape.ops.movement import reshape as core_reshape
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import DType, as_dtype, of_numpy
 from gradtape.tf.shapes import TensorShape
-from gradtape.tf.tensor import Tensor, from_value, sharing
+from gradtape.tf.tensor import Tensor, adopt, from_value, sharing
 from gradtape.variable import Variable
 
 __all__ = ["constant", "convert_to_tensor"]
@@ -40,11 +40,12 @@ def convert(value: Any, dtype: Any = None, hint: Any = None) -> Tensor:
     if kind is Tensor:
         return value if dtype is None else required(value, dtype)
     if isinstance(value, core.Tensor):
-        if not isinstance(value, Tensor):
-            value = sharing(value) if value.recording or value.computed else value.dense()
-        elif getattr(value, "rows", None) is not None:
-            value = value.dense()
-        return value if dtype is None else required(value, dtype)
+        found: Any = value
+        if getattr(value, "rows", None) is not None:
+            found = adopt(found.dense())
+        elif not isinstance(value, Tensor):
+            found = sharing(value)
+        return found if dtype is None else required(found, dtype)
     if isinstance(value, Variable):
         read: Any = value.value
         return convert(read, dtype)

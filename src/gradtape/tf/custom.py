@@ -144,7 +144,7 @@ def _declared(tout: Any) -> Any:
 def py_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
-    Tout: Any,  # noqa: N803 - TensorFlow's name
+    Tout: Any,
     name: str | None = None,
 ) -> Any:
     """Call a Python function on tensors as part of the program; differentiable through it.
@@ -176,7 +176,7 @@ def _returned(result: Any, declared: Any) -> Any:
 def numpy_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
-    Tout: Any,  # noqa: N803 - TensorFlow's name
+    Tout: Any,
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:

@@ -12,9 +12,9 @@ from gradtape.errors import DtypeError
 from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
-    "DType", "as_dtype", "bool", "cast", "complex", "complex64", "complex128", "double", "float32",
-    "float64", "int8", "int16", "int32", "int64", "saturate_cast", "uint8", "uint16", "uint32",
-    "uint64",
+    "DType", "as_dtype", "bool", "complex", "complex64", "complex128", "double", "float32",
+    "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "cast", "saturate_cast",  # noqa: F822 - below, once tensors are there
 ]  # fmt: skip
 
 

@@ -25,8 +25,10 @@ def unary(
     def call(x: Any, name: str | None = None) -> Any:
         if graphs.in_use:
             return graphs.take(checked, (x,), {}, False)
-        if type(x) is Tensor and (x.node or x.computed).spec.dtype.kind in accepts:
-            return function(x)
+        if type(x) is Tensor:
+            known: Any = x.node or x.computed
+            if known.spec.dtype.kind in accepts:
+                return function(x)
         return checked(x)
 
     def checked(x: Any) -> Any:
@@ -99,7 +101,7 @@ _UNARY: list[tuple[str, Any, str, str, str, str]] = [
     ("acosh", core.acosh, "Inverse hyperbolic cosine.", "1.0", "0.0", "fc"),
     ("atanh", core.atanh, "Inverse hyperbolic tangent.", "0.0", "0.0", "fc"),
     ("sigmoid", core.sigmoid, "1 / (1 + exp(-x)).", "0.0", "0.5", "fc"),
-    ("log_sigmoid", special.log_sigmoid, "The logarithm of sigmoid.", "1e4", "0.0", "f"),
+    ("log_sigmoid", special.log_sigmoid, "The logarithm of sigmoid.", "-1e4", "-10000.0", "f"),
     ("softplus", core.softplus, "log(1 + exp(x)).", "-1e4", "0.0", "f"),
     ("softsign", lambda x: x / (1.0 + complexes.abs(x)), "x / (1 + |x|).", "1.0", "0.5", "f"),
     ("erf", special.erf, "The error function.", "0.0", "0.0", "f"),

@@ -427,7 +427,7 @@ def probe(call: Symbolic, size: int) -> Any:
     finally:
         run.recording = state.recording
         state.recording, state.tapes = before
-        if stream is not None:
+        if stream is not None and counter is not None:
             stream._counter = counter
 
 

@@ -159,7 +159,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
         end = x.spec.shape[axis] if length == -1 else start + length
         if not 0 <= start <= end <= x.spec.shape[axis]:
             raise ShapeError(
-                f"slice: from {start} to {end} along axis {axis} leaves a tensor of shape {x.shape}."
+                f"slice: from {start} to {end} along axis {axis} leaves the shape {x.shape}."
             )
         key.append(_part(start, end, None))
     return x[tuple(key)]

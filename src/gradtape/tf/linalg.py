@@ -404,8 +404,8 @@ def normalize(
     """The tensor over its norm, and that norm with its axes kept.
 
     >>> unit, size = tf.linalg.normalize([3.0, 4.0])
-    >>> unit.numpy().round(4).tolist(), size.numpy().tolist()
-    ([0.6, 0.8], [5.0])
+    >>> unit.numpy(), size.numpy().tolist()
+    (array([0.6, 0.8], dtype=float32), [5.0])
     """
     size = norm(tensor, ord, axis, keepdims=True)
     return convert(tensor) / size, size

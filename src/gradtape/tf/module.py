@@ -92,10 +92,9 @@ def _walk(root: Any) -> Iterator[Any]:
         for value in module.attributes() if hasattr(module, "attributes") else _attributes(module):
             _collect(value, inside, ())
         for thing in inside:
-            if isinstance(thing, Variable):
-                if id(thing) not in seen:
-                    seen.add(id(thing))
-                    yield thing
+            if isinstance(thing, Variable) and id(thing) not in seen:
+                seen.add(id(thing))
+                yield thing
         waiting[:0] = [thing for thing in inside if not isinstance(thing, Variable)]
 
 

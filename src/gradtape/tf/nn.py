@@ -97,8 +97,8 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """The value where it is positive, alpha times it elsewhere.
 
-    >>> tf.nn.leaky_relu([-1.0, 2.0]).numpy().round(4).tolist()
-    [-0.2, 2.0]
+    >>> tf.nn.leaky_relu([-1.0, 2.0]).numpy()
+    array([-0.2,  2. ], dtype=float32)
     """
     return activations.leaky_relu(_floats("leaky_relu", features), float(alpha))
 
@@ -117,8 +117,8 @@ def elu(features: Any, name: str | None = None) -> Tensor:
 def selu(features: Any, name: str | None = None) -> Tensor:
     """Scaled elu, which keeps mean 0 and variance 1.
 
-    >>> tf.nn.selu([0.0, 1.0]).numpy().round(4).tolist()
-    [0.0, 1.0507]
+    >>> tf.nn.selu([0.0, 1.0]).numpy().round(4)
+    array([0.    , 1.0507], dtype=float32)
     """
     return activations.selu(_floats("selu", features))
 
@@ -127,8 +127,8 @@ def selu(features: Any, name: str | None = None) -> Tensor:
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
     """x times the distribution function of the standard normal.
 
-    >>> tf.nn.gelu([0.0, 1.0]).numpy().round(4).tolist()
-    [0.0, 0.8413]
+    >>> tf.nn.gelu([0.0, 1.0]).numpy().round(4)
+    array([0.    , 0.8413], dtype=float32)
     """
     return activations.gelu(_floats("gelu", features), approximate)
 

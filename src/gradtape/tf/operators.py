@@ -78,7 +78,7 @@ def binary(name: str, function: Function, accepts: str = "iufc") -> Function:
         if graphs.in_use:
             return graphs.take(checked, (x, y), {}, False)
         if type(x) is Tensor:
-            left = x.node or x.computed
+            left: Any = x.node or x.computed
             dtype = left.spec.dtype
             kind = type(y)
             if kind is Tensor:
@@ -88,8 +88,8 @@ def binary(name: str, function: Function, accepts: str = "iufc") -> Function:
             elif (kind is float or kind is int) and dtype.kind == "f":
                 return function(x, y)
         elif type(y) is Tensor and type(x) in _NUMBERS:
-            right = y.node or y.computed
-            if right.spec.dtype.kind == "f":
+            number: Any = y.node or y.computed
+            if number.spec.dtype.kind == "f":
                 return function(x, y)
         return checked(x, y)
 
@@ -169,6 +169,11 @@ UNARY = {
     "neg": elementwise.negative, "pos": elementwise.positive, "abs": complexes.abs,
     "invert": elementwise.bitwise_invert,
 }  # fmt: skip
+# In-place operators that a variable refuses, and what to call instead.
+_REFUSED = {
+    "iadd": ("+=", "assign_add"), "isub": ("-=", "assign_sub"), "imul": ("*=", "assign"),
+    "itruediv": ("/=", "assign"),
+}  # fmt: skip
 # What NumPy calls when an array stands to the left of a tensor.
 UFUNCS = {
     np.add: add, np.subtract: subtract, np.multiply: multiply, np.true_divide: truediv,
@@ -236,8 +241,7 @@ def install(kind: Any, assignable: bool) -> None:
     kind.__ne__ = _comparing(not_equal)
     kind.__hash__ = object.__hash__
     if assignable:
-        for name, symbol, instead in (("iadd", "+=", "assign_add"), ("isub", "-=", "assign_sub"),
-                                      ("imul", "*=", "assign"), ("itruediv", "/=", "assign")):  # fmt: skip
+        for name, (symbol, instead) in _REFUSED.items():
             setattr(kind, f"__{name}__", _in_place(symbol, instead))
     kind.__array_ufunc__ = _array_ufunc
 

@@ -20,7 +20,7 @@ def print(*inputs: Any, **kwargs: Any) -> None:
     >>> tf.print("x =", tf.constant([1.0, 2.0]), output_stream=sys.stdout)
     x = [1 2]
     """
-    stream = kwargs.get("output_stream", sys.stderr)
+    stream: Any = kwargs.get("output_stream", sys.stderr)
     text = kwargs.get("sep", " ").join(_shown(each) for each in inputs)
     stream.write(text + kwargs.get("end", "\n"))
 

@@ -327,8 +327,8 @@ def cumulative_logsumexp(
 ) -> Any:
     """The logarithm of running sums of exp(x) along an axis.
 
-    >>> tf.math.cumulative_logsumexp([0.0, 0.0]).numpy().round(4).tolist()
-    [0.0, 0.6931]
+    >>> tf.math.cumulative_logsumexp([0.0, 0.0]).numpy().round(4)
+    array([0.    , 0.6931], dtype=float32)
     """
     x = convert(x)
     _require("cumulative_logsumexp", x, "f", "exponential")

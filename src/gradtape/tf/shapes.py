@@ -11,7 +11,7 @@ from gradtape.tf.dtypes import DType, as_dtype, float32
 __all__ = ["TensorShape", "TensorSpec", "broadcast_static_shape"]
 
 
-class TensorShape(tuple):  # noqa: SLOT001 - an unknown rank is noted in the instance
+class TensorShape(tuple):
     """The shape of a tensor: a tuple that also compares to lists, prints and adds as TensorFlow's.
 
     >>> shape = tf.zeros([2, 3]).shape
@@ -110,7 +110,7 @@ class TensorShape(tuple):  # noqa: SLOT001 - an unknown rank is noted in the ins
         if self._unknown:
             raise ValueError(f"{what}: the number of axes of this shape is not known.")
 
-    def __add__(self, other: Any) -> TensorShape:  # type: ignore[override]
+    def __add__(self, other: Any) -> TensorShape:
         return self.concatenate(other)
 
     def __radd__(self, other: Any) -> TensorShape:

@@ -67,25 +67,29 @@ _REAL = "tf.zeros([4, 4, 4])"
 _LAST = {1: "the last axis", 2: "the last two axes", 3: "the last three axes"}
 _SUFFIX = {1: "", 2: "2d", 3: "3d"}
 
-for _count in (1, 2, 3):
-    _where, _end = _LAST[_count], _SUFFIX[_count]
-    globals()[f"fft{_end}"] = _complex(
-        f"fft{_end}", core.fftn, _count, f"Discrete Fourier transform along {_where}.",
-        _shape_example(f"fft{_end}", _COMPLEX, "[4, 4, 4]"),
-    )  # fmt: skip
-    globals()[f"ifft{_end}"] = _complex(
-        f"ifft{_end}", core.ifftn, _count, f"Inverse of `fft{_end}`, along {_where}.",
-        _shape_example(f"ifft{_end}", _COMPLEX, "[4, 4, 4]"),
-    )  # fmt: skip
-    globals()[f"rfft{_end}"] = _real(
-        f"rfft{_end}", core.rfftn, _count, "f",
-        f"Fourier transform of a real signal along {_where}; the last is halved.",
-        _shape_example(f"rfft{_end}", _REAL, "[4, 4, 3]"),
-    )  # fmt: skip
-    globals()[f"irfft{_end}"] = _real(
-        f"irfft{_end}", core.irfftn, _count, "c", f"Inverse of `rfft{_end}`, along {_where}.",
-        _shape_example(f"irfft{_end}", _COMPLEX.replace("4]", "3]"), "[4, 4, 4]"),
-    )  # fmt: skip
+
+def _family(name: str, make: Any) -> list[Any]:
+    """The transform along one, two and three axes."""
+    return [make(f"{name}{_SUFFIX[count]}", count) for count in (1, 2, 3)]
+
+
+fft, fft2d, fft3d = _family("fft", lambda name, count: _complex(
+    name, core.fftn, count, f"Discrete Fourier transform along {_LAST[count]}.",
+    _shape_example(name, _COMPLEX, "[4, 4, 4]"),
+))  # fmt: skip
+ifft, ifft2d, ifft3d = _family("ifft", lambda name, count: _complex(
+    name, core.ifftn, count, f"Inverse of `{name[1:]}`, along {_LAST[count]}.",
+    _shape_example(name, _COMPLEX, "[4, 4, 4]"),
+))  # fmt: skip
+rfft, rfft2d, rfft3d = _family("rfft", lambda name, count: _real(
+    name, core.rfftn, count, "f",
+    f"Fourier transform of a real signal along {_LAST[count]}; the last is halved.",
+    _shape_example(name, _REAL, "[4, 4, 3]"),
+))  # fmt: skip
+irfft, irfft2d, irfft3d = _family("irfft", lambda name, count: _real(
+    name, core.irfftn, count, "c", f"Inverse of `{name[1:]}`, along {_LAST[count]}.",
+    _shape_example(name, _COMPLEX.replace("4]", "3]"), "[4, 4, 4]"),
+))  # fmt: skip
 
 
 @operation

@@ -35,7 +35,7 @@ class Tensor(core.Tensor):
     __slots__ = ()
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Any:  # type: ignore[override]
         """The length of each axis."""
         return _new_shape(TensorShape, self.spec.shape)
 

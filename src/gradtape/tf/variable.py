@@ -102,17 +102,17 @@ class Variable(CoreVariable):
 
     # Reading.
 
-    def read_value(self) -> Tensor:
+    def read_value(self) -> Any:
         """The value of now.
 
         >>> tf.Variable(2.0).read_value().numpy().item()
         2.0
         """
-        return self.value
+        return graphs.take(convert, (self,), {}, False) if graphs.in_use else self.value
 
-    def initialized_value(self) -> Tensor:
+    def initialized_value(self) -> Any:
         """The value of now: variables are initialised when they are made."""
-        return self.value
+        return self.read_value()
 
     def numpy(self) -> Any:
         """The value of now as a NumPy array of its own."""
@@ -138,9 +138,7 @@ class Variable(CoreVariable):
         return self.numpy()
 
     def __getitem__(self, key: Any) -> Any:
-        if graphs.in_use:
-            return graphs.take(_get_item, (self, key), {}, False)
-        return Sliced(indexing.get_item(self.value, key), self, key)
+        return graphs.take(_part, (self, key), {}, False) if graphs.in_use else _part(self, key)
 
     def __repr__(self) -> str:
         array = self.current().array
@@ -250,8 +248,8 @@ class Variable(CoreVariable):
         return _restore, (np.array(self.current().array), self.trainable, self.name)
 
 
-def _get_item(variable: Any, key: Any) -> Any:
-    return variable[key]
+def _part(variable: Variable, key: Any) -> Sliced:
+    return Sliced(indexing.get_item(variable.value, key), variable, key)
 
 
 def _addend(delta: Any, dtype: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 from gradtape import optimizers as core
 from gradtape.tf import graphs as _graphs
+from gradtape.tf.casting import cast
+from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.keras.optimizers import prepared
 from gradtape.tf.tape import gradients
 
@@ -195,7 +197,6 @@ def exponential_decay(
     >>> tf.compat.v1.train.exponential_decay(1.0, 10, 10, 0.5).numpy().item()
     0.5
     """
-    from gradtape.tf import cast, floor, pow
-
     share = cast(global_step, "float32") / float(decay_steps)
-    return learning_rate * pow(float(decay_rate), floor(share) if staircase else share)
+    share = FUNCTIONS["floor"](share) if staircase else share
+    return learning_rate * FUNCTIONS["pow"](float(decay_rate), share)

@@ -16,6 +16,10 @@ from gradtape.tf.dispatch import effect, operation
 from gradtape.tf.dtypes import float32, float64, int32, int64
 from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.graphs import Graph, group, placeholder, placeholder_with_default
+from gradtape.tf.linalg import inv
+from gradtape.tf.random import normal as random_normal
+from gradtape.tf.random import set_seed, truncated_normal
+from gradtape.tf.random import uniform as random_uniform
 from gradtape.tf.session import InteractiveSession, Session
 from gradtape.tf.variable import Variable
 
@@ -358,6 +362,7 @@ def _casting(name: str, dtype: Any) -> Any:
 to_float, to_double = _casting("to_float", float32), _casting("to_double", float64)
 to_int32, to_int64 = _casting("to_int32", int32), _casting("to_int64", int64)
 log = FUNCTIONS["log"]
+matrix_inverse, set_random_seed = inv, set_seed
 
 
 def __getattr__(name: str) -> Any:

@@ -96,7 +96,8 @@ def get(identifier: Any) -> Any:
     [0.0, 0.0]
     """
     if isinstance(identifier, type) and issubclass(identifier, Initializer):
-        return identifier()
+        made: Any = identifier
+        return made()
     if callable(identifier):
         return identifier
     if isinstance(identifier, str):

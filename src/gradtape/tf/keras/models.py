@@ -122,7 +122,8 @@ class Model(Layer):
         for epoch in range(epochs):
             numbers = self._epoch(_batches(x, y, batch_size or 32, shuffle))
             if validation_data is not None:
-                found = self.evaluate(*validation_data, verbose=0, return_dict=True)
+                inputs, targets = validation_data[:2]
+                found = self.evaluate(inputs, targets, verbose=0, return_dict=True)
                 numbers |= {f"val_{name}": number for name, number in found.items()}
             history.add(epoch, numbers)
             if verbose not in (0, "0"):

@@ -57,7 +57,7 @@ class Optimizer(core.Optimizer):
         self._built = list(variables)
         super().build(self._built)
 
-    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:  # type: ignore[override]
+    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
         """Take one step down the gradient of a loss, a function or a tensor that a tape saw."""
         value = loss
         if callable(loss):
