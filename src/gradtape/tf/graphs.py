@@ -101,9 +101,9 @@ def stop_building() -> None:
 class Symbolic:
     """A call that will be made when a session runs: a tensor without a value.
 
-    >>> x = tf.placeholder(tf.float32, [None, 3])
-    ... tf.compat.v1.enable_eager_execution()
-    >>> (2.0 * x).shape, (2.0 * x).dtype
+    >>> with tf.Graph().as_default():
+    ...     y = 2.0 * tf.placeholder(tf.float32, [None, 3])
+    >>> y.shape, y.dtype
     (TensorShape([None, 3]), tf.float32)
     """
 
