@@ -226,12 +226,12 @@ from gradtape.variable import Variable
 from gradtape.vectorize import vectorized_map, vmap
 
 if TYPE_CHECKING:
-    from gradtape import nn, optimizers
+    from gradtape import nn, optimizers, tf
 else:
 
     def __getattr__(name: str) -> object:
         """Packages that not everyone needs are imported when they are first named."""
-        if name in ("nn", "optimizers"):
+        if name in ("nn", "optimizers", "tf"):
             from importlib import import_module
 
             return import_module(f"gradtape.{name}")
