@@ -302,9 +302,7 @@ def _check_name(where: str, name: Any, replace: bool) -> None:
 def _check_callables(name: str, rules: Mapping[str, Any]) -> None:
     for word, rule in rules.items():
         if rule is not None and not callable(rule):
-            raise TypeError(
-                f"extend: {name}: {word}= is {type(rule).__name__}. Give a function."
-            )
+            raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
 
 
 def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -449,9 +447,7 @@ def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]
     return found
 
 
-def _filled(
-    rows: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _filled(rows: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Params of samples, with defaults where nothing is said."""
     return [{n: _frozen(row.get(n, default)) for n, default in defaults.items()} for row in rows]
 

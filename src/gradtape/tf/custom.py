@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape import callbacks
 from gradtape import custom as core
+from gradtape.checkpointing import checkpoint
 from gradtape.ops import arithmetic
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.conversion import convert
@@ -107,7 +108,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tape.gradient(y, x).numpy().item()
     12.0
     """
-    return _through(core.checkpoint(f), f)
+    return _through(checkpoint(f), f)
 
 
 def _through(recorded: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:

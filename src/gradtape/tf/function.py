@@ -128,7 +128,7 @@ class Function:
 
     def experimental_get_tracing_count(self) -> int:
         """How many kinds of calls were captured."""
-        return len(self._recorded._captured)
+        return self._recorded.captures
 
 
 def _given(nest: Any) -> Any:

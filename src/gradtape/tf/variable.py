@@ -66,6 +66,7 @@ class Variable(CoreVariable):
 
     __slots__ = ("constraint", "initial_value")
 
+    result_class = Tensor
     value_class = VariableValue
 
     def __init__(
