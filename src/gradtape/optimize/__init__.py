@@ -7,9 +7,10 @@ from collections.abc import Callable
 from gradtape.graph.program import Program
 from gradtape.optimize.share import share
 from gradtape.optimize.simplify import simplify
+from gradtape.optimize.turn import turn
 
 # Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
-PASSES: tuple[Callable[[Program], Program], ...] = (share, simplify, share)
+PASSES: tuple[Callable[[Program], Program], ...] = (share, simplify, share, turn)
 
 
 def optimize(program: Program) -> Program:
