@@ -76,9 +76,7 @@ class custom_gradient:  # noqa: N801 - a decorator
         leaves, structure = flatten(args)
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
-        given = unflatten(
-            structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves]
-        )
+        given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
         reads = _Reads()
         state.tapes.append(reads)
         try:
@@ -219,9 +217,7 @@ class custom_jvp:  # noqa: N801 - a decorator
         leaves, structure = flatten(args)
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
-        given = unflatten(
-            structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves]
-        )
+        given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
         outputs, shape = flatten(self._f(*given, **kwargs))
         others = [None if is_operand(leaf) else leaf for leaf in leaves]
         rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
