@@ -190,12 +190,12 @@ def op(
 
     | rule | called as |
     |---|---|
-    | spec | `spec(*specs, **params)` → Spec, (shape, dtype), or a list of them for several results |
+    | spec | `spec(*specs, **params)` → Spec, (shape, dtype), or a list for several results |
     | numpy | `numpy(*arrays, **params)` → array, or a tuple |
     | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
     | batch | `"leading"`, `"broadcasting"`, `"loop"`, or as ops/batching.py has it |
-    | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or as ops/reads.py |
+    | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or a function |
     | mask | `mask(index, mask, y, inputs, **params)` → where a cotangent is nonzero |
     | promote | `"float"`, `"same"`, or `promote(inputs)` → the inputs, cast |
     | samples | a list of `Sample`, or a function that gives one |
@@ -226,7 +226,7 @@ def op(
     if isinstance(promote, str):
         if promote not in ("float", "same"):
             raise ValueError(
-                f"extend: {name}: promote={promote!r} is unknown. Use 'float', 'same' or a function."
+                f"extend: {name}: promote={promote!r} is unknown. Use 'float', 'same', a function."
             )
         promote = promotion(name, promote, "any")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import PICK, Node
-from gradtape.graph.program import program
+from gradtape.graph.program import program, sealed
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.graph.rows import Rows
 from gradtape.ops.custom import passes_through
@@ -171,8 +171,16 @@ def _read(recording: Recording, roots: list[Node], sources: list[Node]) -> set[N
             nodes += [slope.indices, slope.values]
         elif slope is not None:
             nodes.append(slope)
-    known = recording.values.keys()
-    return set(optimize(program(nodes, known)).inputs) & set(known) if nodes else set()
+    if not nodes:
+        return set()
+    found = program(nodes, recording.values.keys())
+    made = optimize(sealed(found))
+    used = {parent for node in made.nodes for parent in node.inputs} | set(made.outputs)
+    return {
+        node
+        for node, copy in zip(found.inputs, made.inputs, strict=True)
+        if copy in used and node in recording.values
+    }
 
 
 def _described(node: Node, line_of: LineOf) -> Saved:

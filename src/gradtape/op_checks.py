@@ -36,7 +36,7 @@ def check_op(op: Op, order: int = 2) -> str:
     samples = op.samples()
     if not samples:
         raise ValueError(
-            f"check: {op.name} has no samples. Declare it with samples=, a list of gt.extend.Sample."
+            f"check: {op.name} has no samples. Declare it with samples=, a list of extend.Sample."
         )
     done: dict[str, None] = {}
     for number, sample in enumerate(samples):
@@ -226,7 +226,7 @@ def check_sparsity(case: Case, order: int) -> bool:
         for pattern, numeric in zip(patterns, jacobians(case, targets, source), strict=True):
             missing = numeric & ~pattern.toarray()
             assert not missing.any(), (
-                f"operand {position}: the pattern lacks entry {tuple(np.argwhere(missing)[0])}, "
+                f"operand {position}: the pattern lacks entry {np.argwhere(missing)[0].tolist()}, "
                 "which is not zero"
             )
     return True

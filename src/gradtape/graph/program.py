@@ -58,6 +58,27 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
     return Program(tuple(inputs), tuple(nodes), outputs)
 
 
+def sealed(found: Program) -> Program:
+    """The same program, which does not tell how its inputs were computed.
+
+    A plan is found by what programs have in common, and that is not how values came about which
+    are known already: a pass must not look through them.
+    """
+    new = {
+        node: node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
+        for at, node in enumerate(found.inputs)
+    }
+    inputs = tuple(new.values())
+    if inputs == found.inputs:
+        return found
+    for node in found.nodes:
+        parents = tuple(new[parent] for parent in node.inputs)
+        same = all(a is b for a, b in zip(parents, node.inputs, strict=True))
+        new[node] = node if same else Node(node.op, parents, node.params, node.spec)
+    nodes = tuple(new[node] for node in found.nodes)
+    return Program(inputs, nodes, tuple(new[node] for node in found.outputs))
+
+
 _closed: WeakValueDictionary[tuple[Any, ...], Program] = WeakValueDictionary()
 
 

@@ -1,4 +1,4 @@
-"""Ops that say what is kept of a checkpointed function: names, and values used instead of others."""
+"""Ops that say what is kept of a checkpointed function: names, and values used for others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
     return None, stretched(operands[1].shape, y.shape)
 
 
-# The value of the first operand with the derivative of the second, which has the same value: `share`
+# The first operand with the derivative of the second, which has the same value. The pass `share`
 # makes it the first, so that the second is not computed unless a derivative reads it.
 USE_SAVED = declare(
     Op(

@@ -36,6 +36,10 @@ from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
 
 
+# Derivatives by hand that are written into a body, each with those of itself.
+HIGHEST_ORDER = 4
+
+
 class BodyTrace(Trace):
     """The recording of a body."""
 
@@ -149,6 +153,8 @@ class _Programs:
     def __init__(self, trace: BodyTrace) -> None:
         self.trace = trace
         self.new: dict[Node, Node] = {}
+        # Derivatives may call functions with derivatives that call the first again, for ever.
+        self.order = 0
 
     def of(self, roots: Sequence[Node]) -> list[Node]:
         if not self.trace.rules:
@@ -160,7 +166,8 @@ class _Programs:
 
     def _written(self, node: Node) -> Node:
         inputs = tuple(self.new[parent] for parent in node.inputs)
-        rule = self.trace.rules.get(node) if node.op is CUSTOM else None
+        known = node.op is CUSTOM and self.order < HIGHEST_ORDER
+        rule = self.trace.rules.get(node) if known else None
         if rule is None:
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
             return node if same else apply(node.op, inputs, node.params)
@@ -169,7 +176,9 @@ class _Programs:
         pulled = rule.pull(self.trace, node, tuple(seeds))[count:]
         dense = [slope.dense() if isinstance(slope, Rows) else slope for slope in pulled]
         self.new.update((seed, seed) for seed in seeds)
+        self.order += 1
         slopes = self.of([slope for slope in dense if slope is not None])
+        self.order -= 1
         order = topological(slopes)
         moving = dependents(order, set(seeds))
         needed = {parent for one in moving for parent in one.inputs} | set(slopes)

@@ -1,4 +1,4 @@
-"""Failures: an error of an op that runs later than it was recorded tells the line that recorded it."""
+"""Failures: errors of ops that run later than they were recorded tell the line that did it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 from gradtape.graph.locks import new_lock
-from gradtape.graph.program import Program
+from gradtape.graph.program import Program, sealed
 from gradtape.optimize import optimize
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.tiers import Tiered
@@ -26,7 +26,7 @@ def plan_for(program: Program) -> Tiered:
             _plans.move_to_end(key)
             COUNTS.plan_hits += 1
             return found
-    built = Tiered(optimize(program))
+    built = Tiered(optimize(sealed(program)))
     with _lock:
         COUNTS.plans_built += 1
         _plans[key] = built

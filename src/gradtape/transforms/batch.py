@@ -62,8 +62,8 @@ class Batching:
             if node in self._seen:
                 continue
             self._seen.add(node)
-            if node.op is CUSTOM_BATCH and self._python_rule is not None:
-                self._through_python(node, self._python_rule)
+            if self._has_rule(node):
+                self._through_python(node)
                 continue
             flags = tuple(parent in self.batched for parent in node.inputs)
             if any(flags):
@@ -73,11 +73,13 @@ class Batching:
         return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
 
     def _parents(self, node: Node) -> tuple[Node, ...]:
-        if node.op is CUSTOM_BATCH and self._python_rule is not None:
-            return node.inputs[node.params[0] :]
-        return node.inputs
+        return node.inputs[node.params[0] :] if self._has_rule(node) else node.inputs
 
-    def _through_python(self, node: Node, rule: PythonRule) -> None:
+    def _has_rule(self, node: Node) -> bool:
+        is_called = self._python_rule is not None and node.op is CUSTOM_BATCH
+        return is_called and node.params[1] is not None
+
+    def _through_python(self, node: Node) -> None:
         """A function with its own rule: how it was computed for one example is not looked at."""
         count, call = node.params
         arguments = node.inputs[count:]
@@ -90,7 +92,7 @@ class Batching:
             return
         self._refuse_if_read(call, "it", node.inputs[:count], arguments)
         many = tuple(self.batched.get(argument, argument) for argument in arguments)
-        results = rule(node, many, flags)
+        results: Sequence[Node] = self._python_rule(node, many, flags)  # type: ignore[misc]
         self.called = True
         self._refuse_if_read(call, "its rule", results, many)
         self.batched[node] = tuple(results)
