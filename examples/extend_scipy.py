@@ -1,7 +1,7 @@
 """Two functions of SciPy as ops of gradtape: Struve functions and the Voigt profile.
 
 Each is declared once, with its derivatives written with other ops, and is then differentiable to
-any order, mapped by `gt.vmap` and part of compiled programs. The exit status is 1 if a rule is wrong.
+any order, mapped by `gt.vmap` and part of compiled programs. The exit status is 1 if one is wrong.
 """
 
 import math
@@ -46,7 +46,7 @@ faddeeva = gt.extend.elementwise(
 
 
 def voigt_profile(x, sigma, gamma):
-    """A Gaussian of width sigma convolved with a Lorentzian of width gamma, made of the op above."""
+    """A Gaussian of width sigma convolved with a Lorentzian of width gamma, by the op above."""
     z = (x + 1j * gamma) / (sigma * math.sqrt(2.0))
     return gt.real(faddeeva(z)) / (sigma * math.sqrt(2.0 * math.pi))
 

@@ -130,7 +130,7 @@ def test_methods_see_what_the_instance_holds_now():
             return x * self.factor
 
         @apply.def_vmap
-        def rule(axis_size, in_batched, self, x):
+        def rule(axis_size, in_batched, self, x):  # noqa: N805 - a rule, not a method
             return x * self.factor * 100.0, in_batched[1]
 
     scale = Scale(3.0)
@@ -172,9 +172,7 @@ def test_a_function_with_custom_gradient_may_have_a_rule():
     f.def_vmap(lambda n, b, x: (f(x) * 3.0, True))
     np.testing.assert_allclose(gt.vmap(f)(W).numpy(), 3.0 * np.sin(W))
     np.testing.assert_allclose(gt.vmap(gt.grad(f))(W).numpy(), [10.0, 10.0])
-    np.testing.assert_allclose(
-        gt.grad(lambda w: gt.sum(gt.vmap(f)(w)))(W).numpy(), [30.0, 30.0]
-    )
+    np.testing.assert_allclose(gt.grad(lambda w: gt.sum(gt.vmap(f)(w)))(W).numpy(), [30.0, 30.0])
 
 
 def test_derivatives_by_hand_may_call_one_that_has_a_rule():

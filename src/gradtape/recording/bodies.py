@@ -35,7 +35,6 @@ from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
 
-
 # Derivatives by hand that are written into a body, each with those of itself.
 HIGHEST_ORDER = 4
 
