@@ -63,9 +63,17 @@ def nothing(result: Any) -> None:
 
 
 def gradtape(variant: str, dtype: str) -> Adaptor:
+    import numpy as np
+
     import gradtape as gt
 
-    return Adaptor(plain, gt.evaluate, lambda leaf: leaf.numpy())
+    def array(leaf: Any) -> Any:
+        if hasattr(leaf, "toarray"):  # a sparse matrix, or a pattern
+            found = leaf.toarray()
+            return found.astype(dtype) if found.dtype == bool else found
+        return np.asarray(leaf)
+
+    return Adaptor(plain, gt.evaluate, array)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from benchmarks.workload import Workload
 from benchmarks.workloads import (
+    brusselator,
     chain,
     composition,
     functions,
+    jacobian_layers,
+    jacobian_loop,
+    jacobian_pair,
     linear_adam,
+    logistic_hessian,
     lstm,
     newton,
     perceptron_adam,
     recurrence,
     seawater,
     square,
+    stencil,
     where,
 )
 
 MODULES = (
-    square, where, composition, chain, linear_adam, perceptron_adam, seawater, functions,
-    recurrence, newton, lstm,
-)  # fmt: skip
+    *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
+    *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
+    *(functions, recurrence, newton, lstm),
+)
 WORKLOADS: tuple[Workload, ...] = tuple(
     workload for module in MODULES for workload in module.WORKLOADS
 )

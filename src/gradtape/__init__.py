@@ -226,12 +226,12 @@ from gradtape.variable import Variable
 from gradtape.vectorize import vectorized_map, vmap
 
 if TYPE_CHECKING:
-    from gradtape import nn, optimizers
+    from gradtape import nn, optimizers, tf
 else:
 
     def __getattr__(name: str) -> object:
         """Packages that not everyone needs are imported when they are first named."""
-        if name in ("nn", "optimizers"):
+        if name in ("nn", "optimizers", "tf"):
             from importlib import import_module
 
             return import_module(f"gradtape.{name}")
@@ -244,17 +244,17 @@ newaxis = None
 
 __all__ = [
     "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "Variable",
-    "__array_api_version__", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all",
-    "angle", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
-    "associative_scan", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
-    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
-    "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil", "checkpoint",
-    "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat", "cond", "conj",
-    "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod", "cumulative_sum",
-    "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype", "deterministic",
-    "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty",
-    "empty_cache", "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate", "exp",
-    "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo", "fixed_point", "flip",
+    "__array_api_version__", "__array_namespace_info__",
+    "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
+    "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil",
+    "checkpoint", "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat",
+    "cond", "conj", "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod",
+    "cumulative_sum", "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype",
+    "deterministic", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum",
+    "empty", "empty_cache", "empty_like", "equal", "erf", "erfc", "erfinv", "errors", "evaluate",
+    "exp", "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo", "fixed_point", "flip",
     "float32", "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like",
     "function", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
     "greater_equal", "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1",
@@ -275,7 +275,7 @@ __all__ = [
     "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
     "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",
     "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril", "triu",
+    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu",
     "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
     "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp",
     "vmap", "where", "while_loop", "xlogy", "zeros", "zeros_like",

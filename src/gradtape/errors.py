@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 __all__ = [
+    "ArgumentError",
     "AxisError",
     "ConvergenceError",
     "DtypeError",
@@ -22,7 +23,15 @@ __all__ = [
 ]
 
 
-class ShapeError(ValueError):
+class ArgumentError(Exception):
+    """What was given to an op breaks one of its rules: the base of ShapeError and DtypeError.
+
+    >>> issubclass(gt.errors.ShapeError, gt.errors.ArgumentError)
+    True
+    """
+
+
+class ShapeError(ArgumentError, ValueError):
     """Shapes that an op cannot combine.
 
     >>> try:
@@ -44,7 +53,7 @@ class AxisError(ShapeError, IndexError):
     """
 
 
-class DtypeError(TypeError):
+class DtypeError(ArgumentError, TypeError):
     """A dtype that an op does not accept.
 
     >>> issubclass(gt.errors.DtypeError, TypeError)

@@ -266,6 +266,11 @@ class Function:
 
     # Inspection.
 
+    @property
+    def captures(self) -> int:
+        """How many kinds of calls this thread has captured."""
+        return len(self._local.by_key)
+
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """Capture the function for arguments like these, and give the function to call.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gradtape.errors import MixedExamplesError
@@ -75,23 +76,23 @@ class Jacobians(Scope):
         for one in targets:
             y = self._enter(one, "jacobian: target")
             found: list[Any] = []
-            for leaf, node in zip(leaves, nodes, strict=True):
-
-                def dense(y: Node = y, leaf: Any = leaf, node: Node = node) -> Any:
-                    result = derive_jacobian(view, y, node, mode)
-                    zeros = spec(y.shape + node.shape, jacobian_dtype(y, node))
-                    return self._finish(recording, leaf, result, unconnected_gradients, zeros)
-
+            for node in nodes:
                 if sparse is False:
-                    found.append(dense())
-                    continue
-                matrix = sparse_jacobian(view, y, node, mode, sparse, dense)
+                    matrix = self._jacobian(view, y, node, mode)
+                else:
+                    dense = partial(self._jacobian, view, y, node, mode)
+                    matrix = sparse_jacobian(view, y, node, mode, sparse, dense)
                 if matrix is None and unconnected_gradients == "zero":
-                    matrix = no_entries(y, node)
+                    matrix = _zeros(recording, y, node, sparse)
                 found.append(matrix)
             rows.append(unflatten(structure, found))
-        self._end()
+        if not self.persistent:
+            self._consume()
         return unflatten(target_structure, rows)
+
+    def _jacobian(self, view: View, target: Node, source: Node, mode: str) -> Any:
+        result = derive_jacobian(view, target, source, mode)
+        return None if result is None else finish(view.recording, None, result, "none")
 
     def batch_jacobian(
         self,
@@ -129,9 +130,11 @@ class Jacobians(Scope):
         if check:
             self._check(y, x, view, recording)
         result = derive_batch_jacobian(view, y, x, mode)
-        zeros = spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x))
-        found = self._finish(recording, source, result, unconnected_gradients, zeros)
-        self._end()
+        if result is None and unconnected_gradients == "zero":
+            result = constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
+        found = None if result is None else finish(recording, None, result, "none")
+        if not self.persistent:
+            self._consume()
         return found
 
     def hessian(
@@ -163,38 +166,27 @@ class Jacobians(Scope):
         rows = []
         for first in nodes:
             found: list[Any] = []
-            for leaf, second in zip(leaves, nodes, strict=True):
-
-                def dense(first: Node = first, leaf: Any = leaf, second: Node = second) -> Any:
-                    result = derive_hessian(view, y, first, second)
-                    zeros = spec(first.shape + second.shape, second.dtype)
-                    return self._finish(recording, leaf, result, unconnected_gradients, zeros)
-
+            for second in nodes:
                 if sparse is False:
-                    found.append(dense())
-                    continue
-                matrix = sparse_hessian(view, y, first, second, sparse, dense)
+                    matrix = self._hessian(view, y, first, second)
+                else:
+                    dense = partial(self._hessian, view, y, first, second)
+                    matrix = sparse_hessian(view, y, first, second, sparse, dense)
                 if matrix is None and unconnected_gradients == "zero":
-                    matrix = no_entries(first, second)
+                    matrix = _zeros(recording, first, second, sparse)
                 found.append(matrix)
             rows.append(unflatten(structure, found))
-        self._end()
+        if not self.persistent:
+            self._consume()
         return unflatten(structure, rows)
+
+    def _hessian(self, view: View, target: Node, first: Node, second: Node) -> Any:
+        result = derive_hessian(view, target, first, second)
+        return None if result is None else finish(view.recording, None, result, "none")
 
     def _view(self, recording: Recording) -> View:
         watched = tuple(node for _, node in self._watched.values())
         return View(recording, self._outside(), watched)
-
-    def _end(self) -> None:
-        if not self.persistent:
-            self._consume()
-
-    def _finish(
-        self, recording: Recording, leaf: Any, result: Node | None, unconnected: str, zeros: Any
-    ) -> Any:
-        if result is None and unconnected == "zero":
-            result = constant(0, zeros)
-        return finish(recording, leaf, result, unconnected)
 
     def _check(self, y: Node, x: Node, view: View, recording: Recording) -> None:
         def check(_: Any) -> bool:
@@ -216,6 +208,14 @@ class Jacobians(Scope):
                 f"may depend on other rows of the source of shape {x.shape}. Use jacobian, or "
                 "check=False if you know that examples are independent."
             ) from None
+
+
+def _zeros(recording: Recording, target: Node, source: Node, sparse: Any) -> Any:
+    """The derivative where nothing connects target and source."""
+    if sparse is not False:
+        return no_entries(target, source)
+    of = spec(target.shape + source.shape, jacobian_dtype(target, source))
+    return finish(recording, None, constant(0, of), "none")
 
 
 def check_mode(name: str, mode: str) -> None:

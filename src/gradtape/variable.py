@@ -55,7 +55,9 @@ class Variable(Operators):
     # Variables are operands like handles, but always through `enter`.
     recording = None
     computed = UNENTERED
+    # The class of what ops on it give, and of the tensors that a read gives.
     result_class = Tensor
+    value_class = Tensor
 
     def __init__(
         self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
@@ -89,9 +91,9 @@ class Variable(Operators):
         handle = self._handle
         if handle.computed is not None and handle.recording is not recording:
             if recording.capturing:
-                return Tensor(node, recording, handle.computed)
-            return Tensor(None, None, handle.computed)
-        return recording.hold(node, Tensor)
+                return self.value_class(node, recording, handle.computed)
+            return self.value_class(None, None, handle.computed)
+        return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""

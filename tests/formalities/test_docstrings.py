@@ -6,6 +6,7 @@ import inspect
 import operator
 import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ INTERNAL = {
 CLASSES_WITH_DOCUMENTED_METHODS = [
     "Tensor", "Variable", "GradientTape", "ForwardAccumulator",
     "nn.Module", "nn.Layer", "nn.Sequential", "optimizers.Optimizer",
+    "tf.Tensor", "tf.Variable", "tf.GradientTape", "tf.Module", "tf.TensorShape",
 ]  # fmt: skip
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -122,7 +124,8 @@ def test_example_runs(name):
     thing = NAMES.get(name, METHODS.get(name))
     # Element-wise functions have generated docstrings, so the text is parsed, not the module.
     text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
-    example = doctest.DocTestParser().get_doctest(text, {"gt": gt, "np": np}, name, None, 0)
+    known = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys}
+    example = doctest.DocTestParser().get_doctest(text, known, name, None, 0)
     report: list[str] = []
     doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append)
     assert not report, "".join(report)

@@ -108,7 +108,7 @@ def broadcasts(x, y):
 
 
 def apply(steps, *sources):
-    """The value of a random function; where a shape does not fit a step, another takes its place."""
+    """The value of a random function; where a shape does not fit a step, another is taken."""
     values = list(sources)
     for kind, choice, first, second in steps:
         x, y = values[first % len(values)], values[second % len(values)]

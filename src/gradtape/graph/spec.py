@@ -6,6 +6,8 @@ import math
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from gradtape.dtypes import DType, of_scalar
 
 Shape = tuple[int, ...]
@@ -50,6 +52,9 @@ def spec(shape: Shape, dtype: DType) -> Spec:
     key = (shape, dtype)
     found = _interned.get(key)
     if found is None:
+        # Faces have shapes and dtypes of their own, which compare equal: here they are plain.
+        shape, dtype = tuple(shape), np.dtype(dtype)
+        key = (shape, dtype)
         # setdefault: of two threads that race here, both must end with the same object.
         found = _interned.setdefault(key, Spec(shape, dtype))
     return found

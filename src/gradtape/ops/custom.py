@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
@@ -113,6 +114,35 @@ BARRIER = declare(
         mask=lambda index, mask, y, inputs: mask,
         sparsity=elements,
         samples=lambda: [Sample((np.array([1.0, 2.0]),))],
+    )
+)
+
+
+def _assigned_spec(new: Spec, old: Spec) -> Spec:
+    if new is not old:
+        raise ShapeError(f"assigned: {new} replaces {old}. Give a value of the same spec.")
+    return new
+
+
+# The new value of a variable where derivatives stop at assignments: it is what was assigned, and
+# its derivative is that of what the variable was before, since all reads of it count as one.
+ASSIGNED = declare(
+    Op(
+        "assigned",
+        "elementwise",
+        spec=_assigned_spec,
+        numpy=lambda new, old: new,
+        batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
+        llvm=lambda b, new, old: new,
+        jvp=lambda tangents, y, inputs: tangents[1],
+        vjp=lambda index, g, y, inputs: g if index == 1 else None,
+        mask=lambda index, mask, y, inputs: mask,
+        sparsity=lambda y, operands: (None, SAME),
+        samples=lambda: [
+            Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
+            Sample((np.array(3), np.array(4)), order=0),
+            Sample((np.array(1j), np.array(2j)), order=0),
+        ],
     )
 )
 

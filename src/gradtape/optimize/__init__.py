@@ -9,9 +9,18 @@ from gradtape.optimize.share import share
 from gradtape.optimize.simplify import simplify
 from gradtape.optimize.subsume import subsume
 from gradtape.optimize.trim import trim
+from gradtape.optimize.turn import turn
 
 # Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
-PASSES: tuple[Callable[[Program], Program], ...] = (share, simplify, share, subsume, trim, share)
+PASSES: tuple[Callable[[Program], Program], ...] = (
+    share,
+    simplify,
+    share,
+    subsume,
+    trim,
+    share,
+    turn,
+)
 
 
 def optimize(program: Program) -> Program:

@@ -114,7 +114,7 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
         open_loops.setdefault(space, []).append(len(units) - 1)
         return len(units) - 1
 
-    for node in program.nodes:
+    for node in _scalars_first(program):
         if node.op.name == "full":
             constants.add(node)
             continue
@@ -169,6 +169,21 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
     _mark_outputs(program, units, unit_of, access, constants)
     units = [unit for unit in units if isinstance(unit, Call) or unit.nodes]
     return Fused(units, access, constants)
+
+
+def _scalars_first(program: Program) -> list[Node]:
+    """Scalars computed from scalars come first: nothing that reads one need then wait for a loop.
+
+    Otherwise two loops over one large array are kept apart by a division of two numbers.
+    """
+    early: dict[Node, None] = {}
+    known = {node for node in program.inputs if node.spec.size == 1}
+    for node in program.nodes:
+        small = type(node.spec) is not tuple and node.spec.size == 1
+        if small and all(parent in known for parent in node.inputs):
+            known.add(node)
+            early[node] = None
+    return [*early, *(node for node in program.nodes if node not in early)]
 
 
 def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
@@ -19,14 +18,21 @@ from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 
 
-@dataclass(frozen=True)
 class View:
     """What a tape sees of a recording: the nodes it did not record, and what it watches."""
 
-    recording: Recording
-    outside: frozenset[Node]
-    # None: every source counts.
-    watched: tuple[Node, ...] | None
+    __slots__ = ("outside", "recording", "watched")
+
+    def __init__(
+        self,
+        recording: Recording,
+        outside: frozenset[Node],
+        watched: tuple[Node, ...] | None,
+    ) -> None:
+        self.recording = recording
+        self.outside = outside
+        # None: every source counts.
+        self.watched = watched
 
     def connected(self, source: Node, targets: tuple[Node, ...]) -> bool:
         """Whether a source counts: it is watched, or depends on something that is."""

@@ -26,8 +26,9 @@ from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
 from gradtape.runtime import blas, control, threads
-from gradtape.runtime.buffers import allocate, array
+from gradtape.runtime.buffers import ALIGNMENT, allocate, array
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.joins import place_parts
 from gradtape.runtime.memory import Arena
 from gradtape.runtime.unrolled import unrolled_run
 
@@ -58,6 +59,8 @@ class CompiledPlan:
         self._place: dict[Node | str, tuple[int, int]] = {}
         self._slots = FIRST
         self._number_inputs(program)
+        # Outputs that are another node's memory in another shape, by that node.
+        self._same: dict[Node, Node] = {}
         self._outputs = self._number_outputs(program, fused)
         self._arena = Arena()
         self._steps: list[tuple[str, Any]] = []
@@ -91,16 +94,28 @@ class CompiledPlan:
         called = {unit.node for unit in fused.units if isinstance(unit, Call)}
         produced.update(node for node in called if is_product(node))
         produced.update(node for node in called if self._control_of(node) is not None)
-        found: list[tuple[Node, str]] = []
+        found: dict[Node, str] = {}
         for node in dict.fromkeys(program.outputs):
-            if node in produced:
-                self._place[node] = (self._new_slot(), 0)
-                found.append((node, "written"))
-            elif node in called:
-                found.append((node, "called"))
+            whole_of = node if node in produced else _contents_of(node, fused)
+            if whole_of in produced:
+                self._same[node] = whole_of
+                if whole_of not in found:
+                    self._place[whole_of] = (self._new_slot(), 0)
+                found[whole_of] = "written"
             else:
-                found.append((node, "viewed"))
-        return found
+                found[node] = "called" if node in called else "viewed"
+        results = [node for node, how in found.items() if how == "written"]
+        kept = {*program.outputs, *results}
+        self._parts = place_parts(fused, results, produced.__contains__, kept)
+        for part in reversed(self._parts):
+            self._place[part] = self._place_of_part(part)
+        return list(found.items())
+
+    def _place_of_part(self, part: Node) -> tuple[int, int]:
+        """Slot and offset of what is computed inside a joined result, which may be a part too."""
+        joined, offset = self._parts[part]
+        slot, start = self._place[joined] if joined in self._place else self._place_of_part(joined)
+        return slot, start + offset
 
     def _control_of(self, node: Node) -> Any:
         """The loop or branch in native code that a node is a result of, if it is one."""
@@ -112,7 +127,13 @@ class CompiledPlan:
         last = _last_reads(self.program, fused)
         bits = llvm.host().bits
         written = {node for node, how in self._outputs if how == "written"}
-        streamed = _streamed(self.program, written) if self.streams else set()
+        written.update(self._parts)
+        streamed: set[Node] = set()
+        if self.streams:
+            # Streams need vectors that are aligned.
+            aligned = {node for node in written if self._place[node][1] % ALIGNMENT == 0}
+            joined = {whole for whole, _ in self._parts.values()}
+            streamed = _streamed(self.program, aligned, joined)
         for index, unit in enumerate(fused.units):
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
@@ -260,7 +281,8 @@ class CompiledPlan:
             self._outputs
         )
         number = {node: index for index, node in enumerate(self._written_nodes)}
-        self._order = [] if self._mixed else [number[node] for node in self.program.outputs]
+        outputs = [self._same.get(node, node) for node in self.program.outputs]
+        self._order = [] if self._mixed else [number[node] for node in outputs]
         self.ops = len(self.program.nodes)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._run
         if len(steps) == 1 and not self._mixed and not self._must_convert:
@@ -352,7 +374,7 @@ class CompiledPlan:
             node: alive[node] if how == "written" else self._other(node, how, inputs, alive)
             for node, how in self._outputs
         }
-        return [found[node] for node in self.program.outputs]
+        return [found[self._same.get(node, node)] for node in self.program.outputs]
 
     def _run_steps(self, inputs: Any, memory: Any, base: int, alive: dict[Any, Any]) -> None:
         """Native stretches and library calls in turn; `alive` gets what calls return."""
@@ -398,6 +420,8 @@ class CompiledPlan:
         elif base in alive:
             held = alive[base]
             flat = held if isinstance(held, np.ndarray) else array(held, base.shape, base.dtype)
+        elif base in self._parts:
+            flat = self._part(base, alive)
         else:
             _, offset = self._place[base]
             block = array(alive["arena"], (self.arena_size,), np.uint8)
@@ -410,19 +434,40 @@ class CompiledPlan:
             flat, found.shape, [size * s for s in found.strides], writeable=False
         )
 
+    def _part(self, node: Node, alive: dict[Any, Any]) -> Any:
+        """A value that lies inside a joined result."""
+        whole_of, offset = self._parts[node]
+        while whole_of in self._parts:
+            whole_of, more = self._parts[whole_of]
+            offset += more
+        held = array(alive[whole_of], (whole_of.spec.nbytes,), np.uint8)
+        return held[offset : offset + node.spec.nbytes].view(node.dtype).reshape(node.shape)
+
     def _other(self, node: Node, how: str, inputs: Any, alive: dict[Any, Any]) -> Any:
         result = self._array(node, inputs, alive)
         return result if how == "called" else np.array(result)
 
 
-def _streamed(program: Program, written: set[Node]) -> set[Node]:
-    """Results too large for the caches that nothing in the program reads again."""
+def _streamed(program: Program, written: set[Node], joined: set[Node]) -> set[Node]:
+    """Results too large for the caches that nothing in the program reads again.
+
+    What joins its operands in place does not read them.
+    """
     if llvm.host().machine != "x86_64":
         return set()
-    read = {parent for node in program.nodes for parent in node.inputs}
+    read = {parent for node in program.nodes if node not in joined for parent in node.inputs}
     return {
         n for n in written if n not in read and n.spec.nbytes >= STREAMED and n.dtype.kind != "b"
     }
+
+
+def _contents_of(node: Node, fused: Fused) -> Any:
+    """The node whose whole memory, in order, is this one's; None if there is none."""
+    found = fused.access.get(node)
+    if found is None or node in fused.constants or type(found.base.spec) is tuple:
+        return None
+    whole_of = found.base.size == node.size and not found.offset and found.is_contiguous()
+    return found.base if whole_of else None
 
 
 def is_fixed(node: Node) -> bool:

@@ -45,6 +45,8 @@ from gradtape.transforms.seeded import (
 CLEARLY_FEWER = 16
 # A waist pays when it has so many times fewer elements than either end.
 NARROW = 4
+# What writing an element of a transposed result costs, in element-wise operations.
+TURNED_COST = 4
 # What one multiply-add inside a matrix product costs, in element-wise ones.
 PRODUCT_COST = 1 / 16
 
@@ -113,7 +115,8 @@ def _ways(target: Node, question: Question) -> tuple[str, ...]:
         return ("reverse",)
     if source.size * CLEARLY_FEWER <= target.size:
         return ("forward",)
-    return ("forward", "reverse")
+    # Where they cost the same, reverse: its result needs no transposition.
+    return ("reverse", "forward")
 
 
 def _ways_by_dtype(target: Node, source: Node) -> str | None:
@@ -190,7 +193,7 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         return None
     way = question.mode
     if way == "auto":
-        fewer = "forward" if source.size <= target.size else "reverse"
+        fewer = "forward" if source.size < target.size else "reverse"
         way = _ways_by_dtype(target, source) or fewer
     rows = _rows_pushed if way == "forward" else _rows_pulled
     found = rows(target, question, None)
@@ -309,7 +312,8 @@ def _through_waist(target: Node, waist: Node, question: Question) -> Node | None
 
 def _cost(node: Node, known: set[Node]) -> float:
     """Roughly the element-wise operations that it takes beyond computing `known`."""
-    return sum(_work(step) for step in program([node], known).nodes)
+    turned = TURNED_COST * node.size if node.op.name == "permute_dims" else 0.0
+    return turned + sum(_work(step) for step in program([node], known).nodes)
 
 
 def _work(node: Node) -> float:

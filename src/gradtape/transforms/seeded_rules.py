@@ -12,6 +12,7 @@ from gradtape.graph.spec import Shape
 from gradtape.ops.einsum import contract_pair
 from gradtape.ops.movement import permute, reshape_node
 from gradtape.ops.shapes import broadcast_to
+from gradtape.transforms.factors import contract_factors
 from gradtape.transforms.seeded import RULES, Seeded, Tie, untied
 
 # Element-wise ops, and the operands in which each is linear.
@@ -267,6 +268,9 @@ def _contraction(
     dense = tuple(sorted(seed_labels))
     result = (*(seed_labels[seed] for seed in dense), *output)
     pair = (operand.value, labels, node.inputs[1 - position], theirs)
+    factored = contract_factors(*pair, result)
+    if factored is not None:
+        return Seeded(factored, dense, _sorted(ties))
     if position == 1:
         pair = (pair[2], pair[3], pair[0], pair[1])
     return Seeded(contract_pair(*pair, result), dense, _sorted(ties))

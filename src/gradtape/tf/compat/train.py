@@ -1,0 +1,202 @@
+"""Optimizers of TensorFlow 1: `minimize` gives something to run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape import optimizers as core
+from gradtape.tf import graphs as _graphs
+from gradtape.tf.casting import cast
+from gradtape.tf.elementwise import FUNCTIONS
+from gradtape.tf.keras.optimizers import prepared
+from gradtape.tf.tape import gradients
+
+__all__ = [
+    "AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer",
+    "Optimizer", "RMSPropOptimizer", "exponential_decay",
+]  # fmt: skip
+
+
+class Optimizer:
+    """What the optimizers of TensorFlow 1 share.
+
+    >>> with tf.Graph().as_default():
+    ...     w = tf.Variable(1.0)
+    ...     step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(w * w)
+    ...     with tf.Session() as sess:
+    ...         for _ in range(100):
+    ...             sess.run(step)
+    ...         print(bool(abs(sess.run(w)) < 1e-3))
+    True
+    """
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner = inner
+        self.name = name
+
+    def minimize(
+        self,
+        loss: Any,
+        global_step: Any = None,
+        var_list: Any = None,
+        *_: Any,
+        **__: Any,
+    ) -> Any:
+        """Something to run that takes one step down the gradient of a loss."""
+        return self.apply_gradients(self.compute_gradients(loss, var_list), global_step)
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, *_: Any, **__: Any) -> list[Any]:
+        """Pairs of a gradient and its variable."""
+        variables = _variables(var_list)
+        if not variables:
+            raise ValueError("No variables to optimize.")
+        return list(zip(gradients(loss, variables), variables, strict=True))
+
+    def apply_gradients(
+        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """Something to run that takes one step, given pairs of a gradient and its variable."""
+        pairs = [(g, v) for g, v in grads_and_vars if g is not None]
+        if not pairs:
+            raise ValueError("No gradients provided for any variable.")
+        cells = _Cells([v for _, v in pairs], global_step)
+        return _graphs.Symbolic(self._take_step, ([g for g, _ in pairs], cells), {}, True)
+
+    def _take_step(self, found: list[Any], cells: _Cells) -> None:
+        known = [(g, v) for g, v in zip(found, cells.variables, strict=True) if g is not None]
+        self._inner.apply_gradients([(prepared(g), v) for g, v in known])
+        if cells.global_step is not None:
+            cells.global_step.assign_add(1)
+
+
+class _Cells:
+    """Variables that are meant themselves, not their values."""
+
+    def __init__(self, variables: list[Any], global_step: Any) -> None:
+        self.variables = variables
+        self.global_step = global_step
+
+
+def _variables(var_list: Any) -> list[Any]:
+    if var_list is not None:
+        return list(var_list)
+    return [v for v in _graphs.default_graph().variables if v.trainable]
+
+
+class GradientDescentOptimizer(Optimizer):
+    """Gradient descent.
+
+    >>> tf.compat.v1.train.GradientDescentOptimizer(0.1).name
+    'GradientDescent'
+    """
+
+    def __init__(
+        self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
+    ) -> None:
+        super().__init__(core.SGD(_rate(learning_rate)), name)
+
+
+class MomentumOptimizer(Optimizer):
+    """Gradient descent with momentum.
+
+    >>> tf.compat.v1.train.MomentumOptimizer(0.1, 0.9).name
+    'Momentum'
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: float,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
+        super().__init__(core.SGD(_rate(learning_rate), momentum, use_nesterov), name)
+
+
+class AdamOptimizer(Optimizer):
+    """Adam.
+
+    >>> tf.compat.v1.train.AdamOptimizer().name
+    'Adam'
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adam",
+    ) -> None:
+        inner = core.Adam(_rate(learning_rate), beta_1=beta1, beta_2=beta2, epsilon=epsilon)
+        super().__init__(inner, name)
+
+
+class RMSPropOptimizer(Optimizer):
+    """RMSprop.
+
+    >>> tf.compat.v1.train.RMSPropOptimizer(0.1).name
+    'RMSProp'
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-10,
+        use_locking: bool = False,
+        centered: bool = False,
+        name: str = "RMSProp",
+    ) -> None:
+        inner = core.RMSprop(
+            _rate(learning_rate), rho=decay, momentum=momentum, epsilon=epsilon, centered=centered
+        )
+        super().__init__(inner, name)
+
+
+class AdagradOptimizer(Optimizer):
+    """Adagrad.
+
+    >>> tf.compat.v1.train.AdagradOptimizer(0.1).name
+    'Adagrad'
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
+        inner = core.Adagrad(
+            _rate(learning_rate), initial_accumulator_value=initial_accumulator_value
+        )
+        super().__init__(inner, name)
+
+
+def _rate(given: Any) -> Any:
+    """A learning rate that is noted down in a graph is computed at each step."""
+    if isinstance(given, _graphs.Symbolic):
+        return lambda step: _graphs.local.run.given(given)
+    return given
+
+
+def exponential_decay(
+    learning_rate: float,
+    global_step: Any,
+    decay_steps: int,
+    decay_rate: float,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Any:
+    """learning_rate * decay_rate ** (global_step / decay_steps).
+
+    >>> tf.compat.v1.train.exponential_decay(1.0, 10, 10, 0.5).numpy().item()
+    0.5
+    """
+    share = cast(global_step, "float32") / float(decay_steps)
+    share = FUNCTIONS["floor"](share) if staircase else share
+    return learning_rate * FUNCTIONS["pow"](float(decay_rate), share)

@@ -1,0 +1,117 @@
+"""Switches and devices: `tf.config`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gradtape.runtime.threads import get_num_threads, set_num_threads
+from gradtape.tf.function import Switch
+from gradtape.tf.suggestions import attribute_finder
+
+__all__ = [
+    "PhysicalDevice", "experimental", "functions_run_eagerly", "get_visible_devices",
+    "list_logical_devices", "list_physical_devices", "run_functions_eagerly", "threading",
+]  # fmt: skip
+
+
+class PhysicalDevice(NamedTuple):
+    """A device: there is one, the CPU.
+
+    >>> tf.config.list_physical_devices()[0].device_type
+    'CPU'
+    """
+
+    name: str
+    device_type: str
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of a type.
+
+    >>> tf.config.list_physical_devices("GPU")
+    []
+    """
+    cpu = PhysicalDevice("/physical_device:CPU:0", "CPU")
+    return [cpu] if device_type in (None, "CPU") else []
+
+
+def list_logical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of a type.
+
+    >>> len(tf.config.list_logical_devices("CPU"))
+    1
+    """
+    return list_physical_devices(device_type)
+
+
+def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of a type.
+
+    >>> len(tf.config.get_visible_devices())
+    1
+    """
+    return list_physical_devices(device_type)
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Whether `tf.function` shall leave functions as they are.
+
+    >>> tf.config.run_functions_eagerly(True)
+    >>> tf.config.functions_run_eagerly()
+    True
+    >>> tf.config.run_functions_eagerly(False)
+    """
+    Switch.eagerly = bool(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Whether `tf.function` leaves functions as they are.
+
+    >>> tf.config.functions_run_eagerly()
+    False
+    """
+    return Switch.eagerly
+
+
+class threading:  # noqa: N801 - TensorFlow's name
+    """How many threads compute.
+
+    >>> tf.config.threading.get_intra_op_parallelism_threads() >= 1
+    True
+    """
+
+    @staticmethod
+    def get_intra_op_parallelism_threads() -> int:
+        """How many threads compute one op."""
+        return get_num_threads()
+
+    @staticmethod
+    def set_intra_op_parallelism_threads(num_threads: int) -> None:
+        """Choose how many threads compute one op; 0 is for the default."""
+        if num_threads:
+            set_num_threads(num_threads)
+
+    @staticmethod
+    def get_inter_op_parallelism_threads() -> int:
+        """How many ops run side by side: one."""
+        return 1
+
+    @staticmethod
+    def set_inter_op_parallelism_threads(num_threads: int) -> None:
+        """Accepted, and without effect."""
+
+
+class experimental:  # noqa: N801 - TensorFlow's name
+    """What TensorFlow has of GPUs here: accepted, and without effect.
+
+    >>> tf.config.experimental.set_memory_growth(None, True)
+    """
+
+    @staticmethod
+    def set_memory_growth(device: Any, enable: bool) -> None:
+        """Nothing: memory is the machine's."""
+
+    list_physical_devices = staticmethod(list_physical_devices)
+
+
+__getattr__ = attribute_finder(__name__, globals())

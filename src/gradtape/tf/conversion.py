@@ -1,0 +1,228 @@
+"""From Python, NumPy and gradtape to tensors of this face, by TensorFlow's rules for dtypes.
+
+Python floats are float32 and ints int32, unless they stand beside a tensor: then they take its
+dtype, if that can hold them. Tensors of different dtypes do not mix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape import tensor as core
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.deferred import Deferred
+from gradtape.graph.recording import any_handle, enter, host_value, state
+from gradtape.ops.casting import cast as core_cast
+from gradtape.ops.joining import stack as core_stack
+from gradtape.ops.movement import broadcast_to as core_broadcast
+from gradtape.ops.movement import reshape as core_reshape
+from gradtape.tf.dispatch import operation
+from gradtape.tf.dtypes import DType, as_dtype, of_numpy
+from gradtape.tf.shapes import TensorShape
+from gradtape.tf.tensor import Tensor, adopt, from_value, sharing
+from gradtape.variable import Variable
+
+__all__ = ["constant", "convert_to_tensor"]
+
+# What Python numbers become: by the kind of the array that NumPy makes of them.
+_DEFAULTS = {"f": np.dtype(np.float32), "i": np.dtype(np.int32), "c": np.dtype(np.complex128),
+             "b": np.dtype(bool)}  # fmt: skip
+_INT32 = np.iinfo(np.int32)
+# Kinds of dtype, from narrow to wide: a number may go to its own kind or a later one.
+_ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def convert(value: Any, dtype: Any = None, hint: Any = None) -> Tensor:
+    """A tensor of anything. `dtype` is asked for, `hint` taken where nothing speaks against it."""
+    kind = type(value)
+    if kind is Tensor:
+        return value if dtype is None else required(value, dtype)
+    if isinstance(value, core.Tensor):
+        found: Any = value
+        if getattr(value, "rows", None) is not None:
+            found = adopt(found.dense())
+        elif not isinstance(value, Tensor):
+            found = sharing(value)
+        return found if dtype is None else required(found, dtype)
+    if isinstance(value, Variable):
+        read: Any = value.value
+        return convert(read, dtype)
+    if kind is Deferred:
+        return _number(value, dtype or hint)
+    if isinstance(value, (list, tuple)) and any_handle(value):
+        return _stacked(value, dtype, hint)
+    if hasattr(value, "__gradtape__"):
+        return convert(value.__gradtape__(), dtype, hint)
+    return from_value(_host(value, None if dtype is None else as_dtype(dtype), hint))
+
+
+def required(tensor: Any, dtype: Any) -> Any:
+    """The tensor, if it has the dtype that is asked for."""
+    wanted = as_dtype(dtype)
+    if tensor.dtype != wanted:
+        raise ValueError(
+            f"Tensor conversion requested dtype {wanted.name} for a tensor of dtype "
+            f"{tensor.dtype.name}. Use tf.cast to change it."
+        )
+    return tensor
+
+
+def _number(value: Deferred, dtype: Any) -> Tensor:
+    """A number that differs between the calls of a function is an input of it."""
+    of = _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
+    recording = state.recording
+    return recording.hold(enter(recording, value, of), Tensor)
+
+
+def _stacked(nest: Any, dtype: Any, hint: Any) -> Tensor:
+    """A list of tensors and numbers is the stack of them, in the dtype of the tensors."""
+    if dtype is None:
+        dtype = _first_dtype(nest) or hint
+    parts = [convert(item, dtype) for item in nest]
+    return core_stack(parts)
+
+
+def _first_dtype(nest: Any) -> Any:
+    if isinstance(nest, (list, tuple)):
+        return next((found for item in nest if (found := _first_dtype(item)) is not None), None)
+    return nest.dtype if hasattr(nest, "enter") else None
+
+
+def _host(value: Any, dtype: DType | None, hint: Any) -> Any:
+    """Host memory, copied, in the dtype that the rules give it."""
+    if isinstance(value, TensorShape):
+        value = list(value)
+    own = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(
+            f"Can't convert non-rectangular Python sequence to Tensor: {error}. Pad the rows."
+        ) from None
+    if array.dtype.kind not in _ORDER:
+        raise DtypeError(
+            f"a tensor holds numbers or booleans, not {type(value).__name__} ({array.dtype}). "
+            "Pass numbers."
+        )
+    if dtype is not None:
+        if not own and array.size and not fits(array.dtype, dtype):
+            raise DtypeError(
+                f"Cannot convert {value!r} to a tensor of dtype {dtype.name}. Cast it first, or "
+                "choose a dtype that can hold it."
+            )
+        return host_value(_bounded(array, dtype), dtype)
+    if hint is not None and fits(array.dtype, as_dtype(hint)):
+        return host_value(_bounded(array, as_dtype(hint)), as_dtype(hint))
+    return host_value(array, array.dtype if own or _has_numpy(value) else _default(array))
+
+
+def fits(found: Any, wanted: DType) -> bool:
+    """Whether numbers of one dtype may become another without being cast: never to a lower kind."""
+    return _ORDER[found.kind] <= _ORDER[wanted.kind] and (wanted.kind != "b" or found.kind == "b")
+
+
+def _bounded(array: Any, dtype: DType) -> Any:
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype.dtype)
+        if array.min() < bounds.min or array.max() > bounds.max:
+            raise DtypeError(
+                f"a value does not fit {dtype.name} ({bounds.min} to {bounds.max}). "
+                "Choose a wider dtype."
+            )
+    return array
+
+
+def _default(array: Any) -> Any:
+    """The dtype of Python numbers that stand alone."""
+    if array.dtype.kind == "i" and array.size:
+        wide = array.min() < _INT32.min or array.max() > _INT32.max
+        return np.dtype(np.int64) if wide else _DEFAULTS["i"]
+    return _DEFAULTS.get(array.dtype.kind, array.dtype)
+
+
+def _has_numpy(nest: Any) -> bool:
+    if isinstance(nest, (list, tuple)):
+        return any(_has_numpy(item) for item in nest)
+    return isinstance(nest, (np.ndarray, np.generic))
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape given as a list, an integer, a TensorShape or an integer tensor; computed now."""
+    if isinstance(shape, (core.Tensor, Variable)):
+        return tuple(np.atleast_1d(np.asarray(shape)).tolist())
+    if isinstance(shape, (int, np.integer)):
+        return (int(shape),)
+    return tuple(-1 if n is None else int(n) for n in shape)
+
+
+def as_int(value: Any) -> Any:
+    """An integer argument, None included; a tensor is computed now."""
+    return None if value is None else int(value)
+
+
+def as_axes(axis: Any) -> Any:
+    """Axes given as an integer, a list or an integer tensor."""
+    if axis is None or isinstance(axis, int):
+        return axis
+    found = np.asarray(axis)
+    return int(found) if found.ndim == 0 else tuple(found.tolist())
+
+
+def common(values: Any, name: str) -> list[Tensor]:
+    """Tensors of one dtype: that of the first tensor among the values, or the default."""
+    dtype = next((v.dtype for v in values if hasattr(v, "enter")), None)
+    if dtype is None:
+        arrays = [v for v in values if isinstance(v, (np.ndarray, np.generic))]
+        if arrays:
+            dtype = of_numpy(np.result_type(*arrays))
+    found = [convert(value, hint=dtype) for value in values]
+    for tensor in found[1:]:
+        if tensor.spec.dtype != found[0].spec.dtype:
+            refuse_mixture(name, found[0], tensor)
+    return found
+
+
+def refuse_mixture(name: str, first: Any, other: Any) -> Any:
+    raise DtypeError(
+        f"{name}: operands of dtype {first.dtype.name} and {other.dtype.name} do not mix. "
+        f"Use tf.cast on one of them."
+    )
+
+
+@operation
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
+    """A tensor of a number, an array or a nest of lists.
+
+    >>> tf.constant([1, 2, 3])
+    <tf.Tensor: shape=(3,), dtype=int32, numpy=array([1, 2, 3], dtype=int32)>
+    >>> tf.constant(0.5, shape=[2]).numpy()
+    array([0.5, 0.5], dtype=float32)
+    """
+    if isinstance(value, core.Tensor) and dtype is not None:
+        found = core_cast(convert(value), as_dtype(dtype).dtype)
+    else:
+        found = convert(value, dtype)
+    if shape is None:
+        return found
+    wanted = as_shape(shape)
+    if found.spec.size == 1 and found.spec.shape != wanted:
+        return core_broadcast(core_reshape(found, ()), wanted)
+    return core_reshape(found, wanted)
+
+
+@operation
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    dtype_hint: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+) -> Tensor:
+    """A tensor of anything that can be one. A tensor must have the dtype, if one is asked for.
+
+    >>> tf.convert_to_tensor([1.0, 2.0]).dtype
+    tf.float32
+    """
+    return convert(value, dtype, dtype_hint if dtype_hint is not None else preferred_dtype)

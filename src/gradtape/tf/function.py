@@ -1,0 +1,148 @@
+"""function: gradtape's compiled functions, on tensors of this face."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.function import Function as CoreFunction
+from gradtape.pytree import flatten, register_pytree, unflatten
+from gradtape.tensor import Tensor as CoreTensor
+from gradtape.tf.dispatch import graphs
+from gradtape.tf.shapes import TensorSpec
+from gradtape.tf.slices import IndexedSlices, of_rows
+from gradtape.tf.tensor import Tensor, adopt, sharing
+
+__all__ = ["function"]
+
+
+class Switch:
+    """`tf.config.run_functions_eagerly`."""
+
+    eagerly = False
+
+
+class _Rows:
+    """Row-sparse tensors on their way out of a function, where every leaf is a plain tensor."""
+
+    def __init__(self, rows: Any, spec: Any) -> None:
+        self.rows = rows
+        self.spec = spec
+
+
+register_pytree(_Rows, lambda r: (r.rows, r.spec), lambda spec, rows: _Rows(tuple(rows), spec))
+
+
+def _outward(result: Any) -> Any:
+    leaves, structure = flatten(result)
+    return unflatten(
+        structure, [_Rows(x.rows, x.spec) if isinstance(x, IndexedSlices) else x for x in leaves]
+    )
+
+
+def _received(result: Any) -> Any:
+    """Results of a captured call as tensors of ours; others hold none of them."""
+    if type(result) is CoreTensor:
+        return adopt(result)
+    if isinstance(result, _Rows):
+        return of_rows(result)
+    if isinstance(result, dict):
+        return type(result)((key, _received(value)) for key, value in result.items())
+    if isinstance(result, (list, tuple)):
+        parts = [_received(part) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    leaves, structure = flatten(result)
+    return result if structure.kind is None else unflatten(structure, [adopt(x) for x in leaves])
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    input_signature: Any = None,
+    autograph: bool = True,
+    jit_compile: Any = None,
+    reduce_retracing: bool = False,
+    experimental_implements: Any = None,
+    experimental_autograph_options: Any = None,
+    experimental_attributes: Any = None,
+    experimental_relax_shapes: Any = None,
+    experimental_compile: Any = None,
+    experimental_follow_type_hints: Any = None,
+) -> Any:
+    """Run a function without the Python between its ops, from the second call of a kind on.
+
+    >>> @tf.function
+    ... def f(x, y):
+    ...     return x * x + y
+    >>> f(tf.constant(2.0), 1.0).numpy().item()
+    5.0
+
+    `if` and `while` on values work as they do in Python; what was seen becomes a guard. The options
+    beyond `input_signature` and `reduce_retracing` are accepted and change nothing.
+    """
+    if func is None:
+        return functools.partial(
+            function, input_signature=input_signature, reduce_retracing=reduce_retracing
+        )
+    return Function(func, input_signature, bool(reduce_retracing or experimental_relax_shapes))
+
+
+class Function:
+    """A function with its captured programs; made by `tf.function`."""
+
+    def __init__(self, func: Any, input_signature: Any, reduce_retracing: bool) -> None:
+        self.__name__ = getattr(func, "__name__", type(func).__name__)
+        functools.update_wrapper(self, func)
+        self.python_function = func
+        self.input_signature = input_signature
+
+        @functools.wraps(func)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            return _outward(func(*_given(args), **_given(kwargs)))
+
+        specs = None if input_signature is None else [_spec(each) for each in input_signature]
+        self._recorded = CoreFunction(inside, (), specs, reduce_retracing)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if graphs.in_use:
+            return graphs.take(self._call, args, kwargs, False)
+        return self._call(*args, **kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if Switch.eagerly:
+            return self.python_function(*args, **kwargs)
+        return _received(self._recorded(*args, **kwargs))
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """The function to call for arguments like these; specs may stand for tensors."""
+        if not any(isinstance(x, TensorSpec) for x in (*args, *kwargs.values())):
+            self(*args, **kwargs)
+        return self
+
+    def explain(self) -> str:
+        """What was captured, why, and what it cost."""
+        return self._recorded.explain()
+
+    def experimental_get_tracing_count(self) -> int:
+        """How many kinds of calls were captured."""
+        return self._recorded.captures
+
+
+def _given(nest: Any) -> Any:
+    """Arguments as tensors of ours; those of a capture are fresh, so their class may change."""
+    leaves, structure = flatten(nest)
+    return unflatten(structure, [_argument(leaf) for leaf in leaves])
+
+
+def _argument(leaf: Any) -> Any:
+    if isinstance(leaf, CoreTensor) and not isinstance(leaf, Tensor):
+        fresh = leaf.recording is not None and leaf.recording.capturing
+        return adopt(leaf) if fresh else sharing(leaf)
+    return leaf
+
+
+def _spec(given: Any) -> Any:
+    return given if isinstance(given, TensorSpec) else TensorSpec.from_tensor(given)

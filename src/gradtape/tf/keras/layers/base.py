@@ -1,0 +1,245 @@
+"""Layer: a module that makes its variables when it first sees an input."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import defaultdict
+from typing import Any
+
+from gradtape.pytree import map_leaves
+from gradtape.tf.conversion import convert
+from gradtape.tf.dispatch import graphs
+from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.keras import initializers
+from gradtape.tf.module import Module, _snake_case
+from gradtape.tf.shapes import TensorShape
+from gradtape.tf.variable import Variable
+
+_counts: dict[str, int] = defaultdict(int)
+
+
+class Phase(threading.local):
+    """Whether the layer that is being called was told to behave as in training."""
+
+    training: bool | None = None
+
+
+phase = Phase()
+
+
+def _unique(name: str) -> str:
+    number = _counts[name]
+    _counts[name] += 1
+    return f"{name}_{number}" if number else name
+
+
+class Layer(Module):
+    """A module that makes its variables when it first sees an input; derive your own from it.
+
+    >>> class Scale(tf.keras.layers.Layer):
+    ...     def build(self, input_shape):
+    ...         self.factor = self.add_weight(shape=(input_shape[-1],), initializer="ones")
+    ...
+    ...     def call(self, inputs):
+    ...         return inputs * self.factor
+    >>> scale = Scale()
+    >>> scale(tf.constant([[1.0, 2.0]])).numpy().tolist()
+    [[1.0, 2.0]]
+    >>> [w.shape for w in scale.weights]
+    [TensorShape([2])]
+    """
+
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self._name = name or _unique(_snake_case(type(self).__name__))
+        self.trainable = bool(trainable)
+        self._dtype = as_dtype(float32 if dtype is None else dtype)
+        self.built = False
+        shape = kwargs.pop("input_shape", None)
+        if shape is None and "input_dim" in kwargs:
+            shape = (kwargs.pop("input_dim"),)
+        self._input_shape = None if shape is None else (None, *shape)
+        kwargs.pop("activity_regularizer", None)
+        kwargs.pop("autocast", None)
+        if kwargs:
+            raise TypeError(f"{type(self).__name__}: unknown arguments {sorted(kwargs)}.")
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the variables, to which inputs are cast."""
+        return self._dtype
+
+    compute_dtype = variable_dtype = dtype
+
+    # What a layer defines.
+
+    def build(self, input_shape: Any) -> None:
+        """Make the variables for inputs of this shape. It is called once."""
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation."""
+        raise NotImplementedError(f"{type(self).__name__}: a layer needs `call(self, inputs)`.")
+
+    def add_weight(
+        self,
+        shape: Any = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        name: str | None = None,
+        **_: Any,
+    ) -> Variable:
+        """A variable with a starting value. Older Keras has its name first, which works too."""
+        if isinstance(shape, str):
+            shape, name, initializer = initializer, shape, None
+        make = initializers.get("glorot_uniform" if initializer is None else initializer)
+        kind = self._dtype if dtype is None else as_dtype(dtype)
+        start = make(() if shape is None else tuple(shape), kind)
+        if graphs.in_use:
+            start = graphs.settle(start)
+        # As a value: a pending tensor would be part of whatever is being recorded.
+        value = convert(start).read()
+        return Variable(
+            value, trainable=trainable, name=name or "weight", dtype=kind, constraint=constraint
+        )
+
+    add_variable = add_weight
+
+    # What users call.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What `call` gives, once the variables are made and inputs are tensors of our dtype."""
+        if graphs.in_use and args and hasattr(args[0], "set_shape"):
+            self.ensure_built(args[0].shape)
+        given = kwargs.pop("training", None)
+        before = phase.training
+        training = before if given is None else bool(given)
+        if training is not None and _takes(self.call, "training"):
+            kwargs["training"] = training
+        phase.training = training
+        try:
+            if graphs.in_use:
+                return graphs.take(self._called, args, kwargs, False)
+            return self._called(*args, **kwargs)
+        finally:
+            phase.training = before
+
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
+        if args:
+            inputs = map_leaves(self._cast, args[0])
+            if not self.built:
+                self.ensure_built(map_leaves(lambda x: x.shape, inputs))
+            args = (inputs, *args[1:])
+        return self.call(*args, **kwargs)
+
+    def _cast(self, x: Any) -> Any:
+        from gradtape.tf.casting import cast
+
+        x = convert(x, hint=self._dtype if not hasattr(x, "dtype") else None)
+        return cast(x, self._dtype) if x.dtype.is_floating else x
+
+    def ensure_built(self, input_shape: Any) -> None:
+        """Make the variables, if they are not made yet."""
+        if not self.built:
+            shape = input_shape
+            self.build(TensorShape(shape) if isinstance(shape, (tuple, list)) else shape)
+            self.built = True
+
+    # Variables.
+
+    def attributes(self) -> list[Any]:
+        """What the attributes hold, in the order they were set."""
+        return list(vars(self).values())
+
+    @property
+    def weights(self) -> list[Variable]:
+        """All variables, one's own before those of layers inside."""
+        return list(super().variables)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables."""
+        return self.weights
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The variables to be trained; none of a layer that is not trainable."""
+        frozen = {
+            id(variable)
+            for layer in (self, *self.submodules)
+            if getattr(layer, "trainable", True) is False
+            for variable in layer.variables
+        }
+        return [v for v in self.weights if v.trainable and id(v) not in frozen]
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables to be trained."""
+        return self.trainable_weights
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The variables that are not to be trained."""
+        trained = {id(variable) for variable in self.trainable_weights}
+        return [variable for variable in self.weights if id(variable) not in trained]
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that are not to be trained."""
+        return self.non_trainable_weights
+
+    def get_weights(self) -> list[Any]:
+        """The values of all variables, as NumPy arrays."""
+        return [variable.numpy() for variable in self.weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Assign the values of all variables, in their order."""
+        values = list(weights)
+        if len(values) != len(self.weights):
+            raise ValueError(
+                f"{self.name}: {len(values)} values for {len(self.weights)} weights. Build the "
+                "layer first, and give one for each."
+            )
+        for variable, value in zip(self.weights, values, strict=True):
+            variable.assign(value)
+
+    def count_params(self) -> int:
+        """The number of all elements of the variables."""
+        return sum(variable.size for variable in self.weights)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _takes(function: Any, name: str) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+class InputLayer(Layer):
+    """The shape of the input of a Sequential, without the batch.
+
+    >>> model = tf.keras.Sequential([tf.keras.layers.Input(shape=(3,)), tf.keras.layers.Dense(2)])
+    >>> len(model.weights)
+    2
+    """
+
+    def __init__(
+        self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, name: Any = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        shape = kwargs.pop("input_shape", shape)
+        super().__init__(name=name, dtype=dtype, **kwargs)
+        self._input_shape = (batch_size, *(shape or ()))
+
+    def call(self, inputs: Any) -> Any:
+        """The input as it is."""
+        return inputs

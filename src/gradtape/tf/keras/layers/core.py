@@ -1,0 +1,225 @@
+"""Dense layers, look-ups, and layers without variables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.nn.dense import project
+from gradtape.ops.movement import reshape
+from gradtape.tf.casting import cast
+from gradtape.tf.conversion import convert
+from gradtape.tf.indexing import gather
+from gradtape.tf.keras import activations
+from gradtape.tf.keras.layers.base import Layer
+from gradtape.tf.nn import dropout, leaky_relu, relu, softmax
+
+
+class Dense(Layer):
+    """activation(inputs @ kernel + bias), along the last axis.
+
+    >>> layer = tf.keras.layers.Dense(4, activation="relu")
+    >>> layer(tf.ones([2, 3])).shape, layer.kernel.shape, layer.bias.shape
+    (TensorShape([2, 4]), TensorShape([3, 4]), TensorShape([4]))
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if int(units) <= 0:
+            raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
+        self.units = int(units)
+        self.activation = activations.get(activation)
+        self.use_bias = bool(use_bias)
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+        self.kernel_constraint = kernel_constraint
+        self.bias_constraint = bias_constraint
+        self.kernel: Any = None
+        self.bias: Any = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel and bias."""
+        if not input_shape or input_shape[-1] is None:
+            raise ShapeError(
+                f"{self.name}: an input of shape {input_shape} has no number of features."
+            )
+        self.kernel = self.add_weight(
+            shape=(input_shape[-1], self.units), initializer=self.kernel_initializer,
+            name="kernel", constraint=self.kernel_constraint,
+        )  # fmt: skip
+        if self.use_bias:
+            self.bias = self.add_weight(
+                shape=(self.units,), initializer=self.bias_initializer, name="bias",
+                constraint=self.bias_constraint,
+            )  # fmt: skip
+
+    def call(self, inputs: Any) -> Any:
+        """The output for inputs of shape (..., features)."""
+        y = project(self.name, inputs, convert(self.kernel))
+        return self.activation(y if self.bias is None else y + convert(self.bias))
+
+
+class Embedding(Layer):
+    """A table of vectors, looked up by integers; its gradient is an IndexedSlices.
+
+    >>> tf.keras.layers.Embedding(10, 4)(tf.constant([[1, 2, 3]])).shape
+    TensorShape([1, 3, 4])
+    """
+
+    def __init__(
+        self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        self.input_dim, self.output_dim = int(input_dim), int(output_dim)
+        self.embeddings_initializer = embeddings_initializer
+        self.embeddings: Any = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make the table."""
+        self.embeddings = self.add_weight(
+            shape=(self.input_dim, self.output_dim), initializer=self.embeddings_initializer,
+            name="embeddings",
+        )  # fmt: skip
+
+    def call(self, inputs: Any) -> Any:
+        """The rows that integers name."""
+        inputs = inputs if inputs.dtype.is_integer else cast(inputs, "int32")
+        return gather(self.embeddings, inputs)
+
+
+class Activation(Layer):
+    """A function, as a layer.
+
+    >>> tf.keras.layers.Activation("relu")(tf.constant([-1.0, 2.0])).numpy().tolist()
+    [0.0, 2.0]
+    """
+
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+
+    def call(self, inputs: Any) -> Any:
+        """The function of the input."""
+        return self.activation(inputs)
+
+
+class Lambda(Layer):
+    """A Python function, as a layer.
+
+    >>> tf.keras.layers.Lambda(lambda x: 2.0 * x)(tf.constant([1.0])).numpy().tolist()
+    [2.0]
+    """
+
+    def __init__(self, function: Any, output_shape: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.function = function
+
+    def call(self, inputs: Any) -> Any:
+        """The function of the input."""
+        return self.function(inputs)
+
+
+class ReLU(Layer):
+    """The input where it is positive, as a layer.
+
+    >>> tf.keras.layers.ReLU(max_value=1.0)(tf.constant([-1.0, 2.0])).numpy().tolist()
+    [0.0, 1.0]
+    """
+
+    def __init__(
+        self, max_value: float | None = None, negative_slope: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_value, self.negative_slope = max_value, float(negative_slope)
+
+    def call(self, inputs: Any) -> Any:
+        """The positive part."""
+        from gradtape.ops.arithmetic import minimum
+
+        y = leaky_relu(inputs, self.negative_slope) if self.negative_slope else relu(inputs)
+        return y if self.max_value is None else minimum(y, float(self.max_value))
+
+
+class Softmax(Layer):
+    """softmax along an axis, as a layer.
+
+    >>> tf.keras.layers.Softmax()(tf.constant([[1.0, 1.0]])).numpy().tolist()
+    [[0.5, 0.5]]
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def call(self, inputs: Any) -> Any:
+        """Shares that add up to 1."""
+        return softmax(inputs, self.axis)
+
+
+class Flatten(Layer):
+    """All axes but the first as one.
+
+    >>> tf.keras.layers.Flatten()(tf.zeros([2, 3, 4])).shape
+    TensorShape([2, 12])
+    """
+
+    def call(self, inputs: Any) -> Any:
+        """The same elements, one row for each example."""
+        shape = inputs.spec.shape
+        return reshape(inputs, (shape[0], math.prod(shape[1:])) if shape else (1, 1))
+
+
+class Reshape(Layer):
+    """Each example in another shape.
+
+    >>> tf.keras.layers.Reshape((2, -1))(tf.zeros([3, 4])).shape
+    TensorShape([3, 2, 2])
+    """
+
+    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target_shape = tuple(target_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """The same elements."""
+        return reshape(inputs, (inputs.spec.shape[0], *self.target_shape))
+
+
+class Dropout(Layer):
+    """Elements set to 0 while training, the others scaled up to keep the mean.
+
+    >>> tf.keras.layers.Dropout(0.5)(tf.ones([2])).numpy().tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if not 0.0 <= rate <= 1.0:
+            raise ValueError(f"Dropout: rate {rate} is not between 0 and 1.")
+        self.rate, self.noise_shape, self.seed = float(rate), noise_shape, seed
+        self._stream: Any = None
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """The input, thinned out if training."""
+        if not training or not self.rate:
+            return inputs
+        if self.rate == 1.0:
+            return inputs * 0.0
+        return dropout(inputs, self.rate, self.noise_shape)

@@ -1,0 +1,414 @@
+"""Linear algebra under TensorFlow's names: `tf.linalg`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape import linalg as core
+from gradtape.errors import ShapeError
+from gradtape.ops import arithmetic, reduction, triangles
+from gradtape.ops.casting import cast
+from gradtape.ops.complexes import conj, real
+from gradtape.ops.elementwise import log
+from gradtape.ops.movement import matrix_transpose as core_transpose
+from gradtape.ops.movement import reshape
+from gradtape.ops.padding import pad
+from gradtape.tf.conversion import common, convert
+from gradtape.tf.creation import eye
+from gradtape.tf.dispatch import operation
+from gradtape.tf.dtypes import int32
+from gradtape.tf.products import (
+    einsum,
+    global_norm,
+    matmul,
+    matvec,
+    norm,
+    tensordot,
+)
+from gradtape.tf.products import l2_normalize as normalize_l2
+from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.tensor import Tensor
+
+__all__ = [
+    "adjoint", "band_part", "cholesky", "cholesky_solve", "cross", "det", "diag", "diag_part",
+    "eigh", "eigvalsh", "einsum", "expm", "eye", "global_norm", "inv", "l2_normalize", "logdet",
+    "lstsq", "matmul", "matrix_rank", "matrix_transpose", "matvec", "norm", "normalize", "pinv",
+    "qr", "set_diag", "slogdet", "solve", "svd", "tensor_diag", "tensor_diag_part", "tensordot",
+    "trace", "triangular_solve",
+]  # fmt: skip
+
+l2_normalize = normalize_l2
+
+
+class LogMatrixDeterminant(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Any
+    log_abs_determinant: Any
+
+
+class Qr(NamedTuple):
+    """What `qr` gives."""
+
+    q: Any
+    r: Any
+
+
+@operation
+def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
+    """The last two axes exchanged.
+
+    >>> tf.linalg.matrix_transpose([[1, 2, 3]]).shape
+    TensorShape([3, 1])
+    """
+    found = core_transpose(convert(a))
+    return conj(found) if conjugate and found.spec.dtype.kind == "c" else found
+
+
+@operation
+def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+    """The conjugate transpose.
+
+    >>> tf.linalg.adjoint([[1 + 2j]]).numpy().tolist()
+    [[(1-2j)]]
+    """
+    return matrix_transpose(matrix, conjugate=True)
+
+
+@operation
+def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    """The inverse of square matrices.
+
+    >>> tf.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).numpy().tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return core.inv(_adjusted(convert(input), adjoint))
+
+
+def _adjusted(x: Any, adjoint: bool) -> Any:
+    if not adjoint:
+        return x
+    turned = core_transpose(x)
+    return conj(turned) if x.spec.dtype.kind == "c" else turned
+
+
+@operation
+def det(input: Any, name: str | None = None) -> Tensor:
+    """The determinant of square matrices.
+
+    >>> round(tf.linalg.det([[2.0, 0.0], [0.0, 4.0]]).numpy().item(), 4)
+    8.0
+    """
+    return core.det(convert(input))
+
+
+@operation
+def slogdet(input: Any, name: str | None = None) -> LogMatrixDeterminant:
+    """Sign and logarithm of the absolute value of the determinant.
+
+    >>> sign, logarithm = tf.linalg.slogdet([[1.0, 0.0], [0.0, -1.0]])
+    >>> sign.numpy().item(), logarithm.numpy().item()
+    (-1.0, 0.0)
+    """
+    return LogMatrixDeterminant(*core.slogdet(convert(input)))
+
+
+@operation
+def logdet(matrix: Any, name: str | None = None) -> Tensor:
+    """The logarithm of the determinant of positive definite matrices.
+
+    >>> round(tf.linalg.logdet([[2.0, 0.0], [0.0, 0.5]]).numpy().item(), 5)
+    0.0
+    """
+    lower = core.cholesky(convert(matrix))
+    return 2.0 * reduction.sum(log(real(triangles.diagonal(lower))), axis=-1)
+
+
+@operation
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    """The x for which matrix @ x = rhs, a stack of matrices.
+
+    >>> tf.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [[2.0], [4.0]]).numpy().tolist()
+    [[1.0], [1.0]]
+    """
+    a, b = common([matrix, rhs], "solve")
+    _require_matrices("solve", a, b)
+    return core.solve(_adjusted(a, adjoint), b)
+
+
+def _require_matrices(name: str, *matrices: Any) -> None:
+    for each in matrices:
+        if each.ndim < 2:
+            raise ShapeError(f"{name}: an operand of shape {each.shape} is not a matrix.")
+
+
+@operation
+def triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+) -> Tensor:
+    """The x for which matrix @ x = rhs, where only one triangle of the matrix is read.
+
+    >>> tf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[2.0], [3.0]]).numpy().tolist()
+    [[1.0], [2.0]]
+    """
+    a, b = common([matrix, rhs], "triangular_solve")
+    _require_matrices("triangular_solve", a, b)
+    if adjoint:
+        a, lower = _adjusted(a, True), not lower
+    return core.triangular_solve(a, b, lower=lower)
+
+
+@operation
+def cholesky(input: Any, name: str | None = None) -> Tensor:
+    """The lower triangular L with L @ L^H = input.
+
+    >>> tf.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).numpy().tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    return core.cholesky(convert(input))
+
+
+@operation
+def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
+    """The x for which L @ L^H @ x = rhs, given L.
+
+    >>> tf.linalg.cholesky_solve([[2.0, 0.0], [1.0, 1.0]], [[6.0], [4.0]]).numpy().tolist()
+    [[1.0], [1.0]]
+    """
+    a, b = common([chol, rhs], "cholesky_solve")
+    half = core.triangular_solve(a, b, lower=True)
+    return core.triangular_solve(_adjusted(a, True), half, lower=False)
+
+
+@operation
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Qr:
+    """Orthonormal Q and upper triangular R with Q @ R = input.
+
+    >>> q, r = tf.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
+    >>> tf.matmul(q, r).numpy().round(3).tolist()
+    [[3.0, 1.0], [4.0, 2.0]]
+    """
+    return Qr(*core.qr(convert(input), mode="complete" if full_matrices else "reduced"))
+
+
+@operation
+def svd(
+    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
+) -> Any:
+    """Singular values and vectors in TensorFlow's order: s, u, v with tensor = u diag(s) v^H.
+
+    >>> s, u, v = tf.linalg.svd([[3.0, 0.0], [0.0, 4.0]])
+    >>> s.numpy().tolist()
+    [4.0, 3.0]
+    """
+    x = convert(tensor)
+    if not compute_uv:
+        return core.svdvals(x)
+    u, s, vh = core.svd(x, full_matrices=full_matrices)
+    return s, u, _adjusted(vh, True)
+
+
+@operation
+def eigh(tensor: Any, name: str | None = None) -> Any:
+    """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
+
+    >>> values, vectors = tf.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
+    >>> values.numpy().tolist()
+    [1.0, 2.0]
+    """
+    found = core.eigh(convert(tensor))
+    return found[0], found[1]
+
+
+@operation
+def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
+    """Eigenvalues of symmetric (Hermitian) matrices, in ascending order.
+
+    >>> tf.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).numpy().tolist()
+    [1.0, 2.0]
+    """
+    return core.eigvalsh(convert(tensor))
+
+
+@operation
+def expm(input: Any, name: str | None = None) -> Tensor:
+    """The exponential of square matrices.
+
+    >>> tf.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return core.expm(convert(input))
+
+
+@operation
+def lstsq(
+    matrix: Any,
+    rhs: Any,
+    l2_regularizer: float = 0.0,
+    fast: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
+
+    >>> tf.linalg.lstsq([[1.0], [1.0]], [[1.0], [3.0]]).numpy().round(4).tolist()
+    [[2.0]]
+    """
+    a, b = common([matrix, rhs], "lstsq")
+    _require_matrices("lstsq", a, b)
+    if not l2_regularizer:
+        return core.lstsq(a, b)
+    turned = _adjusted(a, True)
+    ridge = turned @ a + float(l2_regularizer) * convert(np.eye(a.shape[-1], dtype=a.dtype))
+    return core.solve(ridge, turned @ b)
+
+
+@operation
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+    """The Moore-Penrose pseudo-inverse.
+
+    >>> tf.linalg.pinv([[2.0], [0.0]]).numpy().tolist()
+    [[0.5, 0.0]]
+    """
+    return core.pinv(convert(a), rtol=rcond)
+
+
+@operation
+def matrix_rank(
+    a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
+    """How many singular values exceed a tolerance.
+
+    >>> tf.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]).numpy().item()
+    1
+    """
+    x = convert(a)
+    if tol is None:
+        return cast(core.matrix_rank(x), int32.dtype)
+    return cast(reduction.sum(core.svdvals(x) > tol, axis=-1), int32.dtype)
+
+
+@operation
+def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
+    """The cross product of vectors of three components.
+
+    >>> tf.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).numpy().tolist()
+    [0.0, 0.0, 1.0]
+    """
+    return core.cross(*common([a, b], "cross"))
+
+
+@operation
+def trace(x: Any, name: str | None = None) -> Tensor:
+    """The sum along the diagonal of the last two axes.
+
+    >>> tf.linalg.trace([[1, 2], [3, 4]]).numpy().item()
+    5
+    """
+    x = convert(x)
+    return core.trace(x, dtype=x.spec.dtype)
+
+
+@operation
+def diag(diagonal: Any, name: str = "diag", k: int = 0, **more: Any) -> Tensor:
+    """Matrices with the given diagonals, number `k`, and zeros elsewhere.
+
+    >>> tf.linalg.diag([1, 2]).numpy().tolist()
+    [[1, 0], [0, 2]]
+    """
+    if more:
+        raise ValueError(f"diag: {', '.join(more)} are not covered: give one diagonal.")
+    x, offset = convert(diagonal), int(k)
+    length = x.spec.shape[-1] + abs(offset)
+    if offset:
+        x = pad(x, [(0, 0)] * (x.ndim - 1) + [(0, abs(offset))])
+    spread = x[..., :, None] if offset >= 0 else x[..., None, :]
+    return arithmetic.where(np.eye(length, k=offset, dtype=bool), spread, 0)
+
+
+@operation
+def diag_part(input: Any, name: str = "diag_part", k: int = 0, **more: Any) -> Tensor:
+    """The diagonal number `k` of the last two axes.
+
+    >>> tf.linalg.diag_part([[1, 2], [3, 4]]).numpy().tolist()
+    [1, 4]
+    """
+    if more:
+        raise ValueError(f"diag_part: {', '.join(more)} are not covered: take one diagonal.")
+    return triangles.diagonal(convert(input), offset=int(k))
+
+
+@operation
+def set_diag(input: Any, diagonal: Any, name: str = "set_diag") -> Tensor:
+    """Matrices with other diagonals.
+
+    >>> tf.linalg.set_diag([[1, 2], [3, 4]], [7, 8]).numpy().tolist()
+    [[7, 2], [3, 8]]
+    """
+    x, values = common([input, diagonal], "set_diag")
+    rows, columns = x.spec.shape[-2:]
+    if values.spec.shape != (*x.spec.shape[:-2], min(rows, columns)):
+        raise ShapeError(
+            f"set_diag: a diagonal of shape {values.shape} does not fit matrices of {x.shape}."
+        )
+    spread = values[..., None, :] if columns <= rows else values[..., :, None]
+    return arithmetic.where(np.eye(rows, columns, dtype=bool), spread, x)
+
+
+@operation
+def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
+    """A tensor whose elements at equal index pairs are the given ones.
+
+    >>> tf.linalg.tensor_diag([1, 2]).numpy().tolist()
+    [[1, 0], [0, 2]]
+    """
+    x = convert(diagonal)
+    flat = diag(reshape(x, (x.spec.size,)))
+    return reshape(flat, x.spec.shape * 2)
+
+
+@operation
+def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
+    """The elements at equal index pairs.
+
+    >>> tf.linalg.tensor_diag_part([[1, 2], [3, 4]]).numpy().tolist()
+    [1, 4]
+    """
+    x = convert(input)
+    half = x.spec.shape[: x.ndim // 2]
+    if half * 2 != x.spec.shape:
+        raise ShapeError(f"tensor_diag_part: shape {x.shape} is not one shape twice.")
+    size = int(np.prod(half, dtype=int))
+    return reshape(triangles.diagonal(reshape(x, (size, size))), half)
+
+
+@operation
+def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+    """Matrices with only so many diagonals below and above the main one; negative for all.
+
+    >>> tf.linalg.band_part([[1, 2], [3, 4]], 0, -1).numpy().tolist()
+    [[1, 2], [0, 4]]
+    """
+    x = convert(input)
+    lower, upper = int(num_lower), int(num_upper)
+    if lower >= 0:
+        x = triangles.triu(x, k=-lower)
+    return triangles.tril(x, k=upper) if upper >= 0 else x
+
+
+@operation
+def normalize(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The tensor over its norm, and that norm with its axes kept.
+
+    >>> unit, size = tf.linalg.normalize([3.0, 4.0])
+    >>> unit.numpy(), size.numpy().tolist()
+    (array([0.6, 0.8], dtype=float32), [5.0])
+    """
+    size = norm(tensor, ord, axis, keepdims=True)
+    return convert(tensor) / size, size
+
+
+__getattr__ = attribute_finder(__name__, globals())

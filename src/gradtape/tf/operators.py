@@ -1,0 +1,259 @@
+"""Python's operators on tensors and variables of this face: no dtypes are mixed.
+
+Two tensors of one dtype, or a tensor and a Python number that its dtype can hold, go straight to
+gradtape's function. Everything else is converted first, or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.deferred import Deferred
+from gradtape.ops import arithmetic, complexes, contraction, elementwise
+from gradtape.ops.casting import cast
+from gradtape.tf.conversion import common, convert, refuse_mixture
+from gradtape.tf.dispatch import graphs
+from gradtape.tf.tensor import Tensor
+
+Function = Callable[[Any, Any], Any]
+
+# Python scalars beside a tensor, by type: kinds of dtype that can hold them.
+_HOLD = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+_NUMBERS = frozenset((float, int))
+
+
+def beside(name: str, tensor: Any, other: Any) -> Any:
+    """What stands beside a tensor: a number as it is, anything else as a tensor of its dtype."""
+    kind = type(other)
+    if kind is Deferred:
+        kind = other.kind
+    held = _HOLD.get(kind)
+    if held is not None:
+        if tensor.spec.dtype.kind not in held:
+            raise DtypeError(
+                f"{name}: Cannot convert {other!r} to a tensor of dtype {tensor.dtype.name}. Use "
+                "tf.cast on the tensor first."
+            )
+        return other
+    found = convert(other, hint=tensor.dtype)
+    if found.spec.dtype != tensor.spec.dtype:
+        refuse_mixture(name, tensor, found)
+    return found
+
+
+def operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands of one dtype, at least one of them a tensor."""
+    if type(x) is not Tensor and not hasattr(x, "enter"):
+        if hasattr(y, "enter"):
+            y = convert(y)
+            return beside(name, y, x), y
+        x, y = common([x, y], name)
+        return x, y
+    x = convert(x)
+    return x, beside(name, x, y)
+
+
+def _incomparable(other: Any) -> bool:
+    return other is None or isinstance(other, (str, bytes, dict, type))
+
+
+def _refuse(name: str, tensor: Any, accepts: str) -> Any:
+    raise DtypeError(
+        f"{name}: a tensor of dtype {tensor.dtype.name} is not accepted. Use tf.cast to "
+        f"{', '.join(_ACCEPTED[kind] for kind in accepts)} first."
+    )
+
+
+_ACCEPTED = {"b": "bool", "i": "int32", "u": "uint8", "f": "float32", "c": "complex64"}
+
+
+def binary(name: str, function: Function, accepts: str = "iufc") -> Function:
+    """A function of two operands of one dtype, for operators and by name."""
+
+    def call(x: Any, y: Any) -> Any:
+        if graphs.in_use:
+            return graphs.take(checked, (x, y), {}, False)
+        if type(x) is Tensor:
+            left: Any = x.node or x.computed
+            dtype = left.spec.dtype
+            kind = type(y)
+            if kind is Tensor:
+                right = y.node or y.computed
+                if right.spec.dtype is dtype and dtype.kind in accepts:
+                    return function(x, y)
+            elif (kind is float or kind is int) and dtype.kind == "f":
+                return function(x, y)
+        elif type(y) is Tensor and type(x) in _NUMBERS:
+            number: Any = y.node or y.computed
+            if number.spec.dtype.kind == "f":
+                return function(x, y)
+        return checked(x, y)
+
+    def checked(x: Any, y: Any) -> Any:
+        x, y = operands(name, x, y)
+        tensor = x if isinstance(x, Tensor) else y
+        if tensor.spec.dtype.kind not in accepts:
+            _refuse(name, tensor, accepts)
+        return function(x, y)
+
+    call.__name__ = call.__qualname__ = checked.__name__ = checked.__qualname__ = name
+    return call
+
+
+def _true_divide(x: Any, y: Any) -> Any:
+    """Integers are divided as floats: float64 from 32 bits on, float32 below."""
+    tensor = x if isinstance(x, Tensor) else y
+    dtype = tensor.spec.dtype
+    if dtype.kind in "iu":
+        wide = np.dtype(np.float64 if dtype.itemsize >= 4 else np.float32)
+        x = cast(x, wide) if isinstance(x, Tensor) else x
+        y = cast(y, wide) if isinstance(y, Tensor) else y
+    return arithmetic.divide(x, y)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if isinstance(y, Tensor) and not isinstance(x, Tensor):
+        return arithmetic.power(x, y)
+    return arithmetic.pow(x, y)
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    x, y = convert(x), convert(y)
+    if len(x.spec.shape) < 2 or len(y.spec.shape) < 2:
+        raise ShapeError(
+            f"matmul: operands of shape {x.shape} and {y.shape}: both need two axes or more. Use "
+            "tf.linalg.matvec or tf.tensordot."
+        )
+    return contraction.matmul(x, y)
+
+
+def _logical(word: Function, bits: Function) -> Function:
+    return lambda x, y: (word if _is_boolean(x, y) else bits)(x, y)
+
+
+def _is_boolean(x: Any, y: Any) -> bool:
+    return (x if isinstance(x, Tensor) else y).spec.dtype.kind == "b"
+
+
+add = binary("add", arithmetic.add)
+subtract = binary("subtract", arithmetic.subtract)
+multiply = binary("multiply", arithmetic.multiply)
+truediv = binary("truediv", _true_divide)
+floordiv = binary("floordiv", arithmetic.floor_divide, "iuf")
+floormod = binary("floormod", arithmetic.remainder, "iuf")
+power = binary("pow", _power)
+matmul = binary("matmul", _matmul)
+less = binary("less", arithmetic.less, "iuf")
+less_equal = binary("less_equal", arithmetic.less_equal, "iuf")
+greater = binary("greater", arithmetic.greater, "iuf")
+greater_equal = binary("greater_equal", arithmetic.greater_equal, "iuf")
+equal = binary("equal", arithmetic.equal, "biufc")
+not_equal = binary("not_equal", arithmetic.not_equal, "biufc")
+bitwise_and = binary("and", _logical(arithmetic.logical_and, arithmetic.bitwise_and), "biu")
+bitwise_or = binary("or", _logical(arithmetic.logical_or, arithmetic.bitwise_or), "biu")
+bitwise_xor = binary("xor", _logical(arithmetic.logical_xor, arithmetic.bitwise_xor), "biu")
+left_shift = binary("left_shift", arithmetic.bitwise_left_shift, "iu")
+right_shift = binary("right_shift", arithmetic.bitwise_right_shift, "iu")
+
+OPERATORS = {
+    "add": add, "sub": subtract, "mul": multiply, "truediv": truediv, "floordiv": floordiv,
+    "mod": floormod, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or,
+    "xor": bitwise_xor, "lshift": left_shift, "rshift": right_shift,
+}  # fmt: skip
+COMPARISONS = {"lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
+UNARY = {
+    "neg": elementwise.negative, "pos": elementwise.positive, "abs": complexes.abs,
+    "invert": elementwise.bitwise_invert,
+}  # fmt: skip
+# In-place operators that a variable refuses, and what to call instead.
+_REFUSED = {
+    "iadd": ("+=", "assign_add"), "isub": ("-=", "assign_sub"), "imul": ("*=", "assign"),
+    "itruediv": ("/=", "assign"),
+}  # fmt: skip
+# What NumPy calls when an array stands to the left of a tensor.
+UFUNCS = {
+    np.add: add, np.subtract: subtract, np.multiply: multiply, np.true_divide: truediv,
+    np.floor_divide: floordiv, np.remainder: floormod, np.power: power, np.matmul: matmul,
+    np.less: less, np.less_equal: less_equal, np.greater: greater,
+    np.greater_equal: greater_equal, np.equal: equal, np.not_equal: not_equal,
+    np.bitwise_and: bitwise_and, np.bitwise_or: bitwise_or, np.bitwise_xor: bitwise_xor,
+}  # fmt: skip
+
+
+def _method(function: Function) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return function(self, other)
+
+    return method
+
+
+def _reflected(function: Function) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return function(other, self)
+
+    return method
+
+
+def _comparing(function: Function) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return NotImplemented if _incomparable(other) else function(self, other)
+
+    return method
+
+
+def _in_place(symbol: str, name: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        raise RuntimeError(
+            f"`variable {symbol} value` with tf.Variables is not supported. Use "
+            f"`variable.{name}(value)` to modify the variable, or `out = variable "
+            f"{symbol[:-1]} value` to get a new tensor."
+        )
+
+    return method
+
+
+def _unary(function: Any) -> Any:
+    def checked(x: Any) -> Any:
+        return function(x if type(x) is Tensor else convert(x))
+
+    def method(self: Any) -> Any:
+        return graphs.take(checked, (self,), {}, False) if graphs.in_use else checked(self)
+
+    return method
+
+
+def install(kind: Any, assignable: bool) -> None:
+    """Give a class the operators. Those in place make new tensors, or refuse to on a variable."""
+    for name, function in OPERATORS.items():
+        setattr(kind, f"__{name}__", _method(function))
+        setattr(kind, f"__r{name}__", _reflected(function))
+        if not assignable:
+            setattr(kind, f"__i{name}__", _method(function))
+    for name, function in COMPARISONS.items():
+        setattr(kind, f"__{name}__", _method(function))
+    for name, function in UNARY.items():
+        setattr(kind, f"__{name}__", _unary(function))
+    kind.__eq__ = _comparing(equal)
+    kind.__ne__ = _comparing(not_equal)
+    kind.__hash__ = object.__hash__
+    if assignable:
+        for name, (symbol, instead) in _REFUSED.items():
+            setattr(kind, f"__{name}__", _in_place(symbol, instead))
+    kind.__array_ufunc__ = _array_ufunc
+
+
+def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    function = UFUNCS.get(ufunc)
+    if method == "__call__" and function is not None and not options:
+        return function(*inputs)
+    from gradtape.numpy_protocols import array_ufunc
+
+    plain = [convert(x) if hasattr(x, "enter") else x for x in inputs]
+    return array_ufunc(self, ufunc, method, *plain, **options)
+
+
+install(Tensor, assignable=False)

@@ -1,0 +1,108 @@
+"""Factors: in which order a product of three is contracted, where a response is a product itself.
+
+Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as
+large as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
+d[b, k] (V[k, o] W[k, i]) is one matrix product with something that no example takes part in, and
+it lies in memory as the Jacobian of a batch does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradtape.graph.node import Node
+from gradtape.ops.arithmetic import multiply
+from gradtape.ops.contraction import matmul
+from gradtape.ops.einsum import stretch
+from gradtape.ops.movement import permute, reshape_node
+
+Labels = tuple[str, ...]
+# So many times smaller what is multiplied first has to be than the response.
+SMALLER = 2
+
+
+def contract_factors(
+    value: Node, labels: Labels, other: Node, theirs: Labels, result: Labels
+) -> Node | None:
+    """The contraction of `value`, a product of two factors, with `other`; one of them goes first.
+
+    None where that would be no smaller, or no matrix product.
+    """
+    if value.op.name != "multiply":
+        return None
+    size = dict(zip(labels, value.shape, strict=True)) | dict(zip(theirs, other.shape, strict=True))
+    summed = tuple(label for label in labels if label in theirs and label not in result)
+    if not summed:
+        return None
+    factors = [essential(factor, labels) for factor in value.inputs]
+    best: tuple[int, Node] | None = None
+    for (first, its), (second, own) in (factors, factors[::-1]):
+        alone = tuple(label for label in own if label not in summed)
+        rest = tuple(label for label in result if label in its or label in theirs)
+        covered = {*summed} <= {*own} and {*alone, *rest} == {*result}
+        if not covered or {*alone} & {*rest} or not alone or not rest:
+            continue
+        before = math.prod(size[label] for label in {*its, *own})
+        after = math.prod(size[label] for label in (*summed, *rest))
+        if after * SMALLER <= before and (best is None or after < best[0]):
+            wide = (*summed, *rest)
+            product = multiply(stretch(first, its, wide), stretch(other, theirs, wide))
+            columns = reshape_node(product, (_size(size, summed), _size(size, rest)))
+            order = tuple(own.index(label) for label in (*alone, *summed))
+            rows = reshape_node(permute(second, order), (_size(size, alone), _size(size, summed)))
+            found = (*alone, *rest)
+            shape = tuple(size[label] for label in found)
+            turned = tuple(found.index(label) for label in result)
+            best = after, permute(reshape_node(matmul(rows, columns), shape), turned)
+    return None if best is None else best[1]
+
+
+def _size(size: dict[str, int], labels: Sequence[str]) -> int:
+    return math.prod(size[label] for label in labels)
+
+
+def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
+    """A value without the axes along which it is constant; `labels` may be more than its axes."""
+    labels = labels[len(labels) - node.ndim :]
+    while True:
+        name = node.op.name
+        parent = (
+            _without_ones(node) if name == "multiply" else node.inputs[0] if node.inputs else None
+        )
+        if parent is None or not (name in STRETCHING or _only_ones(node, parent)):
+            break
+        if name == "permute_dims":
+            labels = tuple(labels[node.params[0].index(axis)] for axis in range(parent.ndim))
+        elif name == "reshape":
+            long = iter([label for label, n in zip(labels, node.shape, strict=True) if n != 1])
+            labels = tuple("" if n == 1 else next(long) for n in parent.shape)
+        else:
+            labels = labels[len(labels) - parent.ndim :]
+        node = parent
+    kept = [axis for axis, n in enumerate(node.shape) if n != 1]
+    shape = tuple(node.shape[axis] for axis in kept)
+    return reshape_node(node, shape), tuple(labels[axis] for axis in kept)
+
+
+STRETCHING = ("broadcast_to", "multiply", "permute_dims")
+
+
+def _only_ones(node: Node, parent: Node) -> bool:
+    """Whether a reshape only adds or drops axes of length 1."""
+    return node.op.name == "reshape" and _long(node) == _long(parent)
+
+
+def _long(node: Node) -> list[int]:
+    return [n for n in node.shape if n != 1]
+
+
+def _without_ones(node: Node) -> Node | None:
+    """The other factor of a product with ones."""
+    for factor, other in (node.inputs, node.inputs[::-1]):
+        constant = factor
+        while constant.op.name in ("broadcast_to", "reshape", "permute_dims"):
+            constant = constant.inputs[0]
+        if constant.op.name == "full" and constant.params[1] == 1:
+            return other
+    return None
