@@ -1,5 +1,6 @@
 """Ops declared from outside have the rules of the library's own."""
 
+import re
 import runpy
 import sys
 import types
@@ -291,3 +292,10 @@ class TestExamples:
             monkeypatch.setitem(sys.modules, "numba", stand_in)
         assert runpy.run_path(str(EXAMPLES / "extend_numba.py"))["main"]() == 0
         assert "smooth: 3 samples" in capsys.readouterr().out
+
+    def test_the_page_runs(self, capsys):
+        page = (EXAMPLES.parent / "docs" / "extending.md").read_text("utf-8")
+        blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        for block in blocks:
+            exec(compile(block, "extending.md", "exec"), {"__name__": "page"})
+        assert "smooth: 1 sample" in capsys.readouterr().out
