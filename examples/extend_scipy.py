@@ -1,8 +1,7 @@
 """Two functions of SciPy as ops of gradtape: Struve functions and the Voigt profile.
 
 Each is declared once, with its derivatives written with other ops, and is then differentiable to
-any order, mapped by `gt.vmap` and part of compiled programs. The exit status is 1 if a rule is
-wrong.
+any order, mapped by `gt.vmap` and part of compiled programs. The exit status is 1 if one is wrong.
 """
 
 import math

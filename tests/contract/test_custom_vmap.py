@@ -130,7 +130,7 @@ def test_methods_see_what_the_instance_holds_now():
             return x * self.factor
 
         @apply.def_vmap
-        def rule(axis_size, in_batched, self, x):  # noqa: N805
+        def rule(axis_size, in_batched, self, x):  # noqa: N805 - a rule, not a method
             return x * self.factor * 100.0, in_batched[1]
 
     scale = Scale(3.0)

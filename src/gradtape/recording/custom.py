@@ -11,7 +11,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.recording import Recording, enter, state
 from gradtape.graph.rows import Rows
-from gradtape.graph.walk import substitute, topological
+from gradtape.graph.walk import topological
 from gradtape.ops.custom import BARRIER, CUSTOM
 from gradtape.ops.saving import NAMED, USE_SAVED
 from gradtape.transforms.forward import forward
@@ -119,7 +119,7 @@ class Checkpointed(Structural):
         if saved:
             # The walk that puts in what is saved ends where the checkpoint does.
             ends = {end: end for end in (*cotangents, *again.values())}
-            slopes = [_with(slope, {**saved, **ends}) for slope in slopes]
+            slopes = _with(rules, slopes, {**saved, **ends})
         return [None] * count + list(slopes)
 
     def push_by(self, rules: PythonRules, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -140,13 +140,24 @@ def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
     return node if unchanged else apply(node.op, inputs, node.params)
 
 
-def _with(slope: Any, replacement: dict[Node, Node]) -> Any:
-    if slope is None:
-        return None
-    if isinstance(slope, Rows):
-        indices, values = substitute([slope.indices, slope.values], replacement)
-        return Rows(indices, values, slope.spec)
-    return substitute([slope], replacement)[0]
+def _with(rules: PythonRules, slopes: Sequence[Any], replacement: dict[Node, Node]) -> list[Any]:
+    """Slopes with nodes replaced; derivatives in Python go along."""
+    new = dict(replacement)
+
+    def of(root: Node) -> Node:
+        for node in topological([root], stop=new.keys()):
+            if node not in new:
+                copy = new[node] = _rebuilt(node, new)
+                if node.op is CUSTOM and copy is not node:
+                    rules.copy(node, copy)
+        return new[root]
+
+    return [
+        Rows(of(slope.indices), of(slope.values), slope.spec)
+        if isinstance(slope, Rows)
+        else (None if slope is None else of(slope))
+        for slope in slopes
+    ]
 
 
 @contextlib.contextmanager
