@@ -18,7 +18,7 @@ from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import Call, Capture, Result, Step, replay
 from gradtape.recording.flush import flush, retire
 from gradtape.signature import Signature, Specs, check_signature
-from gradtape.tensor import Tensor, asarray
+from gradtape.tensor import RowSparse, Tensor, asarray
 
 __all__ = ["Function", "function"]
 
@@ -285,6 +285,13 @@ def _is_inside(leaf: Any, capture: Capture) -> bool:
 
 def _leaf_source(capture: Capture, leaf: Any, node: Any) -> Any:
     """Where a later call finds one leaf of what the function returns."""
+    if isinstance(leaf, RowSparse):
+        kind, of = type(leaf), leaf.spec
+        rows = [
+            _leaf_source(capture, part, part.node if _is_inside(part, capture) else None)
+            for part in leaf.rows
+        ]
+        return lambda call: kind(*[source(call) for source in rows], of)
     if node is not None:
         source = capture.source(node)
         return lambda call: Tensor(None, None, source(call))

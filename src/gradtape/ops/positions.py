@@ -80,7 +80,13 @@ def shape_of(x: Any) -> Shape:
 
 
 def known_value(x: Any) -> Any:
-    """The array of a tensor that is computed already, or None."""
+    """The array of a tensor that is computed already, or None.
+
+    What is computed in a function that is being captured will be something else at the next call.
+    """
+    recording = getattr(x, "recording", None)
+    if recording is not None and recording.capturing:
+        return None
     computed = getattr(x, "computed", None)
     return None if computed is None else computed.array
 
