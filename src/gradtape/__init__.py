@@ -260,8 +260,8 @@ __all__ = [
     "searchsorted", "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign",
     "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
     "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
-    "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile", "top_k", "tril",
-    "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile", "top_k",
+    "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot",
     "vectorized_map", "vhp", "vjp", "vmap", "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from gradtape import custom as core
 from gradtape.ops import arithmetic
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import operation
+from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.dtypes import as_dtype
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor, adopt
@@ -76,7 +76,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
     def decorated(*args: Any, **kwargs: Any) -> Any:
         return adopt(recorded(*_as_tensors(args), **kwargs))
 
-    return operation(decorated)
+    return fresh(decorated)
 
 
 def _converted(nest: Any) -> Any:
@@ -115,7 +115,7 @@ def _through(recorded: Callable[..., Any], f: Callable[..., Any]) -> Callable[..
     def decorated(*args: Any, **kwargs: Any) -> Any:
         return adopt(recorded(*_as_tensors(args), **kwargs))
 
-    return operation(decorated)
+    return fresh(decorated)
 
 
 @operation
@@ -140,7 +140,7 @@ def _declared(tout: Any) -> Any:
     return as_dtype(tout).dtype
 
 
-@operation
+@fresh
 def py_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
@@ -172,7 +172,7 @@ def _returned(result: Any, declared: Any) -> Any:
     return convert(result, hint=declared[1] if isinstance(declared, tuple) else declared)
 
 
-@operation
+@fresh
 def numpy_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
