@@ -21,7 +21,7 @@ from gradtape.recording.capture import Call, Capture, Constant, Number, Result, 
 from gradtape.recording.flush import flush, retire
 from gradtape.signature import Signature, Specs, check_signature
 from gradtape.straight import Wrapped, straight_call
-from gradtape.tensor import Tensor, asarray
+from gradtape.tensor import RowSparse, Tensor, asarray
 
 __all__ = ["Function", "function"]
 
@@ -351,6 +351,13 @@ def _is_inside(leaf: Any, capture: Capture) -> bool:
 
 def _leaf_source(capture: Capture, leaf: Any, node: Any) -> Any:
     """Where a later call finds one leaf of what the function returns."""
+    if isinstance(leaf, RowSparse):
+        kind, of = type(leaf), leaf.spec
+        rows = [
+            _leaf_source(capture, part, part.node if _is_inside(part, capture) else None)
+            for part in leaf.rows
+        ]
+        return lambda call: kind(*[source(call) for source in rows], of)
     if node is not None:
         return Wrapped(capture.source(node), type(leaf).result_class)
     return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)

@@ -65,6 +65,8 @@ class Prepared:
             return np.zeros(self.pattern.nnz, self.dtype)
         if self.coloured.substitution is not None:
             return self.coloured.decompress(products[0].reshape(self.coloured.forward_count, -1))
+        if not products:  # nothing depends on anything
+            return np.zeros(len(self.coloured.positions), self.dtype)
         flat = products[0] if len(products) == 1 else np.concatenate(products)
         return flat.take(self.coloured.positions)
 

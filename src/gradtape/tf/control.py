@@ -20,7 +20,7 @@ from gradtape.ops.joining import stack
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.recording.trace import Trace
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import operation
+from gradtape.tf.dispatch import fresh
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import adopt
 
@@ -53,7 +53,7 @@ def _given(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@operation
+@fresh
 def cond(
     pred: Any,
     true_fn: Callable[[], Any] | None = None,
@@ -80,7 +80,7 @@ def cond(
     return (true_fn if pred else false_fn)()  # type: ignore[misc]
 
 
-@operation
+@fresh
 def case(
     pred_fn_pairs: Any,
     default: Callable[[], Any] | None = None,
@@ -113,7 +113,7 @@ def _chosen(pairs: Sequence[Any], default: Callable[[], Any] | None) -> Any:
     return cond(pred, function, lambda: _chosen(rest, default))
 
 
-@operation
+@fresh
 def switch_case(
     branch_index: Any,
     branch_fns: Any,
@@ -138,7 +138,7 @@ def switch_case(
     return functions.get(int(index), last)()
 
 
-@operation
+@fresh
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -219,7 +219,7 @@ def _stacked(rows: list[Any]) -> Any:
     return unflatten(structure, [stack(list(column)) for column in columns])
 
 
-@operation
+@fresh
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
@@ -266,7 +266,7 @@ def _declared(result: Any, declared: Any) -> Any:
     return unflatten(structure, [convert(x, k) for x, k in zip(leaves, kinds, strict=True)])
 
 
-@operation
+@fresh
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -326,7 +326,7 @@ def _running(fn: Any, first: Any, rest: list[Any], structure: Any, reverse: bool
     return _stacked(rows[::-1] if reverse else rows)
 
 
-@operation
+@fresh
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -344,7 +344,7 @@ def foldl(
     return _folded(fn, elems, initializer, False)
 
 
-@operation
+@fresh
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -375,7 +375,7 @@ def _folded(fn: Any, elems: Any, initializer: Any, reverse: bool) -> Any:
     return carry
 
 
-@operation
+@fresh
 def vectorized_map(
     fn: Callable[[Any], Any],
     elems: Any,

@@ -14,7 +14,7 @@ from gradtape.checkpointing import checkpoint
 from gradtape.ops import arithmetic
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import operation
+from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.dtypes import as_dtype
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor, adopt
@@ -77,7 +77,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
     def decorated(*args: Any, **kwargs: Any) -> Any:
         return adopt(recorded(*_as_tensors(args), **kwargs))
 
-    return operation(decorated)
+    return fresh(decorated)
 
 
 def _converted(nest: Any) -> Any:
@@ -116,7 +116,7 @@ def _through(recorded: Callable[..., Any], f: Callable[..., Any]) -> Callable[..
     def decorated(*args: Any, **kwargs: Any) -> Any:
         return adopt(recorded(*_as_tensors(args), **kwargs))
 
-    return operation(decorated)
+    return fresh(decorated)
 
 
 @operation
@@ -141,7 +141,7 @@ def _declared(tout: Any) -> Any:
     return as_dtype(tout).dtype
 
 
-@operation
+@fresh
 def py_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
@@ -173,7 +173,7 @@ def _returned(result: Any, declared: Any) -> Any:
     return convert(result, hint=declared[1] if isinstance(declared, tuple) else declared)
 
 
-@operation
+@fresh
 def numpy_function(
     func: Callable[..., Any],
     inp: Sequence[Any],

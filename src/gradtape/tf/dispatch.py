@@ -27,14 +27,16 @@ class Graphs:
 
 graphs = Graphs()
 
+# When a call is noted down: if an operand has no value; always while a graph is built, since it
+# is another one at every run; and so that it also runs after what only computes.
+PLAIN, FRESH, EFFECT = "plain", "fresh", "effect"
 
-def operation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A public function whose calls may have to be noted down instead."""
 
+def _dispatched(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def operate(*args: Any, **kwargs: Any) -> Any:
         if graphs.in_use:
-            return graphs.take(function, args, kwargs, False)
+            return graphs.take(function, args, kwargs, kind)
         result = function(*args, **kwargs)
         # What no operand of ours went into is one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)
@@ -42,13 +44,16 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
     return operate
 
 
+def operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public function of its operands."""
+    return _dispatched(function, PLAIN)
+
+
+def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public function that draws random numbers, or calls functions that may hold anything."""
+    return _dispatched(function, FRESH)
+
+
 def effect(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a function that gives something new, or changes something, at every run."""
-
-    @functools.wraps(function)
-    def operate(*args: Any, **kwargs: Any) -> Any:
-        if graphs.in_use:
-            return graphs.take(function, args, kwargs, True)
-        return adopt(function(*args, **kwargs))
-
-    return operate
+    """A public function that changes something, or shows it."""
+    return _dispatched(function, EFFECT)

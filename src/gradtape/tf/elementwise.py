@@ -11,7 +11,7 @@ from gradtape.ops import arithmetic, complexes, special
 from gradtape.ops import elementwise as core
 from gradtape.tf import operators
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.tensor import Tensor
 
 _WANTED = {"fc": "float32 or complex64", "f": "float32", "b": "bool", "c": "complex64"}
@@ -24,7 +24,7 @@ def unary(
 
     def call(x: Any, name: str | None = None) -> Any:
         if graphs.in_use:
-            return graphs.take(checked, (x,), {}, False)
+            return graphs.take(checked, (x,), {}, PLAIN)
         if type(x) is Tensor:
             known: Any = x.node or x.computed
             if known.spec.dtype.kind in accepts:
@@ -132,15 +132,21 @@ _UNARY: list[tuple[str, Any, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-def _no_nan(x: Any, y: Any) -> Any:
-    """x / y, 0 where y is."""
-    x, y = convert(x, hint=getattr(y, "dtype", None)), convert(y, hint=getattr(x, "dtype", None))
+def _both(x: Any, y: Any) -> tuple[Any, Any]:
+    """Operands of one dtype, both as tensors."""
+    return convert(x, hint=getattr(y, "dtype", None)), convert(y, hint=getattr(x, "dtype", None))
+
+
+def _over_nonzero(x: Any, y: Any) -> Any:
+    x, y = _both(x, y)
     zero = arithmetic.equal(y, 0)
     return arithmetic.where(zero, 0.0, x / arithmetic.where(zero, 1.0, y))
 
 
-def _log_times(x: Any, y: Any) -> Any:
-    return special.xlogy(x, y)
+def _nonzero_over(x: Any, y: Any) -> Any:
+    x, y = _both(x, y)
+    zero = arithmetic.equal(x, 0)
+    return arithmetic.where(zero, 0.0, x / arithmetic.where(zero, 1.0, y))
 
 
 def _truncated(x: Any, y: Any) -> Any:
@@ -171,25 +177,18 @@ _BINARY: list[tuple[str, Any, str, str, str, str]] = [
     ("logical_or", arithmetic.logical_or, "Whether one holds.", "True, False", "True", "b"),
     ("logical_xor", arithmetic.logical_xor, "Whether just one holds.", "True, True", "False", "b"),
     ("squared_difference", _difference, "(x - y)².", "5.0, 2.0", "9.0", "iufc"),
-    ("divide_no_nan", _no_nan, "x / y, and 0 where y is 0.", "5.0, 0.0", "0.0", "fc"),
+    ("divide_no_nan", _over_nonzero, "x / y, and 0 where y is 0.", "5.0, 0.0", "0.0", "fc"),
     ("multiply_no_nan", special.multiply_no_nan,
      "x * y, and 0 where y is 0 whatever x is.", "np.inf, 0.0", "0.0", "f"),
-    ("xlogy", _log_times, "x log(y), and 0 where x is.", "0.0, 0.0", "0.0", "f"),
+    ("xlogy", special.xlogy, "x log(y), and 0 where x is.", "0.0, 0.0", "0.0", "f"),
     ("xlog1py", lambda x, y: special.xlogy(x, 1.0 + y), "x log(1 + y), and 0 where x is.",
      "0.0, -1.0", "0.0", "f"),
-    ("xdivy", lambda x, y: _no_nan_product(x, y), "x / y, and 0 where x is.", "0.0, 0.0", "0.0",
-     "f"),
+    ("xdivy", _nonzero_over, "x / y, and 0 where x is.", "0.0, 0.0", "0.0", "f"),
     ("nextafter", arithmetic.nextafter, "The next number from x towards y.", "0.0, 0.0", "0.0",
      "f"),
     ("truncatediv", _truncated, "The quotient, rounded towards zero.", "-3, 2", "-1", "iuf"),
     ("truncatemod", _truncated_remainder, "What truncatediv leaves.", "-3, 2", "-1", "iuf"),
 ]  # fmt: skip
-
-
-def _no_nan_product(x: Any, y: Any) -> Any:
-    x = convert(x, hint=getattr(y, "dtype", None))
-    zero = arithmetic.equal(x, 0)
-    return arithmetic.where(zero, 0.0, x / arithmetic.where(zero, 1.0, y))
 
 
 _OPERATORS: list[tuple[str, Any, str, str, str]] = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from gradtape.function import Function as CoreFunction
 from gradtape.pytree import flatten, register_pytree, unflatten
 from gradtape.tensor import Tensor as CoreTensor
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.slices import IndexedSlices, of_rows
 from gradtape.tf.tensor import Tensor, adopt, sharing
@@ -95,6 +96,8 @@ class Function:
         functools.update_wrapper(self, func)
         self.python_function = func
         self.input_signature = input_signature
+        self._reduce = reduce_retracing
+        self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
 
         @functools.wraps(func)
         def inside(*args: Any, **kwargs: Any) -> Any:
@@ -104,11 +107,21 @@ class Function:
         self._recorded = CoreFunction(inside, (), specs, reduce_retracing)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        if instance is None:
+            return self
+        if self.input_signature is None:
+            return functools.partial(self, instance)
+        # The signature says nothing of the instance: each has a function of its own.
+        found = self._bound.get(instance)
+        if found is None:
+            method = functools.partial(self.python_function, weakref.proxy(instance))
+            functools.update_wrapper(method, self.python_function, ("__name__", "__doc__"), ())
+            found = self._bound[instance] = Function(method, self.input_signature, self._reduce)
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if graphs.in_use:
-            return graphs.take(self._call, args, kwargs, False)
+            return graphs.take(self._call, args, kwargs, PLAIN)
         return self._call(*args, **kwargs)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +131,8 @@ class Function:
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The function to call for arguments like these; specs may stand for tensors."""
-        if not any(isinstance(x, TensorSpec) for x in (*args, *kwargs.values())):
+        given = (*args, *kwargs.values())
+        if given and not any(isinstance(x, TensorSpec) for x in given):
             self(*args, **kwargs)
         return self
 

@@ -20,7 +20,7 @@ from gradtape import random
 from gradtape.errors import ArgumentError
 from gradtape.graph.recording import Recording, state
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.dispatch import EFFECT, PLAIN, graphs
 from gradtape.tf.dtypes import DType, as_dtype
 from gradtape.tf.operators import COMPARISONS, OPERATORS, UNARY
 from gradtape.tf.shapes import TensorShape
@@ -176,7 +176,7 @@ class Symbolic:
         )
 
     def __getitem__(self, key: Any) -> Any:
-        return graphs.take(_get_item, (self, key), {}, False)
+        return graphs.take(_get_item, (self, key), {}, PLAIN)
 
     def __iter__(self) -> Iterator[Any]:
         length = self.shape[0] if self.shape else None
@@ -206,7 +206,7 @@ def _get_item(x: Any, key: Any) -> Any:
 
 def _calling(function: Any, reflected: bool = False, unary: bool = False) -> Any:
     if unary:
-        return lambda self: graphs.take(_on_tensor(function), (self,), {}, False)
+        return lambda self: graphs.take(_on_tensor(function), (self,), {}, PLAIN)
     if reflected:
         return lambda self, other: function(other, self)
     return lambda self, other: function(self, other)
@@ -306,13 +306,13 @@ def _mentions(nest: Any, building: bool) -> bool:
     return False
 
 
-def take(function: Callable[..., Any], args: Any, kwargs: Any, effect: bool) -> Any:
+def take(function: Callable[..., Any], args: Any, kwargs: Any, kind: str) -> Any:
     """Make a call, or note it down if something in it has no value yet."""
     if local.run is not None:
         return adopt(function(*local.run.given(args), **local.run.given(kwargs)))
     building = local.building is not None
-    if (effect and building) or _mentions((args, kwargs), building):
-        return _unpacked(Symbolic(function, args, kwargs, effect))
+    if (building and kind is not PLAIN) or _mentions((args, kwargs), building):
+        return _unpacked(Symbolic(function, args, kwargs, kind is EFFECT))
     return adopt(function(*args, **kwargs))
 
 
@@ -407,7 +407,11 @@ class Probing(Run):
         name = getattr(call.function, "__name__", "")
         if name in ("py_function", "numpy_function"):
             return None
-        if call.effect and call.function.__module__ != "gradtape.tf.random":
+        if name == "while_loop":
+            # On zeros it might never end; what it carries keeps its structure.
+            carried = call.kwargs["loop_vars"] if "loop_vars" in call.kwargs else call.args[2]
+            return self.given(carried)
+        if call.effect:
             return call.args[0].value if name.startswith("assign") else None
         return super()._made(call)
 
@@ -417,16 +421,19 @@ def probe(call: Symbolic, size: int) -> Any:
     run = local.probes.get(size)
     if run is None:
         run = local.probes[size] = Probing(size)
-    before = state.recording, state.tapes
+    outer, tapes = state.recording, state.tapes
     stream = random._shared.get("generator")
     counter = None if stream is None else stream._counter
+    if run.recording.closed:
+        run.recording = Recording()
     state.recording, state.tapes = run.recording, []
     try:
         with running(run):
             return run.value(call)
     finally:
         run.recording = state.recording
-        state.recording, state.tapes = before
+        # What entered from outside was computed there, which may have ended that recording.
+        state.recording, state.tapes = Recording() if outer.closed else outer, tapes
         if stream is not None and counter is not None:
             stream._counter = counter
 

@@ -27,7 +27,7 @@ from gradtape.tf.convolution import (
     max_pool1d,
     max_pool2d,
 )
-from gradtape.tf.dispatch import operation
+from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.indexing import as_indices, gather
 from gradtape.tf.products import l2_normalize
@@ -320,7 +320,7 @@ def batch_normalization(
     return shifted if offset is None else shifted + convert(offset, x.dtype)
 
 
-@operation
+@fresh
 def dropout(
     x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: str | None = None
 ) -> Tensor:

@@ -16,7 +16,7 @@ from gradtape.graph.deferred import Deferred
 from gradtape.ops import arithmetic, complexes, contraction, elementwise
 from gradtape.ops.casting import cast
 from gradtape.tf.conversion import common, convert, refuse_mixture
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.tensor import Tensor
 
 Function = Callable[[Any, Any], Any]
@@ -76,7 +76,7 @@ def binary(name: str, function: Function, accepts: str = "iufc") -> Function:
 
     def call(x: Any, y: Any) -> Any:
         if graphs.in_use:
-            return graphs.take(checked, (x, y), {}, False)
+            return graphs.take(checked, (x, y), {}, PLAIN)
         if type(x) is Tensor:
             left: Any = x.node or x.computed
             dtype = left.spec.dtype
@@ -221,7 +221,7 @@ def _unary(function: Any) -> Any:
         return function(x if type(x) is Tensor else convert(x))
 
     def method(self: Any) -> Any:
-        return graphs.take(checked, (self,), {}, False) if graphs.in_use else checked(self)
+        return graphs.take(checked, (self,), {}, PLAIN) if graphs.in_use else checked(self)
 
     return method
 

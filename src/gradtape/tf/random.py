@@ -12,7 +12,7 @@ from gradtape.ops import arithmetic, elementwise, reduction
 from gradtape.ops.casting import cast
 from gradtape.ops.cumulative import cumulative_sum
 from gradtape.tf.conversion import as_int, as_shape, convert
-from gradtape.tf.dispatch import effect, operation
+from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.dtypes import as_dtype, float32, int64
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
@@ -47,7 +47,7 @@ def source(seed: Any) -> Any:
     return core.Generator(number)
 
 
-@effect
+@fresh
 def normal(
     shape: Any,
     mean: Any = 0.0,
@@ -68,7 +68,7 @@ def _normal(stream: Any, shape: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
     return stream.normal(as_shape(shape), loc=mean, scale=stddev, dtype=as_dtype(dtype).dtype)
 
 
-@effect
+@fresh
 def truncated_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -90,7 +90,7 @@ def _truncated(stream: Any, shape: Any, mean: Any, stddev: Any, dtype: Any) -> A
     return stream.truncated_normal(as_shape(shape), loc=mean, scale=stddev, dtype=kind)
 
 
-@effect
+@fresh
 def uniform(
     shape: Any,
     minval: Any = 0,
@@ -122,7 +122,7 @@ def _number(given: Any, value: Any) -> Any:
     return float(value) if isinstance(value, (int, float, np.number)) else given
 
 
-@effect
+@fresh
 def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     """The rows of a tensor in random order.
 
@@ -132,7 +132,7 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     return source(seed).permutation(convert(value))
 
 
-@effect
+@fresh
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: str | None = None
 ) -> Tensor:

@@ -12,6 +12,7 @@ from gradtape.ops import scatter as core
 from gradtape.ops.casting import cast
 from gradtape.ops.creation import zeros
 from gradtape.ops.movement import reshape
+from gradtape.ops.positions import known_value
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.indexing import as_indices
@@ -38,8 +39,9 @@ def _rows(name: str, x: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]
             f"{name}: updates of shape {updates.shape} do not fit indices of shape "
             f"{places.shape} into {shape}: they need shape {wanted}."
         )
-    if places.computed is not None:
-        _check_range(name, places.read(), front)
+    known = known_value(places)
+    if known is not None:
+        _check_range(name, known, front)
     flat: Any = None
     for k in range(depth):
         column = cast(places[..., k], np.dtype(np.int64))

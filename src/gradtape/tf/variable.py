@@ -11,7 +11,7 @@ from gradtape.graph.recording import record, state
 from gradtape.ops import indexing
 from gradtape.ops.custom import ASSIGNED
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import effect, graphs
+from gradtape.tf.dispatch import PLAIN, effect, graphs
 from gradtape.tf.operators import install
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Reference, Tensor
@@ -109,7 +109,7 @@ class Variable(CoreVariable):
         >>> tf.Variable(2.0).read_value().numpy().item()
         2.0
         """
-        return graphs.take(convert, (self,), {}, False) if graphs.in_use else self.value
+        return graphs.take(convert, (self,), {}, PLAIN) if graphs.in_use else self.value
 
     def initialized_value(self) -> Any:
         """The value of now: variables are initialised when they are made."""
@@ -139,7 +139,7 @@ class Variable(CoreVariable):
         return self.numpy()
 
     def __getitem__(self, key: Any) -> Any:
-        return graphs.take(_part, (self, key), {}, False) if graphs.in_use else _part(self, key)
+        return graphs.take(_part, (self, key), {}, PLAIN) if graphs.in_use else _part(self, key)
 
     def __repr__(self) -> str:
         array = self.current().array

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtape.nn import initializers as core
 from gradtape.tf.conversion import as_shape, convert
-from gradtape.tf.dispatch import effect
+from gradtape.tf.dispatch import fresh
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import adopt
@@ -33,7 +33,7 @@ class Initializer:
         return _started(self._inner, shape, dtype)
 
 
-@effect
+@fresh
 def _started(inner: Any, shape: Any, dtype: Any) -> Any:
     kind = as_dtype(float32 if dtype is None else dtype).dtype
     return adopt(inner(as_shape(shape), kind))

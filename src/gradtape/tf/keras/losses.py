@@ -161,7 +161,16 @@ class Loss:
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The mean over the examples, or their sum, or each."""
+        y_true, y_pred = _as_tensors(y_true, y_pred)
         return _reduced(self.call(y_true, y_pred), sample_weight, self.reduction)
+
+
+@operation
+def _as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
+    """Targets keep being integers, if they are; floats take the dtype of the predictions."""
+    scores = convert(y_pred)
+    given = y_true if hasattr(y_true, "dtype") else convert(y_true)
+    return convert(given, hint=scores.dtype if given.dtype.kind == "f" else None), scores
 
 
 @operation

@@ -7,9 +7,9 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from gradtape.pytree import map_leaves
+from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import initializers
 from gradtape.tf.module import Module, _snake_case
@@ -88,6 +88,7 @@ class Layer(Module):
 
     def add_weight(
         self,
+        *args: Any,
         shape: Any = None,
         initializer: Any = None,
         dtype: Any = None,
@@ -97,9 +98,15 @@ class Layer(Module):
         name: str | None = None,
         **_: Any,
     ) -> Variable:
-        """A variable with a starting value. Older Keras has its name first, which works too."""
-        if isinstance(shape, str):
-            shape, name, initializer = initializer, shape, None
+        """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
+
+        Older Keras has the name first, `add_weight(name, shape, ...)`, which works too.
+        """
+        given = iter(args)
+        if args and isinstance(args[0], str):
+            name = next(given)
+        shape = next(given, shape)
+        initializer = next(given, initializer)
         make = initializers.get("glorot_uniform" if initializer is None else initializer)
         kind = self._dtype if dtype is None else as_dtype(dtype)
         start = make(() if shape is None else tuple(shape), kind)
@@ -127,14 +134,14 @@ class Layer(Module):
         phase.training = training
         try:
             if graphs.in_use:
-                return graphs.take(self._called, args, kwargs, False)
+                return graphs.take(self._called, args, kwargs, PLAIN)
             return self._called(*args, **kwargs)
         finally:
             phase.training = before
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         if args:
-            inputs = map_leaves(self._cast, args[0])
+            inputs = map_leaves(self._cast, _whole(args[0]))
             if not self.built:
                 self.ensure_built(map_leaves(lambda x: x.shape, inputs))
             args = (inputs, *args[1:])
@@ -217,6 +224,13 @@ class Layer(Module):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _whole(inputs: Any) -> Any:
+    """A list of numbers is one input; a list of tensors or arrays is several."""
+    leaves = flatten(inputs)[0]
+    numbers = leaves and all(isinstance(leaf, (bool, int, float)) for leaf in leaves)
+    return convert(inputs) if numbers and isinstance(inputs, (list, tuple)) else inputs
 
 
 def _takes(function: Any, name: str) -> bool:

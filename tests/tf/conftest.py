@@ -1,0 +1,14 @@
+"""Every test begins without a graph being built."""
+
+import pytest
+
+from gradtape.tf import graphs
+from gradtape.tf.dispatch import graphs as dispatch
+
+
+@pytest.fixture(autouse=True)
+def calls_are_made_at_once():
+    yield
+    graphs.stop_building()
+    graphs.local.probes.clear()
+    dispatch.in_use = False
