@@ -160,7 +160,9 @@ def while_loop(
         loop_vars = [loop_vars]
     start = map_leaves(convert, loop_vars)
     limit = None if maximum_iterations is None else int(maximum_iterations)
-    loop = _structured("while_loop")
+    # Where there are values its steps are recorded one by one: gradients may be asked for later.
+    must = any(_has_no_value(leaf) for leaf in flatten(start)[0])
+    loop = _structured("while_loop") if must else None
     if loop is not None and shape_invariants is None:
         try:
             return _compiled(loop, cond, body, start, limit)
