@@ -43,7 +43,7 @@ def saved(
         try:
             seeds, found = bodies.pulled(body, wanted, given)
         except UndefinedRuleError:
-            # Not everything has a derivative. What is asked for may have: save all that it may read.
+            # Not everything has a derivative, but what is asked for may: save all it may read.
             seeds, needed = [], known
         else:
             known.update(seeds)
