@@ -9,9 +9,10 @@ from gradtape.codegen.team import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.optimize.fuse import VIEWS
-from gradtape.runtime.compiled import ARENA, CompiledPlan, is_fixed, is_product, unpacked
+from gradtape.runtime.compiled import ARENA, CompiledPlan, is_fixed, is_product
 from gradtape.runtime.control import copy_of, with_copies
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.stretches import unpacked
 
 
 class NotNative(Exception):  # noqa: N818 - a question answered, not a fault

@@ -15,7 +15,7 @@ from gradtape.codegen.builder import NotLowered
 from gradtape.codegen.compile import compile_kernels
 from gradtape.codegen.gemm import LETTERS
 from gradtape.codegen.lower import Lowered, lower
-from gradtape.codegen.team import Instruction, Instructions
+from gradtape.codegen.team import Instruction
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
@@ -25,23 +25,20 @@ from gradtape.optimize.expand import expand
 from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
-from gradtape.runtime import blas, control, threads
+from gradtape.runtime import blas, control
 from gradtape.runtime.buffers import ALIGNMENT, allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.joins import place_parts
 from gradtape.runtime.memory import Arena
+from gradtape.runtime.stretches import packed
 from gradtape.runtime.unrolled import unrolled_run
 
 # Slots: the block of intermediate values, the scalars, then inputs, outputs, results of calls.
 ARENA, SCALARS, FIRST = 0, 1, 2
-# Work, in operand loads, below which a second thread costs more than it brings.
-PARALLEL_WORK = 1 << 18
 # Results from this many bytes on are written past the caches: a second-level cache holds no more.
 STREAMED = 1 << 21
 # Constant tables up to this many bytes are kept with the plan.
 FIXED = 1 << 20
-# Work below which giving up the GIL costs more than it brings to other threads.
-QUICK_WORK = 1 << 14
 
 
 class CompiledPlan:
@@ -255,7 +252,7 @@ class CompiledPlan:
         steps: list[tuple[str, Any]] = []
         for kind, content in self._steps:
             if kind == "native":
-                steps.append((kind, _packed(content, addresses)))
+                steps.append((kind, packed(content, addresses)))
             else:
                 steps.append((kind, content))
         self._steps = steps
@@ -480,59 +477,6 @@ def is_product(node: Node) -> bool:
     return node.op.name == "matmul" and node.dtype.name in LETTERS and node.size > 0
 
 
-def _packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], None]:
-    """A stretch of native instructions as one call."""
-    instructions, products, work, parallel = unpacked(content, addresses)
-    if products:
-        before, after = blas.hold_instruction(), blas.release_instruction()
-        instructions = [i for i in (before, *instructions, after) if i is not None]
-    packed = Instructions(instructions)
-    parallel = parallel or packed.parallel
-    quick = not products and work < QUICK_WORK
-    runner = threads.plan_runner(keep_gil=quick)
-    count = packed.count
-    # The tables of loops and branches live as long as the instructions that name them.
-    kept = (packed, content)
-
-    def run(slots: int) -> None:
-        runner(threads.team() if parallel else 0, kept[0].address, count, slots)
-
-    return run
-
-
-def unpacked(
-    content: list[Any], addresses: dict[Any, int]
-) -> tuple[list[Instruction], bool, int, bool]:
-    """The instructions of a stretch; whether there are products, the work, and whether any of them,
-    or of those inside, is parallel."""
-    instructions: list[Instruction] = []
-    products, work, parallel = False, 0, False
-    for item in content:
-        if isinstance(item, Instruction):
-            products = True
-            work += QUICK_WORK
-            parallel = parallel or item.parallel
-            instructions.append(item)
-            continue
-        if isinstance(item, control.ControlInstruction):
-            products, parallel = products or item.products, parallel or item.parallel
-            work += item.work
-            instructions.append(item.instruction)
-            continue
-        lowered, places = item
-        work += lowered.work
-        instructions.append(
-            Instruction(
-                addresses[lowered.kernel],
-                _arguments(lowered, places),
-                lowered.total,
-                lowered.grain,
-                lowered.work >= PARALLEL_WORK,
-            )
-        )
-    return instructions, products, work, parallel
-
-
 def _last_reads(program: Program, fused: Fused) -> dict[Node, int]:
     """The last unit that reads each value from memory; outputs are read for ever."""
     last: dict[Node, int] = {}
@@ -548,16 +492,6 @@ def _last_reads(program: Program, fused: Fused) -> dict[Node, int]:
         found = fused.access.get(node)
         last[found.base if found is not None else node] = len(fused.units)
     return last
-
-
-def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
-    arguments = list(item.sizes)
-    for owner, offset, strides in item.entries:
-        slot, start = places[owner]
-        shift = start if isinstance(owner, str) else start + offset
-        padded = (*strides, *[0] * (item.kernel.axes - len(strides)))
-        arguments += [slot, shift, *padded]
-    return arguments
 
 
 def _picker(positions: list[int]) -> Callable[[Any], Sequence[Any]]:
