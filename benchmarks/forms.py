@@ -63,8 +63,9 @@ def nothing(result: Any) -> None:
 
 
 def gradtape(variant: str, dtype: str) -> Adaptor:
-    import gradtape as gt
     import numpy as np
+
+    import gradtape as gt
 
     def array(leaf: Any) -> Any:
         if hasattr(leaf, "toarray"):  # a sparse matrix, or a pattern

@@ -55,9 +55,7 @@ def jax(inputs: Arrays, wrap: Wrap) -> Call:
     import jax.numpy as jnp
 
     x = jnp.asarray(inputs["x"])
-    jacobian = wrap(
-        jax.jacrev(lambda x: jnp.stack([jnp.sum(jnp.square(x)), jnp.mean(jnp.exp(x))]))
-    )
+    jacobian = wrap(jax.jacrev(lambda x: jnp.stack([jnp.sum(jnp.square(x)), jnp.mean(jnp.exp(x))])))
     return lambda: jacobian(x)
 
 

@@ -75,9 +75,7 @@ def jax(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = jnp.asarray(inputs["x"])
     jacobian = wrap(
-        jax.jacfwd(
-            lambda x: jnp.concatenate([x[:1], x[:-2] - 2.0 * x[1:-1] ** 2 + x[2:], x[-1:]])
-        )
+        jax.jacfwd(lambda x: jnp.concatenate([x[:1], x[:-2] - 2.0 * x[1:-1] ** 2 + x[2:], x[-1:]]))
     )
     return lambda: jacobian(x)
 

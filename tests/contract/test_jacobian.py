@@ -112,7 +112,7 @@ class TestJacobian:
         x = gt.asarray([1.0])
         tape, y = recorded(lambda x: x * x, x, persistent=True)
         for ask in (tape.jacobian, tape.batch_jacobian):
-            with pytest.raises(ValueError, match="'sideways' is unknown. Use one of auto, forward"):
+            with pytest.raises(ValueError, match=r"'sideways' is unknown\. Use one of"):
                 ask(y, x, mode="sideways")
         with pytest.raises(ValueError, match="sparse='yes' is unknown"):
             tape.jacobian(y, x, sparse="yes")
@@ -159,7 +159,7 @@ class TestJacobian:
     def test_targets_must_be_tensors(self):
         x = gt.asarray([1.0])
         tape, _ = recorded(lambda x: x * x, x)
-        with pytest.raises(ValueError, match="jacobian: target: expected a tensor.*got float"):
+        with pytest.raises(ValueError, match=r"jacobian: target: expected a tensor.*got float"):
             tape.jacobian(3.0, x)
 
     def test_a_target_that_is_a_source(self):
@@ -379,7 +379,7 @@ class TestBatchJacobian:
     def test_no_batch_axis_in_common(self, target, source):
         x = gt.asarray(np.ones(source))
         tape, y = recorded(lambda x: gt.sum(x) * np.ones(target), x)
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises(ValueError, match="batch_jacobian") as caught:
             tape.batch_jacobian(y, x)
         assert str(caught.value) == (
             f"batch_jacobian: target of shape {target} and source of shape {source} have no "
@@ -396,7 +396,7 @@ class TestBatchJacobian:
     def test_mixing_is_refused_with_the_op(self):
         x = gt.asarray([1.0, 2.0])
         tape, y = recorded(lambda x: x - gt.mean(x), x)
-        with pytest.raises(MixedExamplesError, match="sum mixes examples.*check=False"):
+        with pytest.raises(MixedExamplesError, match=r"sum mixes examples.*check=False"):
             tape.batch_jacobian(y, x)
 
     def test_what_cannot_be_proved_is_refused_with_the_op(self):

@@ -1,7 +1,7 @@
 """Factors: in which order a product of three is contracted, where a response is a product itself.
 
-Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as large
-as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
+Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as
+large as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
 d[b, k] (V[k, o] W[k, i]) is one matrix product with something that no example takes part in, and
 it lies in memory as the Jacobian of a batch does.
 """
@@ -67,7 +67,9 @@ def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
     labels = labels[len(labels) - node.ndim :]
     while True:
         name = node.op.name
-        parent = _without_ones(node) if name == "multiply" else node.inputs[0] if node.inputs else None
+        parent = (
+            _without_ones(node) if name == "multiply" else node.inputs[0] if node.inputs else None
+        )
         if parent is None or not (name in STRETCHING or _only_ones(node, parent)):
             break
         if name == "permute_dims":
