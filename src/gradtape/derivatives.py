@@ -21,6 +21,9 @@ def jacobian(
     mode: str = "auto",
     sparse: Any = False,
     has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
 ) -> Callable[..., Any]:
     """The function that gives the Jacobian of `f` by some of its arguments.
 
@@ -32,7 +35,13 @@ def jacobian(
     The shape is that of the value followed by that of the argument. Values and arguments may be
     nests: the result has the structure of the value, with that of the argument inside. `mode` is
     `auto` (by cost), `forward` or `reverse`. `sparse` is True, `"auto"` (whichever is smaller), or
-    a pattern to use instead of detecting it. With `has_aux`, `f` returns (value, aux).
+    a pattern to use instead of detecting it: the entries that can be nonzero, as a `Pattern`, a
+    sparse matrix or an array. One that leaves out an entry is an error, as far as a product with a
+    random vector at the first point shows it. With `has_aux`, `f` returns (value, aux).
+
+    A dense Jacobian whose intermediates would take more than `memory_budget` bytes (or such as
+    "512M"; by default GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory) is computed for some
+    seeds at a time; `chunk_size` says for how many.
     """
     single = isinstance(argnums, int)
 
@@ -40,7 +49,13 @@ def jacobian(
     def at(*args: Any, **kwargs: Any) -> Any:
         tape, sources, value, aux = _recorded("jacobian", f, argnums, args, kwargs, has_aux)
         found = tape.jacobian(
-            value, sources[0] if single else tuple(sources), "zero", mode=mode, sparse=sparse
+            value,
+            sources[0] if single else tuple(sources),
+            "zero",
+            mode=mode,
+            sparse=sparse,
+            chunk_size=chunk_size,
+            memory_budget=memory_budget,
         )
         return (found, aux) if has_aux else found
 

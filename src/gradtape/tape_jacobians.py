@@ -11,9 +11,11 @@ from gradtape.graph.node import Node, constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
 from gradtape.pytree import flatten, unflatten
+from gradtape.recording.chunks import Limits, chunks_for, limits
 from gradtape.recording.jacobians import (
     View,
     derive_batch_jacobian,
+    derive_gradient,
     derive_hessian,
     derive_jacobian,
 )
@@ -25,6 +27,7 @@ from gradtape.recording.sparse_jacobians import (
 )
 from gradtape.recording.structure import follows
 from gradtape.scope import Scope, check_unconnected, finish
+from gradtape.tensor import from_value
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import jacobian_dtype
 
@@ -49,6 +52,8 @@ class Jacobians(Scope):
         *,
         mode: str = "auto",
         sparse: Any = False,
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
     ) -> Any:
         """The derivative of every element of `target` by every element of each source.
 
@@ -63,10 +68,18 @@ class Jacobians(Scope):
         `parallel_iterations` and `experimental_use_pfor` are accepted for TensorFlow's sake and
         change nothing. With `sparse=True` each Jacobian is a scipy.sparse array of shape
         (target.size, source.size), computed now; `"auto"` gives whichever takes less memory.
+
+        A dense Jacobian whose intermediates would take more than `memory_budget` bytes (or such as
+        "512M"; by default GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory) is computed now,
+        for some seeds at a time; `chunk_size` says for how many. Where an outer tape records, it
+        is not: the result has to stay differentiable.
         """
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
         check_sparse("jacobian", sparse)
+        wanted = _UNLIMITED
+        if chunk_size is not None or memory_budget is not None:
+            wanted = limits("jacobian", chunk_size, memory_budget)
         recording = self._ask()
         view = self._view(recording)
         targets, target_structure = flatten(target)
@@ -78,9 +91,9 @@ class Jacobians(Scope):
             found: list[Any] = []
             for node in nodes:
                 if sparse is False:
-                    matrix = self._jacobian(view, y, node, mode)
+                    matrix = _dense_jacobian(view, y, node, mode, wanted)
                 else:
-                    dense = partial(self._jacobian, view, y, node, mode)
+                    dense = partial(_dense_jacobian, view, y, node, mode, wanted)
                     matrix = sparse_jacobian(view, y, node, mode, sparse, dense)
                 if matrix is None and unconnected_gradients == "zero":
                     matrix = _zeros(recording, y, node, sparse)
@@ -89,10 +102,6 @@ class Jacobians(Scope):
         if not self.persistent:
             self._consume()
         return unflatten(target_structure, rows)
-
-    def _jacobian(self, view: View, target: Node, source: Node, mode: str) -> Any:
-        result = derive_jacobian(view, target, source, mode)
-        return None if result is None else finish(view.recording, None, result, "none")
 
     def batch_jacobian(
         self,
@@ -144,6 +153,8 @@ class Jacobians(Scope):
         unconnected_gradients: str = "none",
         *,
         sparse: Any = False,
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
     ) -> Any:
         """The second derivatives of the sum of `target`.
 
@@ -154,10 +165,14 @@ class Jacobians(Scope):
         [[4.0, 2.0], [2.0, 0.0]]
 
         The shape is source.shape + source.shape. For a nest of sources the result is a nest of
-        nests: block [a][b] is the derivative by b of the gradient by a.
+        nests: block [a][b] is the derivative by b of the gradient by a. The last three arguments
+        are those of `jacobian`.
         """
         check_unconnected(unconnected_gradients)
         check_sparse("hessian", sparse)
+        wanted = _UNLIMITED
+        if chunk_size is not None or memory_budget is not None:
+            wanted = limits("hessian", chunk_size, memory_budget)
         recording = self._ask()
         view = self._view(recording)
         y = self._enter(target, "hessian: target")
@@ -168,9 +183,9 @@ class Jacobians(Scope):
             found: list[Any] = []
             for second in nodes:
                 if sparse is False:
-                    matrix = self._hessian(view, y, first, second)
+                    matrix = _dense_hessian(view, y, first, second, wanted)
                 else:
-                    dense = partial(self._hessian, view, y, first, second)
+                    dense = partial(_dense_hessian, view, y, first, second, wanted)
                     matrix = sparse_hessian(view, y, first, second, sparse, dense)
                 if matrix is None and unconnected_gradients == "zero":
                     matrix = _zeros(recording, first, second, sparse)
@@ -179,10 +194,6 @@ class Jacobians(Scope):
         if not self.persistent:
             self._consume()
         return unflatten(structure, rows)
-
-    def _hessian(self, view: View, target: Node, first: Node, second: Node) -> Any:
-        result = derive_hessian(view, target, first, second)
-        return None if result is None else finish(view.recording, None, result, "none")
 
     def _view(self, recording: Recording) -> View:
         watched = tuple(node for _, node in self._watched.values())
@@ -208,6 +219,32 @@ class Jacobians(Scope):
                 f"may depend on other rows of the source of shape {x.shape}. Use jacobian, or "
                 "check=False if you know that examples are independent."
             ) from None
+
+
+_UNLIMITED = Limits()
+
+
+def _dense_jacobian(view: View, target: Node, source: Node, mode: str, wanted: Limits) -> Any:
+    whole = derive_jacobian(view, target, source, mode)
+    if whole is None:
+        return None
+    chunks = chunks_for(view, target, source, mode, whole, wanted)
+    if chunks is not None:
+        return from_value(chunks.run(view.recording))
+    return finish(view.recording, None, whole, "none")
+
+
+def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: Limits) -> Any:
+    whole = derive_hessian(view, target, first, second)
+    if whole is None:
+        return None
+    slope = derive_gradient(view, target, first)
+    assert slope is not None
+    alone = View(view.recording, frozenset(), view.watched)
+    chunks = chunks_for(alone, slope, second, "auto", whole, wanted)
+    if chunks is not None:
+        return from_value(chunks.run(view.recording))
+    return finish(view.recording, None, whole, "none")
 
 
 def _zeros(recording: Recording, target: Node, source: Node, sparse: Any) -> Any:

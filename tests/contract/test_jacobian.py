@@ -112,7 +112,7 @@ class TestJacobian:
         x = gt.asarray([1.0])
         tape, y = recorded(lambda x: x * x, x, persistent=True)
         for ask in (tape.jacobian, tape.batch_jacobian):
-            with pytest.raises(ValueError, match=r"'sideways' is unknown. Use one of auto"):
+            with pytest.raises(ValueError, match=r"'sideways' is unknown\. Use one of"):
                 ask(y, x, mode="sideways")
         with pytest.raises(ValueError, match="sparse='yes' is unknown"):
             tape.jacobian(y, x, sparse="yes")

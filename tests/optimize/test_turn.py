@@ -65,6 +65,17 @@ def test_products_of_products_are_not_computed_twice():
     assert sum("matmul" in line for line in after) == 2
 
 
+def test_inputs_are_not_looked_into():
+    """An input may be any node whose value is known."""
+    view = transposed(X)
+    scaled = node("multiply", view, S)
+    for known in ([view], [scaled], [X, view]):
+        before = program([node("matmul", scaled, X)], known)
+        after = turn(before)
+        assert after.inputs == before.inputs
+        verify(after)
+
+
 def test_values():
     rng = np.random.default_rng(0)
     x, s, t = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(3, 1))

@@ -196,7 +196,7 @@ def test_limit_that_is_no_size(monkeypatch, text):
 
 def test_limit_by_default_is_half_of_memory(monkeypatch):
     monkeypatch.delenv("GRADTAPE_CACHE_LIMIT", raising=False)
-    monkeypatch.setattr(buffers, "_physical_memory", lambda: 1000)
+    monkeypatch.setattr(buffers, "physical_memory", lambda: 1000)
     assert buffers._chosen_limit() == 500
 
 

@@ -4,7 +4,6 @@ import numpy as np
 
 import gradtape as gt
 
-SMALLEST = 1
 # Larger values are flattened and cut: Jacobians have the square of their size.
 LARGEST = 24
 
@@ -108,7 +107,7 @@ def broadcasts(x, y):
 
 
 def apply(steps, *sources):
-    """The value of a random function; where a shape does not fit a step, another is taken."""
+    """The value of a random function; where a shape does not fit a step, another op steps in."""
     values = list(sources)
     for kind, choice, first, second in steps:
         x, y = values[first % len(values)], values[second % len(values)]

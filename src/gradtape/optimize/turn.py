@@ -1,7 +1,6 @@
 """Turn: what is computed from a transposed operand for a matrix product keeps the operand's layout.
 
-A product reads transposed matrices as fast as others; a loop that reads one across its rows does
-not.
+A product reads transposed matrices as fast as others; a loop that reads across rows does not.
 """
 
 from __future__ import annotations
@@ -21,6 +20,9 @@ def turn(program: Program) -> Program:
     """Before: `matmul(x.T * s, y)`. After: `matmul((x * s.T).T, y)`, for s that broadcasts."""
     readers = Counter(parent for node in program.nodes for parent in node.inputs)
     readers.update(program.outputs)
+    # An input may be any node whose value is known: it is not looked into.
+    for node in program.inputs:
+        readers[node] = 0
     new: dict[Node, Node] = {node: node for node in program.inputs}
     changed = False
     for node in program.nodes:
@@ -52,11 +54,15 @@ def _is_chain(node: Node, readers: Counter[Node]) -> bool:
     return node.op.family == "elementwise" and readers[node] == 1
 
 
+def _is_transposed(node: Node, readers: Counter[Node]) -> bool:
+    return node.op.name == "permute_dims" and readers[node] > 0
+
+
 def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
     """How the large operands of a chain of element-wise ops are transposed."""
     while _is_chain(node, readers):
         large = [parent for parent in node.inputs if parent.shape == node.shape]
-        turned = [parent for parent in large if parent.op.name == "permute_dims"]
+        turned = [parent for parent in large if _is_transposed(parent, readers)]
         if turned:
             return turned[0].params[0]
         if not large:
@@ -67,9 +73,9 @@ def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
 
 def _unturned(node: Node, axes: Axes, readers: Counter[Node], new: dict[Node, Node]) -> Node | None:
     """What `node` is a transposition of by `axes`."""
-    if node.op.name == "permute_dims" and node.params[0] == axes:
+    if _is_transposed(node, readers) and node.params[0] == axes:
         return new[node.inputs[0]]
-    if node.op.name == "broadcast_to":
+    if node.op.name == "broadcast_to" and readers[node]:
         return _stretched(new[node.inputs[0]], axes)
     if not _is_chain(node, readers):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +45,13 @@ class Bound:
         return given[binding] if binding in given else recording.values[binding]
 
 
-def bind(recording: Recording, outputs: Sequence[Node]) -> Bound:
-    """The program that computes `outputs` from what a recording holds now.
+def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] = ()) -> Bound:
+    """The program that computes `outputs` from what a recording holds now, and a caller gives.
 
     Which values that are is part of the recording's state: who keeps a Bound keeps it under
     `recording.available`.
     """
-    found = program(outputs, recording.values.keys())
+    found = program(outputs, {*recording.values, *given} if given else recording.values.keys())
     bindings: list[int | Node] = [
         node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
         for node in found.inputs

@@ -19,9 +19,7 @@ from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
 from gradtape.ops.arithmetic import equal
 from gradtape.ops.casting import cast
-from gradtape.ops.families import conjugate
 from gradtape.ops.movement import reshape_node
-from gradtape.ops.shapes import broadcast_to
 from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.jacobians import View, derive_gradient
@@ -29,11 +27,9 @@ from gradtape.recording.structure import follows, position_leaves, values_of
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
-from gradtape.transforms.jacobian import jacobian_dtype
-from gradtape.transforms.reverse import reverse
-from gradtape.transforms.seeded import Seeded, dense_form, numbered, respond
+from gradtape.transforms.jacobian import jacobian_dtype, products
+from gradtape.transforms.seeded import Seeded, numbered
 
 # Up to how many entries the independence of examples is looked for one by one.
 LISTED = 1 << 20
@@ -60,14 +56,12 @@ class Prepared:
 
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
-        products = [found.reshape(-1) for found in self.bound.run(recording, self.seeds)]
-        if not products:
+        found = [part.reshape(-1) for part in self.bound.run(recording, self.seeds)]
+        if not found:
             return np.zeros(self.pattern.nnz, self.dtype)
         if self.coloured.substitution is not None:
-            return self.coloured.decompress(products[0].reshape(self.coloured.forward_count, -1))
-        if not products:  # nothing depends on anything
-            return np.zeros(len(self.coloured.positions), self.dtype)
-        flat = products[0] if len(products) == 1 else np.concatenate(products)
+            return self.coloured.decompress(found[0].reshape(self.coloured.forward_count, -1))
+        flat = found[0] if len(found) == 1 else np.concatenate(found)
         return flat.take(self.coloured.positions)
 
     def matrix(self, recording: Recording) -> Any:
@@ -241,9 +235,9 @@ def prepare_sparse_jacobian(
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured", *key), coloured)
-        products = _Products(view, rules, target, source, found)
-        products.add_jacobian()
-        return products.prepared(given)
+        outputs = _Products(view, rules, target, source, found)
+        outputs.add_jacobian()
+        return outputs.prepared(given)
 
     key = _key(view, target, source, mode, given)
     return view.remembered(("sparse", *key, view.recording.available), derive)
@@ -266,10 +260,10 @@ def prepare_sparse_hessian(
         found = view.remembered(("coloured_hessian", *key), coloured)
         slope = derive_gradient(view, target, source)
         alone = View(view.recording, frozenset(), view.watched)
-        products = _Products(alone, rules, source if slope is None else slope, source, found)
+        outputs = _Products(alone, rules, source if slope is None else slope, source, found)
         if slope is not None:
-            products.add_forward()
-        return products.prepared(given)
+            outputs.add_forward()
+        return outputs.prepared(given)
 
     key = _key(view, target, source, method, given)
     return view.remembered(("sparse_hessian", *key, view.recording.available), derive)
@@ -299,8 +293,8 @@ class _Products:
     def __init__(
         self, view: View, rules: PythonRules, target: Node, source: Node, coloured: Coloured
     ) -> None:
-        self.view = view
-        self.rules = rules
+        self.recording = view.recording
+        self.question = view.question(source, "auto", rules)
         self.target = target
         self.source = source
         self.coloured = coloured
@@ -313,51 +307,16 @@ class _Products:
         if self.coloured.forward_count:
             self.add_forward()
         if self.coloured.reverse_count:
-            self.add_reverse()
+            self._add(self._coloured("reverse", self.target, self.coloured.rows))
         if not self.coloured.pattern.nnz:
             self.connected = self._pushed(placeholder(self.source.spec)) is not None
 
     def add_forward(self) -> None:
-        colours = self.coloured.columns
-        if colours is None or not colours.count:
-            return
-        found = self._responses(self._pushed, self.source, self.target, colours)
-        kinds = self.source.dtype.kind + self.target.dtype.kind
-        if found is not None and kinds == "cf":
-            across = self._responses(
-                lambda seed: self._pushed(seed * 1j), self.source, self.target, colours
-            )
-            found = found + across * 1j  # type: ignore[operator]
-        self._add(found)
+        if self.coloured.forward_count:
+            self._add(self._coloured("forward", self.source, self.coloured.columns))
 
-    def add_reverse(self) -> None:
-        colours = self.coloured.rows
-        if colours is None or not colours.count:
-            return
-        found = self._responses(self._pulled, self.target, self.source, colours)
-        kinds = self.source.dtype.kind + self.target.dtype.kind
-        if found is not None and kinds == "fc":
-            across = self._responses(
-                lambda seed: self._pulled(seed * 1j), self.target, self.source, colours
-            )
-            found = found + across * 1j  # type: ignore[operator]
-        self._add(conjugate(found) if found is not None and kinds == "cc" else found)
-
-    def _pushed(self, seed: Node) -> Node | None:
-        blocked, push = self.view.outside, self.rules.push
-        return forward([self.target], [self.source], [seed], blocked, push)[0]
-
-    def _pulled(self, seed: Node) -> Node | None:
-        blocked, pull = self.view.outside, self.rules.pull
-        (found,) = reverse([self.target], [seed], [self.source], blocked, pull)
-        return found.dense() if isinstance(found, Rows) else found
-
-    def _responses(self, linear: Any, like: Node, result: Node, colours: Any) -> Node | None:
+    def _coloured(self, way: str, like: Node, colours: Any) -> Node | None:
         """The products with the seeds of each colour, along a new axis 0."""
-        seed = placeholder(like.spec)
-        found = linear(seed)
-        if found is None:
-            return None
         # A seed is 1 where the colour is its number: a comparison costs less than reading seeds.
         numbers = numbered(0, colours.count)
         of = spec(like.shape, numbers.dtype)
@@ -365,22 +324,21 @@ class _Products:
         self.seeds[given] = Value(np.ascontiguousarray(colours.of, of.dtype).reshape(of.shape), of)
         column = reshape_node(numbers, (colours.count, *(1,) * like.ndim))
         start = Seeded(cast(equal(given, column), like.dtype), (0,), ())
-        space = (colours.count,)
-        (response,) = respond([found], seed, start, space)
-        if response is None:
-            return None
-        dense = dense_form(response, result, space).value
-        return broadcast_to(dense, (*space, *result.shape))
+        return products(self.target, self.question, way, start, (colours.count,))
+
+    def _pushed(self, seed: Node) -> Node | None:
+        question = self.question
+        return forward([self.target], [self.source], [seed], question.blocked, question.push)[0]
 
     def _add(self, found: Node | None) -> None:
         if found is None:
             self.connected = False
         else:
-            self.outputs.append(cast(found, self.dtype))
+            self.outputs.append(found)
 
     def prepared(self, given: Pattern | None) -> Prepared:
         outputs = self.outputs if self.connected else []
-        bound = bind(self.view.recording, outputs)
+        bound = bind(self.recording, outputs)
         trials = [] if given is None or not outputs else self._trials()
         return Prepared(self.coloured, bound, self.seeds, self.dtype, self.connected, trials)
 
@@ -394,7 +352,7 @@ class _Products:
             return []
         direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
         direction = direction.astype(self.source.dtype)
-        bound = bind(self.view.recording, [cast(pushed, self.dtype)])
+        bound = bind(self.recording, [cast(pushed, self.dtype)])
         return [Trial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
 
 

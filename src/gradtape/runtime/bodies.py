@@ -78,7 +78,7 @@ class BodyPlan(CompiledPlan):
         super()._call(node)
 
     def _finish(self) -> None:
-        if any(how != "written" for _, how in self._outputs):
+        if any(how != "written" for how in self._results.how.values()):
             raise NotNative
         content: list[Any] = [item for _, group in self._steps for item in group]
         kernels = [item[0].kernel for item in content if isinstance(item, tuple)]

@@ -213,26 +213,31 @@ def _from_system(capacity: int) -> tuple[int, Any]:
 
 
 def _chosen_limit() -> int:
-    text = os.environ.get("GRADTAPE_CACHE_LIMIT", "").strip().upper()
+    text = os.environ.get("GRADTAPE_CACHE_LIMIT", "").strip()
     if not text:
-        return _physical_memory() // 2
+        return physical_memory() // 2
+    return parse_bytes("GRADTAPE_CACHE_LIMIT=", text, "0, which keeps no idle memory")
+
+
+def parse_bytes(name: str, given: str, least: str) -> int:
+    """A number of bytes, written such as `512M` or `4G`."""
+    text = given.upper()
     number, unit = text.removesuffix("IB").removesuffix("B"), 1
     for power, letter in enumerate("KMGT", start=1):
         if number.endswith(letter):
             number, unit = number[:-1], 1 << 10 * power
     try:
-        limit = float(number) * unit
+        found = float(number) * unit
     except ValueError:
-        limit = -1.0
-    if not 0 <= limit < float("inf"):
+        found = -1.0
+    if not 0 <= found < float("inf"):
         raise ValueError(
-            f"GRADTAPE_CACHE_LIMIT={text!r} is not a number of bytes. "
-            "Set it to such as 2G, 512M or 0, which keeps no idle memory."
+            f"{name}{given!r} is not a number of bytes. Set it to such as 2G, 512M or {least}."
         )
-    return int(limit)
+    return int(found)
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
     """The machine's memory, or the container's if that is less."""
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

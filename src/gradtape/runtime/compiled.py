@@ -28,8 +28,8 @@ from gradtape.optimize.views import Access, row_major, whole
 from gradtape.runtime import blas, control
 from gradtape.runtime.buffers import ALIGNMENT, allocate, array
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.joins import place_parts
 from gradtape.runtime.memory import Arena
+from gradtape.runtime.results import find_results, read_again
 from gradtape.runtime.stretches import packed
 from gradtape.runtime.unrolled import unrolled_run
 
@@ -56,9 +56,10 @@ class CompiledPlan:
         self._place: dict[Node | str, tuple[int, int]] = {}
         self._slots = FIRST
         self._number_inputs(program)
-        # Outputs that are another node's memory in another shape, by that node.
-        self._same: dict[Node, Node] = {}
-        self._outputs = self._number_outputs(program, fused)
+        self._results = find_results(
+            program, fused, lambda node: is_product(node) or self._control_of(node) is not None
+        )
+        self._number_outputs()
         self._arena = Arena()
         self._steps: list[tuple[str, Any]] = []
         self._fixed: dict[Node, Any] = {}
@@ -85,34 +86,12 @@ class CompiledPlan:
         for node in self._arrays:
             self._place[node] = (self._new_slot(), 0)
 
-    def _number_outputs(self, program: Program, fused: Fused) -> list[tuple[Node, str]]:
-        """How each output comes about: written by a unit, copied from a view, or constant."""
-        produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
-        called = {unit.node for unit in fused.units if isinstance(unit, Call)}
-        produced.update(node for node in called if is_product(node))
-        produced.update(node for node in called if self._control_of(node) is not None)
-        found: dict[Node, str] = {}
-        for node in dict.fromkeys(program.outputs):
-            whole_of = node if node in produced else _contents_of(node, fused)
-            if whole_of in produced:
-                self._same[node] = whole_of
-                if whole_of not in found:
-                    self._place[whole_of] = (self._new_slot(), 0)
-                found[whole_of] = "written"
-            else:
-                found[node] = "called" if node in called else "viewed"
-        results = [node for node, how in found.items() if how == "written"]
-        kept = {*program.outputs, *results}
-        self._parts = place_parts(fused, results, produced.__contains__, kept)
-        for part in reversed(self._parts):
-            self._place[part] = self._place_of_part(part)
-        return list(found.items())
-
-    def _place_of_part(self, part: Node) -> tuple[int, int]:
-        """Slot and offset of what is computed inside a joined result, which may be a part too."""
-        joined, offset = self._parts[part]
-        slot, start = self._place[joined] if joined in self._place else self._place_of_part(joined)
-        return slot, start + offset
+    def _number_outputs(self) -> None:
+        for node in self._results.written:
+            self._place[node] = (self._new_slot(), 0)
+        for part in self._results.parts:
+            joined, offset = self._results.place(part)
+            self._place[part] = (self._place[joined][0], offset)
 
     def _control_of(self, node: Node) -> Any:
         """The loop or branch in native code that a node is a result of, if it is one."""
@@ -121,16 +100,15 @@ class CompiledPlan:
     # Memory and instructions.
 
     def _lay_out(self, fused: Fused) -> None:
-        last = _last_reads(self.program, fused)
+        last = last_reads(self.program, fused)
         bits = llvm.host().bits
-        written = {node for node, how in self._outputs if how == "written"}
-        written.update(self._parts)
+        parts = self._results.parts
+        written = {*self._results.written, *parts}
         streamed: set[Node] = set()
         if self.streams:
             # Streams need vectors that are aligned.
             aligned = {node for node in written if self._place[node][1] % ALIGNMENT == 0}
-            joined = {whole for whole, _ in self._parts.values()}
-            streamed = _streamed(self.program, aligned, joined)
+            streamed = _streamed(aligned - read_again(self.program, fused, parts))
         for index, unit in enumerate(fused.units):
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
@@ -267,19 +245,19 @@ class CompiledPlan:
         self._must_convert = any(node.dtype.kind in "bc" for node in self._scalars)
         self._array_positions = [self._position[n] for n in self._arrays]
         # Inputs, then outputs, are numbered first: they follow the two fixed slots in this order.
-        self._written = [node.spec.nbytes for node, how in self._outputs if how == "written"]
+        self._written_nodes = self._results.written
+        self._written = [node.spec.nbytes for node in self._written_nodes]
         preset = FIRST + len(self._arrays) + len(self._written)
         self._unset = [0] * (self._slots - preset)
         for node, content in self._fixed.items():
             self._unset[self._place[node][0] - preset] = content.ctypes.data
-        self._written_nodes = [node for node, how in self._outputs if how == "written"]
         # With library calls, or outputs that are views, values have to be found by name.
         self._mixed = any(kind == "call" for kind, _ in steps) or len(self._written) < len(
-            self._outputs
+            self._results.how
         )
         number = {node: index for index, node in enumerate(self._written_nodes)}
-        outputs = [self._same.get(node, node) for node in self.program.outputs]
-        self._order = [] if self._mixed else [number[node] for node in outputs]
+        self._outputs = [self._results.same.get(node, node) for node in self.program.outputs]
+        self._order = [] if self._mixed else [number[node] for node in self._outputs]
         self.ops = len(self.program.nodes)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._run
         if len(steps) == 1 and not self._mixed and not self._must_convert:
@@ -369,9 +347,9 @@ class CompiledPlan:
         """The outputs of a plan of which some are results of calls, views or constants."""
         found = {
             node: alive[node] if how == "written" else self._other(node, how, inputs, alive)
-            for node, how in self._outputs
+            for node, how in self._results.how.items()
         }
-        return [found[self._same.get(node, node)] for node in self.program.outputs]
+        return [found[node] for node in self._outputs]
 
     def _run_steps(self, inputs: Any, memory: Any, base: int, alive: dict[Any, Any]) -> None:
         """Native stretches and library calls in turn; `alive` gets what calls return."""
@@ -417,8 +395,10 @@ class CompiledPlan:
         elif base in alive:
             held = alive[base]
             flat = held if isinstance(held, np.ndarray) else array(held, base.shape, base.dtype)
-        elif base in self._parts:
-            flat = self._part(base, alive)
+        elif base in self._results.parts:
+            joined, offset = self._results.place(base)
+            held = array(alive[joined], (joined.spec.nbytes,), np.uint8)
+            flat = held[offset : offset + base.spec.nbytes].view(base.dtype).reshape(base.shape)
         else:
             _, offset = self._place[base]
             block = array(alive["arena"], (self.arena_size,), np.uint8)
@@ -431,40 +411,16 @@ class CompiledPlan:
             flat, found.shape, [size * s for s in found.strides], writeable=False
         )
 
-    def _part(self, node: Node, alive: dict[Any, Any]) -> Any:
-        """A value that lies inside a joined result."""
-        whole_of, offset = self._parts[node]
-        while whole_of in self._parts:
-            whole_of, more = self._parts[whole_of]
-            offset += more
-        held = array(alive[whole_of], (whole_of.spec.nbytes,), np.uint8)
-        return held[offset : offset + node.spec.nbytes].view(node.dtype).reshape(node.shape)
-
     def _other(self, node: Node, how: str, inputs: Any, alive: dict[Any, Any]) -> Any:
         result = self._array(node, inputs, alive)
         return result if how == "called" else np.array(result)
 
 
-def _streamed(program: Program, written: set[Node], joined: set[Node]) -> set[Node]:
-    """Results too large for the caches that nothing in the program reads again.
-
-    What joins its operands in place does not read them.
-    """
+def _streamed(unread: set[Node]) -> set[Node]:
+    """Results too large for the caches, of those that nothing in the program reads again."""
     if llvm.host().machine != "x86_64":
         return set()
-    read = {parent for node in program.nodes if node not in joined for parent in node.inputs}
-    return {
-        n for n in written if n not in read and n.spec.nbytes >= STREAMED and n.dtype.kind != "b"
-    }
-
-
-def _contents_of(node: Node, fused: Fused) -> Any:
-    """The node whose whole memory, in order, is this one's; None if there is none."""
-    found = fused.access.get(node)
-    if found is None or node in fused.constants or type(found.base.spec) is tuple:
-        return None
-    whole_of = found.base.size == node.size and not found.offset and found.is_contiguous()
-    return found.base if whole_of else None
+    return {n for n in unread if n.spec.nbytes >= STREAMED and n.dtype.kind != "b"}
 
 
 def is_fixed(node: Node) -> bool:
@@ -477,7 +433,7 @@ def is_product(node: Node) -> bool:
     return node.op.name == "matmul" and node.dtype.name in LETTERS and node.size > 0
 
 
-def _last_reads(program: Program, fused: Fused) -> dict[Node, int]:
+def last_reads(program: Program, fused: Fused) -> dict[Node, int]:
     """The last unit that reads each value from memory; outputs are read for ever."""
     last: dict[Node, int] = {}
     for index, unit in enumerate(fused.units):

@@ -26,7 +26,7 @@ class Plan:
     __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
 
     def __init__(self, program: Program) -> None:
-        last_use = _last_uses(program)
+        last_use = last_uses(program)
         slot = {node: index for index, node in enumerate(program.inputs)}
         free: list[int] = []
         size = len(slot)
@@ -83,7 +83,8 @@ class Plan:
         ]
 
 
-def _last_uses(program: Program) -> dict[Node, int]:
+def last_uses(program: Program) -> dict[Node, int]:
+    """The position of the step that reads each value last; outputs are read after all steps."""
     last = dict.fromkeys(program.inputs, -1)
     for position, node in enumerate(program.nodes):
         last[node] = position

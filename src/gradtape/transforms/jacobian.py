@@ -13,7 +13,7 @@ if the target is.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,54 +132,87 @@ def _one_way(way: str, target: Node, question: Question) -> Node | None:
 
 def _forward(target: Node, question: Question) -> Node | None:
     source = question.source
-    found = _pushed(target, question, None)
-    if found is not None and source.dtype.kind == "c" and target.dtype.kind == "f":
-        # Seeds along the imaginary axis, too: a real target has two derivatives.
-        across = _pushed(target, question, 1j)
-        assert across is not None
-        return found + across * 1j
-    return found
+    start = identity_seeds(source.spec)
 
+    def along(factor: Any) -> Node | None:
+        pushed = _response(target, question, "forward", factor, start, source.shape)
+        return None if pushed is None else jacobian_forward(*pushed, target, source)
 
-def _pushed(target: Node, question: Question, factor: Any) -> Node | None:
-    source = question.source
-    seed = placeholder(source.spec)
-    given = seed if factor is None else seed * factor
-    (pushed,) = forward([target], [source], [given], question.blocked, question.push)
-    if pushed is None:
-        return None
-    response = _respond_one(pushed, seed, identity_seeds(source.spec), source.shape)
-    return jacobian_forward(response, target, source)
-
-
-def _respond_one(node: Node, seed: Node, start: Seeded, space: Any) -> Seeded | None:
-    return respond([node], seed, start, space)[0]
+    return _both_parts(along, target, source, "forward")
 
 
 def _reverse(target: Node, question: Question) -> Node | None:
     source = question.source
-    found = _pulled(target, question, None)
-    if found is not None and target.dtype.kind == "c":
-        if source.dtype.kind == "c":
-            return conjugate(found)
-        # A real source: the real part of the target, then the imaginary one.
-        across = _pulled(target, question, 1j)
-        assert across is not None
-        return found + across * 1j
-    return found
+    start = identity_seeds(target.spec)
+
+    def along(factor: Any) -> Node | None:
+        pulled = _response(target, question, "reverse", factor, start, target.shape)
+        return None if pulled is None else jacobian_reverse(*pulled, target, source)
+
+    return _both_parts(along, target, source, "reverse")
 
 
-def _pulled(target: Node, question: Question, factor: Any) -> Node | None:
+def products(
+    target: Node, question: Question, way: str, start: Seeded, space: Shape
+) -> Node | None:
+    """Products of the Jacobian (`forward`) or of its transpose (`reverse`) with all seeds.
+
+    Seeds are elements of `space`, whose axes come first in the result.
+    """
     source = question.source
-    seed = placeholder(target.spec)
-    given = seed if factor is None else seed * factor
-    (found,) = reverse([target], [given], [source], question.blocked, question.pull)
+    result = target if way == "forward" else source
+
+    def along(factor: Any) -> Node | None:
+        found = _response(target, question, way, factor, start, space)
+        if found is None:
+            return None
+        (response,) = found
+        shape = (*space, *result.shape)
+        if response is None:
+            return constant(0, spec(shape, result.dtype))
+        return broadcast_to(dense_form(response, result, space).value, shape)
+
+    found = _both_parts(along, target, source, way)
+    return None if found is None else cast(found, jacobian_dtype(target, source))
+
+
+def _both_parts(
+    along: Callable[[Any], Node | None], target: Node, source: Node, way: str
+) -> Node | None:
+    """A derivative from those along the real axis and, where it takes both, the imaginary one."""
+    found = along(None)
     if found is None:
         return None
-    if isinstance(found, Rows):
-        found = found.dense()
-    response = _respond_one(found, seed, identity_seeds(target.spec), target.shape)
-    return jacobian_reverse(response, target, source)
+    kinds = source.dtype.kind + target.dtype.kind
+    if kinds == ("cf" if way == "forward" else "fc"):
+        across = along(1j)
+        assert across is not None
+        return found + across * 1j
+    return conjugate(found) if way == "reverse" and kinds == "cc" else found
+
+
+def _response(
+    target: Node, question: Question, way: str, factor: Any, start: Seeded, space: Shape
+) -> tuple[Seeded | None] | None:
+    """What the other end gives to all seeds, which are multiplied by a factor; None if nothing."""
+    source, blocked = question.source, question.blocked
+    seed = placeholder((source if way == "forward" else target).spec)
+    given = seed if factor is None else seed * factor
+    found: Any
+    if way == "forward":
+        (found,) = forward([target], [source], [given], blocked, question.push)
+    else:
+        (found,) = reverse([target], [given], [source], blocked, question.pull)
+        found = found.dense() if isinstance(found, Rows) else found
+    return None if found is None else (respond([found], seed, start, space)[0],)
+
+
+def fewer_seeds(target: Node, source: Node, mode: str) -> str:
+    """The way that takes fewer products, unless a mode is asked for."""
+    if mode != "auto":
+        return mode
+    by_dtype = _ways_by_dtype(target, source)
+    return by_dtype or ("forward" if source.size < target.size else "reverse")
 
 
 def batch_jacobian(target: Node, question: Question) -> Node | None:
@@ -191,49 +224,18 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
     source = question.source
     if target not in _active(target, question):
         return None
-    way = question.mode
-    if way == "auto":
-        fewer = "forward" if source.size < target.size else "reverse"
-        way = _ways_by_dtype(target, source) or fewer
-    rows = _rows_pushed if way == "forward" else _rows_pulled
-    found = rows(target, question, None)
-    if found is None:
-        return None
-    kinds = source.dtype.kind + target.dtype.kind
-    if kinds == ("cf" if way == "forward" else "fc"):
-        # As in `_forward` and `_reverse`: the other part of the complex end.
-        across = rows(target, question, 1j)
-        assert across is not None
-        found = found + across * 1j
-    elif way == "reverse" and kinds == "cc":
-        found = conjugate(found)
-    return cast(found, jacobian_dtype(target, source))
+    way = fewer_seeds(target, source, question.mode)
+    like, result = (source, target) if way == "forward" else (target, source)
+    space = like.shape[1:]
 
+    def along(factor: Any) -> Node | None:
+        found = _response(target, question, way, factor, row_seeds(like.spec), space)
+        if found is None:
+            return None
+        return _batch_first(found[0], result, space, seeds_last=way == "forward")
 
-def _rows_pushed(target: Node, question: Question, factor: Any) -> Node | None:
-    source = question.source
-    seed = placeholder(source.spec)
-    given = seed if factor is None else seed * factor
-    (pushed,) = forward([target], [source], [given], question.blocked, question.push)
-    if pushed is None:
-        return None
-    space = source.shape[1:]
-    response = _respond_one(pushed, seed, row_seeds(source.spec), space)
-    return _batch_first(response, target, space, seeds_last=True)
-
-
-def _rows_pulled(target: Node, question: Question, factor: Any) -> Node | None:
-    source = question.source
-    seed = placeholder(target.spec)
-    given = seed if factor is None else seed * factor
-    (pulled,) = reverse([target], [given], [source], question.blocked, question.pull)
-    if pulled is None:
-        return None
-    if isinstance(pulled, Rows):
-        pulled = pulled.dense()
-    space = target.shape[1:]
-    response = _respond_one(pulled, seed, row_seeds(target.spec), space)
-    return _batch_first(response, source, space, seeds_last=False)
+    found = _both_parts(along, target, source, way)
+    return None if found is None else cast(found, jacobian_dtype(target, source))
 
 
 def _batch_first(response: Seeded | None, node: Node, space: Shape, *, seeds_last: bool) -> Node:

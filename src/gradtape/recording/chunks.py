@@ -1,0 +1,203 @@
+"""Chunks: a dense Jacobian whose intermediates would not fit, computed for some seeds at a time.
+
+One program gives the products with seeds number `offset` to `offset` + c, and `offset` is an input
+of it: all chunks run the same plan, and so do all later calls. What does not depend on the seeds,
+the forward pass, is computed once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.graph.node import Node, placeholder
+from gradtape.graph.program import program
+from gradtape.graph.recording import Recording, Value, state
+from gradtape.graph.spec import spec
+from gradtape.graph.walk import dependents
+from gradtape.ops.arithmetic import equal
+from gradtape.ops.casting import cast
+from gradtape.ops.movement import reshape_node
+from gradtape.recording.bound import Bound, bind
+from gradtape.recording.custom import PythonRules
+from gradtape.recording.jacobians import View
+from gradtape.recording.progress import Progress
+from gradtape.recording.trace import Trace
+from gradtape.runtime.buffers import allocate, array, parse_bytes, physical_memory
+from gradtape.runtime.footprint import intermediate_bytes, total_bytes
+from gradtape.transforms.jacobian import fewer_seeds, jacobian_dtype, products
+from gradtape.transforms.seeded import Seeded, numbered
+
+# The part of the machine's memory that intermediates may take by default.
+SHARE = 8
+# Seeds of the program that tells what one seed takes.
+PROBE = 8
+
+_default: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a user allows: so many seeds at a time, or so many bytes."""
+
+    chunk_size: int | None = None
+    memory_budget: int | None = None
+
+    @property
+    def budget(self) -> int:
+        return default_budget() if self.memory_budget is None else self.memory_budget
+
+
+def limits(name: str, chunk_size: Any, memory_budget: Any) -> Limits:
+    """The limits that a user gave, checked."""
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ValueError(
+            f"{name}: chunk_size={chunk_size!r} is not a number of seeds. Use 1 or more, or None."
+        )
+    if isinstance(memory_budget, str):
+        memory_budget = parse_bytes(f"{name}: memory_budget=", memory_budget, "64M")
+    if memory_budget is not None and memory_budget < 0:
+        raise ValueError(
+            f"{name}: memory_budget={memory_budget!r} is less than nothing. Give a number of bytes."
+        )
+    return Limits(chunk_size, memory_budget)
+
+
+def default_budget() -> int:
+    """GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory of the machine or the container."""
+    text = os.environ.get("GRADTAPE_JACOBIAN_BUDGET", "").strip()
+    if text not in _default:
+        _default[text] = (
+            parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
+            if text
+            else physical_memory() // SHARE
+        )
+    return _default[text]
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A Jacobian as a program of some seeds at a time."""
+
+    way: str
+    count: int
+    target: Node
+    source: Node
+    offset: Node
+    before: Bound
+    bound: Bound
+
+    def run(self, recording: Recording) -> Value:
+        """The whole Jacobian, computed now."""
+        of = spec(self.target.shape + self.source.shape, jacobian_dtype(self.target, self.source))
+        buffer = allocate(of.nbytes)
+        whole = array(buffer, (self.target.size, self.source.size), of.dtype)
+        seeds = whole.shape[0 if self.way == "reverse" else 1]
+        known = self._known(recording)
+        with Progress("jacobian", seeds) as progress:
+            for start in range(0, seeds, self.count):
+                # The last chunk ends where the seeds do, and computes some again.
+                first = min(start, seeds - self.count)
+                (part,) = self.bound.run(recording, {**known, self.offset: first})
+                rows = slice(first, first + self.count)
+                if self.way == "reverse":
+                    whole[rows] = part.reshape(self.count, -1)
+                else:
+                    whole[:, rows] = part.reshape(self.count, -1).T
+                progress.update(first + self.count)
+        return Value(buffer, of)
+
+    def _known(self, recording: Recording) -> Mapping[Node, Value]:
+        contents = self.before.contents(recording, {})
+        pairs = zip(self.before.outputs, contents, strict=True)
+        return {node: Value(content, node.spec) for node, content in pairs}
+
+
+def chunks_for(
+    view: View, target: Node, source: Node, mode: str, whole: Node, wanted: Limits
+) -> Chunks | None:
+    """How to compute the Jacobian `whole` in chunks; None where that is not needed or not possible.
+
+    What an outer tape, a captured function or a trace records has to stay a graph.
+    """
+    recording = view.recording
+    if wanted.chunk_size is None and _total(recording, whole) <= wanted.budget:
+        return None
+    if state.tapes or recording.capturing or isinstance(recording, Trace):
+        return None
+    if isinstance(state.recording, Trace) or state.recording.capturing:
+        return None
+
+    def derive(rules: PythonRules) -> Chunks | None:
+        steps = program([whole], recording.values.keys())
+        if wanted.chunk_size is None and intermediate_bytes(steps) <= wanted.budget:
+            return None
+        return _chunks(view, rules, target, source, mode, wanted)
+
+    budget = None if wanted.chunk_size is not None else wanted.budget
+    key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
+    return view.remembered(key, derive)
+
+
+def _total(recording: Recording, whole: Node) -> int:
+    derived = recording.table.derived
+    key = ("bytes", whole)
+    if key not in derived:
+        derived[key] = total_bytes(program([whole]))
+    return derived[key]
+
+
+def _chunks(
+    view: View, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
+) -> Chunks | None:
+    way = fewer_seeds(target, source, mode)
+    seeds = (source if way == "forward" else target).size
+    if seeds <= 1:
+        return None
+    count = wanted.chunk_size
+    if count is None:
+        tried = min(PROBE, seeds)
+        found = _part(view, rules, target, source, way, tried)
+        if found is None:
+            return None
+        # What a chunk gives is not the result yet: it counts, too.
+        one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
+        count = wanted.budget * tried // max(1, one)
+    return _part(view, rules, target, source, way, max(1, min(count, seeds)))
+
+
+def _part(
+    view: View, rules: PythonRules, target: Node, source: Node, way: str, count: int
+) -> Chunks | None:
+    """The program of so many seeds."""
+    like = source if way == "forward" else target
+    numbers = numbered(0, like.size)
+    offset = placeholder(spec((), numbers.dtype))
+    column = reshape_node(numbered(0, count) + offset, (count, *(1,) * like.ndim))
+    chosen = equal(reshape_node(numbers, like.shape), column)
+    start = Seeded(cast(chosen, like.dtype), (0,), ())
+    found = products(target, view.question(source, mode="auto", rules=rules), way, start, (count,))
+    if found is None:
+        return None
+    recording = view.recording
+    steps = program([found], recording.values.keys())
+    moving = dependents((*steps.inputs, *steps.nodes), {offset})
+    frontier = dict.fromkeys(
+        parent
+        for node in steps.nodes
+        if node in moving
+        for parent in node.inputs
+        if parent not in moving and parent.inputs and parent not in recording.values
+    )
+    before = [node for node in frontier if type(node.spec) is not tuple]
+    return Chunks(
+        way,
+        count,
+        target,
+        source,
+        offset,
+        bind(recording, before),
+        bind(recording, [found], before),
+    )
