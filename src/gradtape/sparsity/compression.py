@@ -98,7 +98,11 @@ class Substitution:
         if self.system.nnz > self.system.shape[0]:
             from scipy.sparse.linalg import spsolve_triangular
 
-            found = spsolve_triangular(self.system, found, lower=True, unit_diagonal=True)
+            system = self.system
+            # Older versions of SciPy solve with 32-bit indices only.
+            system.indices = system.indices.astype(np.int32, copy=False)
+            system.indptr = system.indptr.astype(np.int32, copy=False)
+            found = spsolve_triangular(system, found, lower=True, unit_diagonal=True)
         on_diagonal = self.entries < 0
         if not len(found):
             return flat[self.diagonal]
