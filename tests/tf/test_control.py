@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import gradtape as gt
 import gradtape.tf as tf
 
 
@@ -129,6 +130,35 @@ class TestLoops:
             tf.map_fn(lambda p: p[0], (tf.ones([2]), tf.ones([3])))
         with pytest.raises(ValueError, match="returned 1 values for 2"):
             tf.while_loop(lambda i, j: i < 1, lambda i, j: [i + 1], (0, 0))
+
+
+@pytest.mark.skipif(not hasattr(gt, "cond"), reason="gradtape has no control flow as ops")
+class TestWithoutValues:
+    """Inside vectorized_map predicates and counts have no value: gradtape's own ops take over."""
+
+    x = tf.constant([1.0, -2.0, 3.0])
+
+    def test_branches(self):
+        def f(v):
+            return tf.cond(v > 0.0, lambda: v * v, lambda: -v)
+
+        assert tf.vectorized_map(f, self.x).numpy().tolist() == [1.0, 2.0, 9.0]
+
+        def g(v):
+            return tf.case([(v < 0.0, lambda: -v), (v < 2.0, lambda: v * 10)], default=lambda: v)
+
+        assert tf.vectorized_map(g, self.x).numpy().tolist() == [10.0, 2.0, 3.0]
+        numbers = tf.constant([0, 1, 5])
+        found = tf.vectorized_map(lambda n: tf.switch_case(n, [lambda: 1.0, lambda: 2.0]), numbers)
+        assert found.numpy().tolist() == [1.0, 2.0, 2.0]
+
+    def test_loops(self):
+        def cube(v):
+            return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * v), (0, 1.0))[1]
+
+        assert tf.vectorized_map(cube, self.x).numpy().tolist() == [1.0, -8.0, 27.0]
+        sums = tf.vectorized_map(lambda v: tf.scan(lambda a, b: a + b, v), tf.ones([2, 3]))
+        assert sums.numpy().tolist() == [[1.0, 2.0, 3.0]] * 2
 
 
 class TestFunction:

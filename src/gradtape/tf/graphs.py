@@ -476,6 +476,7 @@ def register(variable: Variable) -> None:
 
 
 graphs.take, graphs.settle, graphs.register = take, settle, register
+graphs.is_running = lambda: local.run is not None
 
 
 def group(*inputs: Any, **kwargs: Any) -> Any:
