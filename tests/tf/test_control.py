@@ -203,6 +203,34 @@ class TestFunction:
 
         assert [collatz(tf.constant(n)).numpy() for n in (6, 1, 6, 8)] == [8, 0, 8, 3]
 
+    def test_shapes_that_depend_on_values(self):
+        calls = []
+
+        @tf.function
+        def f(x, n):
+            calls.append(1)
+            rows = tf.shape(x)[0]
+            flat = tf.reshape(x, tf.concat([[rows], [-1]], 0))
+            return flat, tf.tile(tf.range(n), [2]), tf.split(x, [1, n], axis=0)[1]
+
+        for n in (1, 2, 1, 2, 3):
+            flat, tiled, part = f(tf.ones([n + 1, 2, 2]), tf.constant(n))
+            assert flat.shape == [n + 1, 4]
+            assert tiled.numpy().tolist() == [*range(n), *range(n)]
+            assert part.shape == [n, 2, 2]
+        assert len(calls) == 3
+
+    def test_numbers_are_inputs(self):
+        @tf.function
+        def f(x, y):
+            return tf.constant(y), tf.fill([2], y), tf.stack([x, y]), tf.maximum(x, y), y - x
+
+        x = tf.constant(1.5)
+        for y in (2.0, 3.0, 4.0):
+            for found, expected in zip(f(x, y), f.python_function(x, y), strict=True):
+                assert found.dtype == tf.float32
+                np.testing.assert_array_equal(found, expected)
+
     def test_variables_and_random_numbers(self):
         v = tf.Variable(0.0)
 
