@@ -72,7 +72,9 @@ def required(tensor: Any, dtype: Any) -> Any:
 
 def _number(value: Deferred, dtype: Any) -> Tensor:
     """A number that differs between the calls of a function is an input of it."""
-    of = _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
+    of: Any = (
+        _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
+    )
     if value.kind is float and of.kind not in "fc":
         raise DtypeError(f"Cannot convert {value!r} to a tensor of dtype {of}. Cast it first.")
     recording = state.recording

@@ -57,6 +57,8 @@ class Graph:
             yield self
         finally:
             local.building = before
+            # What was recorded to learn shapes; who asks again has it recorded again.
+            local.probes.clear()
 
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
         """What was added to a collection; the variables for the usual names."""
