@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import gradtape as gt
 import gradtape.tf as tf
 
 
@@ -131,6 +132,35 @@ class TestLoops:
             tf.while_loop(lambda i, j: i < 1, lambda i, j: [i + 1], (0, 0))
 
 
+@pytest.mark.skipif(not hasattr(gt, "cond"), reason="gradtape has no control flow as ops")
+class TestWithoutValues:
+    """Inside vectorized_map predicates and counts have no value: gradtape's own ops take over."""
+
+    x = tf.constant([1.0, -2.0, 3.0])
+
+    def test_branches(self):
+        def f(v):
+            return tf.cond(v > 0.0, lambda: v * v, lambda: -v)
+
+        assert tf.vectorized_map(f, self.x).numpy().tolist() == [1.0, 2.0, 9.0]
+
+        def g(v):
+            return tf.case([(v < 0.0, lambda: -v), (v < 2.0, lambda: v * 10)], default=lambda: v)
+
+        assert tf.vectorized_map(g, self.x).numpy().tolist() == [10.0, 2.0, 3.0]
+        numbers = tf.constant([0, 1, 5])
+        found = tf.vectorized_map(lambda n: tf.switch_case(n, [lambda: 1.0, lambda: 2.0]), numbers)
+        assert found.numpy().tolist() == [1.0, 2.0, 2.0]
+
+    def test_loops(self):
+        def cube(v):
+            return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * v), (0, 1.0))[1]
+
+        assert tf.vectorized_map(cube, self.x).numpy().tolist() == [1.0, -8.0, 27.0]
+        sums = tf.vectorized_map(lambda v: tf.scan(lambda a, b: a + b, v), tf.ones([2, 3]))
+        assert sums.numpy().tolist() == [[1.0, 2.0, 3.0]] * 2
+
+
 class TestFunction:
     def test_results_are_those_of_the_function(self):
         @tf.function
@@ -172,6 +202,34 @@ class TestFunction:
             return steps
 
         assert [collatz(tf.constant(n)).numpy() for n in (6, 1, 6, 8)] == [8, 0, 8, 3]
+
+    def test_shapes_that_depend_on_values(self):
+        calls = []
+
+        @tf.function
+        def f(x, n):
+            calls.append(1)
+            rows = tf.shape(x)[0]
+            flat = tf.reshape(x, tf.concat([[rows], [-1]], 0))
+            return flat, tf.tile(tf.range(n), [2]), tf.split(x, [1, n], axis=0)[1]
+
+        for n in (1, 2, 1, 2, 3):
+            flat, tiled, part = f(tf.ones([n + 1, 2, 2]), tf.constant(n))
+            assert flat.shape == [n + 1, 4]
+            assert tiled.numpy().tolist() == [*range(n), *range(n)]
+            assert part.shape == [n, 2, 2]
+        assert len(calls) == 3
+
+    def test_numbers_are_inputs(self):
+        @tf.function
+        def f(x, y):
+            return tf.constant(y), tf.fill([2], y), tf.stack([x, y]), tf.maximum(x, y), y - x
+
+        x = tf.constant(1.5)
+        for y in (2.0, 3.0, 4.0):
+            for found, expected in zip(f(x, y), f.python_function(x, y), strict=True):
+                assert found.dtype == tf.float32
+                np.testing.assert_array_equal(found, expected)
 
     def test_variables_and_random_numbers(self):
         v = tf.Variable(0.0)

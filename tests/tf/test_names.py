@@ -1,5 +1,8 @@
 """Names that are there and names that are not; nests, modules, assertions, errors."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -148,6 +151,14 @@ def test_errors():
         tf.reshape([1, 2], [3])
     with pytest.raises(tf.errors.OpError):
         tf.ones([2]) + tf.constant(1)
+
+
+def test_examples_of_the_documentation_run():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "tensorflow.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "tensorflow.md", "exec"), {"__name__": "documentation"})
 
 
 def test_version():

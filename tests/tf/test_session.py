@@ -198,7 +198,11 @@ class TestGraphs:
             h = layer(x)
             assert h.shape.as_list() == [None, 4]
             assert layer.kernel.shape == [3, 4]
-            assert tf.Session().run(h, {x: np.zeros((5, 3))}).shape == (5, 4)
+            sess = tf.Session()
+            assert sess.run(h, {x: np.zeros((5, 3))}).shape == (5, 4)
+            total = tf.reduce_sum(tf.function(layer)(tf.ones([1, 3])))
+            sess.run(layer.kernel.assign(np.ones((3, 4))))
+            assert sess.run(total) == 12.0
 
     def test_disable_eager_execution(self):
         v1.disable_eager_execution()

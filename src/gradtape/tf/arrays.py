@@ -10,7 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.graph.recording import host_value
 from gradtape.ops import arithmetic, joining, movement, padding
 from gradtape.ops.shapes import normalize_axis
-from gradtape.tf.conversion import as_axes, as_shape, common, convert
+from gradtape.tf.conversion import as_axes, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, int32
 from gradtape.tf.shapes import TensorShape
@@ -237,7 +237,7 @@ def split(
     x = convert(value)
     axis = normalize_axis("split", int(axis), x.ndim)
     length = x.spec.shape[axis]
-    sizes = np.asarray(num_or_size_splits)
+    sizes = concrete(num_or_size_splits)
     if sizes.ndim == 0:
         count = int(sizes)
         if count < 1 or length % count:
@@ -274,7 +274,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     >>> tf.repeat([1, 2], 2).numpy().tolist()
     [1, 1, 2, 2]
     """
-    times = np.asarray(repeats)
+    times = concrete(repeats)
     given = int(times) if times.ndim == 0 or times.size == 1 else times
     return padding.repeat(convert(input), given, axis=None if axis is None else int(axis))
 
@@ -293,7 +293,7 @@ def pad(
     [2, 1, 2, 1]
     """
     x = convert(tensor)
-    widths = np.asarray(paddings)
+    widths = concrete(paddings)
     if widths.shape != (x.ndim, 2):
         raise ShapeError(f"pad: paddings of shape {widths.shape} for {x.ndim} axes: give pairs.")
     modes = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}

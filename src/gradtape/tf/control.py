@@ -2,8 +2,8 @@
 
 Where values are known, branches are taken and loops run in Python, as TensorFlow does outside a
 `tf.function`: what was taken is what is recorded. Where they are not, as inside `vectorized_map`,
-gradtape's own control flow takes over; loops over fixed shapes use it anyway, since it compiles
-them whole.
+gradtape's own control flow takes over; loops whose values keep their shapes use it wherever it can
+be differentiated, since it compiles them whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gradtape.ops.joining import stack
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.recording.trace import Trace
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import fresh
+from gradtape.tf.dispatch import fresh, graphs
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import adopt
 
@@ -160,14 +160,13 @@ def while_loop(
         loop_vars = [loop_vars]
     start = map_leaves(convert, loop_vars)
     limit = None if maximum_iterations is None else int(maximum_iterations)
-    # Where there are values its steps are recorded one by one: gradients may be asked for later.
-    must = any(_has_no_value(leaf) for leaf in flatten(start)[0])
-    loop = _structured("while_loop") if must else None
-    if loop is not None and shape_invariants is None:
+    unknown = any(_has_no_value(leaf) for leaf in flatten(start)[0])
+    loop = _structured("while_loop") if shape_invariants is None else None
+    if loop is not None and (unknown or limit is not None or _is_watched()):
         try:
             return _compiled(loop, cond, body, start, limit)
         except _REFUSALS:
-            if any(_has_no_value(leaf) for leaf in flatten(start)[0]):
+            if unknown:
                 raise
     steps = 0
     values: Any = start
@@ -175,6 +174,15 @@ def while_loop(
         values = map_leaves(convert, _as_vars(body(*values), start))
         steps += 1
     return values
+
+
+def _is_watched() -> bool:
+    """Whether a tape of the user's tells which derivatives may be asked for.
+
+    Where `tf.gradients` may ask later, a loop that is one op does not know how many steps to go
+    back through, and has to be run step by step.
+    """
+    return bool(state.tapes) and not graphs.is_running()
 
 
 def _compiled(loop: Any, cond: Any, body: Any, start: Any, limit: int | None) -> Any:

@@ -14,6 +14,7 @@ from gradtape import tensor as core
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.recording import any_handle, enter, host_value, state
+from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast as core_cast
 from gradtape.ops.joining import stack as core_stack
 from gradtape.ops.movement import broadcast_to as core_broadcast
@@ -71,9 +72,13 @@ def required(tensor: Any, dtype: Any) -> Any:
 
 def _number(value: Deferred, dtype: Any) -> Tensor:
     """A number that differs between the calls of a function is an input of it."""
-    of = _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
+    of: Any = (
+        _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
+    )
+    if value.kind is float and of.kind not in "fc":
+        raise DtypeError(f"Cannot convert {value!r} to a tensor of dtype {of}. Cast it first.")
     recording = state.recording
-    return recording.hold(enter(recording, value, of), Tensor)
+    return identity(recording.hold(enter(recording, value, of), Tensor))
 
 
 def _stacked(nest: Any, dtype: Any, hint: Any) -> Tensor:
@@ -148,11 +153,27 @@ def _has_numpy(nest: Any) -> bool:
     return isinstance(nest, (np.ndarray, np.generic))
 
 
+def concrete(value: Any) -> Any:
+    """Integers that decide on shapes, as an array: computed now, and noted where a function is
+    captured, which then holds for these integers.
+    """
+    if not (hasattr(value, "enter") or any_handle(value)):
+        return np.asarray(value)
+    tensor = convert(value)
+    recording = tensor.recording
+    if recording is not None and recording.capturing and tensor.spec.dtype.kind in "biu":
+        flat = core_reshape(tensor, (tensor.spec.size,))
+        return np.array([int(flat[k]) for k in range(tensor.spec.size)], tensor.spec.dtype).reshape(
+            tensor.spec.shape
+        )
+    return tensor.read()
+
+
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """A shape given as a list, an integer, a TensorShape or an integer tensor; computed now."""
-    if isinstance(shape, (core.Tensor, Variable)):
-        return tuple(np.atleast_1d(np.asarray(shape)).tolist())
-    if isinstance(shape, (int, np.integer)):
+    """A shape given as a list, an integer, a TensorShape or an integer tensor."""
+    if hasattr(shape, "enter"):
+        return tuple(np.atleast_1d(concrete(shape)).tolist())
+    if isinstance(shape, (int, np.integer, Deferred)):
         return (int(shape),)
     return tuple(-1 if n is None else int(n) for n in shape)
 
@@ -166,7 +187,7 @@ def as_axes(axis: Any) -> Any:
     """Axes given as an integer, a list or an integer tensor."""
     if axis is None or isinstance(axis, int):
         return axis
-    found = np.asarray(axis)
+    found = concrete(axis)
     return int(found) if found.ndim == 0 else tuple(found.tolist())
 
 

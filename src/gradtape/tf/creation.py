@@ -12,7 +12,7 @@ from gradtape.ops import creation as core
 from gradtape.ops.casting import cast
 from gradtape.ops.joining import meshgrid as core_meshgrid
 from gradtape.ops.movement import broadcast_to
-from gradtape.tf.conversion import as_int, as_shape, common, convert
+from gradtape.tf.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.indexing import one_hot
@@ -119,7 +119,7 @@ def range(
         found = max((end.spec.dtype for end in ends), key=lambda d: order.index(d))
     else:
         found = as_dtype(dtype).dtype
-    numbers = [end.read().item() for end in ends]
+    numbers = [concrete(end).item() for end in ends]
     if not numbers[2]:
         raise ValueError("range: delta is 0. Give a step.")
     count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))

@@ -19,10 +19,12 @@ class Graphs:
 
     def __init__(self) -> None:
         self.in_use = False
-        # Filled by graphs.py: a call, the value a variable begins with, a variable that was made.
+        # Filled by graphs.py: a call, the value a variable begins with, a variable that was made,
+        # whether a session runs.
         self.take: Callable[..., Any]
         self.settle: Callable[[Any], Any]
         self.register: Callable[[Any], None]
+        self.is_running: Callable[[], bool] = lambda: False
 
 
 graphs = Graphs()

@@ -10,7 +10,7 @@ from typing import Any
 from gradtape.function import Function as CoreFunction
 from gradtape.pytree import flatten, register_pytree, unflatten
 from gradtape.tensor import Tensor as CoreTensor
-from gradtape.tf.dispatch import PLAIN, graphs
+from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.slices import IndexedSlices, of_rows
 from gradtape.tf.tensor import Tensor, adopt, sharing
@@ -121,7 +121,7 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if graphs.in_use:
-            return graphs.take(self._call, args, kwargs, PLAIN)
+            return graphs.take(self._call, args, kwargs, FRESH)
         return self._call(*args, **kwargs)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:

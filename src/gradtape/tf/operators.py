@@ -184,13 +184,6 @@ UFUNCS = {
 }  # fmt: skip
 
 
-def _method(function: Function) -> Any:
-    def method(self: Any, other: Any) -> Any:
-        return function(self, other)
-
-    return method
-
-
 def _reflected(function: Function) -> Any:
     def method(self: Any, other: Any) -> Any:
         return function(other, self)
@@ -227,14 +220,17 @@ def _unary(function: Any) -> Any:
 
 
 def install(kind: Any, assignable: bool) -> None:
-    """Give a class the operators. Those in place make new tensors, or refuse to on a variable."""
+    """Give a class the operators. Those in place make new tensors, or refuse to on a variable.
+
+    They are bound as they are, without a frame in between: recording is all about such costs.
+    """
     for name, function in OPERATORS.items():
-        setattr(kind, f"__{name}__", _method(function))
+        setattr(kind, f"__{name}__", function)
         setattr(kind, f"__r{name}__", _reflected(function))
         if not assignable:
-            setattr(kind, f"__i{name}__", _method(function))
+            setattr(kind, f"__i{name}__", function)
     for name, function in COMPARISONS.items():
-        setattr(kind, f"__{name}__", _method(function))
+        setattr(kind, f"__{name}__", function)
     for name, function in UNARY.items():
         setattr(kind, f"__{name}__", _unary(function))
     kind.__eq__ = _comparing(equal)

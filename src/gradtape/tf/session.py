@@ -7,8 +7,8 @@ from typing import Any
 from gradtape.errors import ArgumentError
 from gradtape.tf import tape as tapes
 from gradtape.tf.conversion import convert
-from gradtape.tf.graphs import Graph, Placeholder, Run, Symbolic, running
-from gradtape.tf.graphs import _inside as symbolic_parts
+from gradtape.tf.graphs import Graph, Placeholder, Symbolic
+from gradtape.tf.runs import Run, running, symbolic_parts
 from gradtape.variable import Variable
 
 __all__ = ["InteractiveSession", "Session"]

@@ -24,15 +24,15 @@ from gradtape.tf.session import InteractiveSession, Session
 from gradtape.tf.variable import Variable
 
 __all__ = [
-    "Graph", "GraphKeys", "InteractiveSession", "Session", "assign", "assign_add", "assign_sub",
-    "control_dependencies", "disable_eager_execution", "disable_v2_behavior", "div",
+    "AUTO_REUSE", "Graph", "GraphKeys", "InteractiveSession", "Session", "assign", "assign_add",
+    "assign_sub", "control_dependencies", "disable_eager_execution", "disable_v2_behavior", "div",
     "enable_eager_execution", "enable_v2_behavior", "executing_eagerly", "get_collection",
     "get_default_graph", "get_variable", "global_variables", "global_variables_initializer",
-    "group", "initialize_all_variables", "local_variables_initializer", "log",
-    "matrix_inverse", "name_scope", "no_op", "placeholder", "placeholder_with_default",
-    "random_normal", "random_uniform", "reset_default_graph", "set_random_seed", "to_double",
-    "to_float", "to_int32", "to_int64", "train", "trainable_variables", "truncated_normal",
-    "variable_scope", "variables_initializer",
+    "group", "initialize_all_variables", "local_variables_initializer", "log", "matrix_inverse",
+    "name_scope", "no_op", "placeholder", "placeholder_with_default", "random_normal",
+    "random_uniform", "reset_default_graph", "set_random_seed", "to_double", "to_float", "to_int32",
+    "to_int64", "train", "trainable_variables", "truncated_normal", "variable_scope",
+    "variables_initializer",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import PLAIN, graphs
+from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import initializers
 from gradtape.tf.module import Module, _snake_case
@@ -134,7 +134,7 @@ class Layer(Module):
         phase.training = training
         try:
             if graphs.in_use:
-                return graphs.take(self._called, args, kwargs, PLAIN)
+                return graphs.take(self._called, args, kwargs, FRESH)
             return self._called(*args, **kwargs)
         finally:
             phase.training = before
