@@ -175,15 +175,28 @@ def test_a_small_jacobian_is_not_chunked():
     assert found.computed is not None
 
 
-def test_the_budget_is_taken_from_the_environment(monkeypatch):
-    monkeypatch.setenv("GRADTAPE_JACOBIAN_BUDGET", "1K")
-    assert chunks.default_budget() == 1024
-    assert gt.jacobian(layers)(point()).computed is not None
-    monkeypatch.setenv("GRADTAPE_JACOBIAN_BUDGET", "much")
-    with pytest.raises(ValueError, match="GRADTAPE_JACOBIAN_BUDGET='much' is not a number of"):
-        gt.jacobian(layers)(point())
-    monkeypatch.delenv("GRADTAPE_JACOBIAN_BUDGET")
-    assert chunks.default_budget() > 1 << 26
+@pytest.fixture
+def fresh_budget():
+    chunks.default_budget.cache_clear()
+    yield
+    chunks.default_budget.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_budget")
+class TestEnvironment:
+    def test_the_budget_is_taken_from_there(self, monkeypatch):
+        monkeypatch.setenv("GRADTAPE_JACOBIAN_BUDGET", "1K")
+        assert chunks.default_budget() == 1024
+        assert gt.jacobian(layers)(point()).computed is not None
+
+    def test_what_is_no_number(self, monkeypatch):
+        monkeypatch.setenv("GRADTAPE_JACOBIAN_BUDGET", "much")
+        with pytest.raises(ValueError, match="GRADTAPE_JACOBIAN_BUDGET='much' is not a number of"):
+            gt.jacobian(layers)(point())
+
+    def test_without_it(self, monkeypatch):
+        monkeypatch.delenv("GRADTAPE_JACOBIAN_BUDGET", raising=False)
+        assert chunks.default_budget() > 1 << 26
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, "many"])

@@ -7,6 +7,7 @@ the forward pass, is computed once.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,8 +35,6 @@ from gradtape.transforms.seeded import Seeded, numbered
 SHARE = 8
 # Seeds of the program that tells what one seed takes.
 PROBE = 8
-
-_default: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -65,16 +64,13 @@ def limits(name: str, chunk_size: Any, memory_budget: Any) -> Limits:
     return Limits(chunk_size, memory_budget)
 
 
+@functools.cache
 def default_budget() -> int:
     """GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory of the machine or the container."""
     text = os.environ.get("GRADTAPE_JACOBIAN_BUDGET", "").strip()
-    if text not in _default:
-        _default[text] = (
-            parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
-            if text
-            else physical_memory() // SHARE
-        )
-    return _default[text]
+    if text:
+        return parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
+    return physical_memory() // SHARE
 
 
 @dataclass(frozen=True)
