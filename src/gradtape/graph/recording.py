@@ -143,6 +143,7 @@ class Recording:
         "active",
         "available",
         "closed",
+        "flushing",
         "forks",
         "handles",
         "imported",
@@ -207,6 +208,8 @@ class Recording:
         self.unassigned: set[Any] = set()
         # Whether something was computed from this without a flush: the next step begins anew.
         self.observed = False
+        # Whether it is being flushed: its list of handles is empty then, though they are pending.
+        self.flushing = False
         self.closed = False
 
     def guard(self) -> Any:

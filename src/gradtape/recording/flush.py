@@ -135,45 +135,55 @@ def _alone(recording: Recording, handle: Handle) -> None:
 def flush(recording: Recording) -> None:
     """Compute every live handle of the recording in one plan."""
     with recording.guard():
-        held = live(recording)
-        recording.handles = type(recording.handles)()
-        if isinstance(recording, Trace):
-            held = recording.with_values(held)
-        if recording.capturing:
-            held += recording.unused(held)  # type: ignore[attr-defined]
-        values = recording.values
-        roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
-        results: dict[Node, Any] = {}
-        if roots:
-            schedule = _find(recording, roots)
-            if isinstance(recording, Trace):
-                recording.compute_leaves(schedule.bindings)
-            try:
-                results = schedule.run(recording)
-                if recording.capturing:
-                    recording.ran(schedule)  # type: ignore[attr-defined]
-            except BaseException:
-                # Nothing is lost: what could not run is still pending.
-                recording.handles = type(recording.handles)(held)
-                raise
-            if recording.tapes:
-                values.update((node, Value(found, node.spec)) for node, found in results.items())
-                recording.available = schedule.available
-        tracked = bool(recording.tapes)
-        for handle in held:
-            node = handle.node
-            if node is None:  # listed twice, because it was rebound here
-                continue
-            content = results[node] if node in results else values[node].content
-            handle.computed = Value(content, node.spec)
-            if not tracked:
-                handle.node = handle.recording = None
-        recording.updates = 0
+        recording.flushing = True
+        try:
+            tracked = _flush(recording)
+        finally:
+            recording.flushing = False
     if not tracked:
         retire(recording)
     elif state.recording is recording and not recording.active and recording.is_pinned():
         # Only tapes that have ended hold it: later work need not grow what they remember.
         state.recording = Recording()
+
+
+def _flush(recording: Recording) -> bool:
+    """The same, with the recording locked. Whether a tape still holds it, then."""
+    held = live(recording)
+    recording.handles = type(recording.handles)()
+    if isinstance(recording, Trace):
+        held = recording.with_values(held)
+    if recording.capturing:
+        held += recording.unused(held)  # type: ignore[attr-defined]
+    values = recording.values
+    roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
+    results: dict[Node, Any] = {}
+    if roots:
+        schedule = _find(recording, roots)
+        if isinstance(recording, Trace):
+            recording.compute_leaves(schedule.bindings)
+        try:
+            results = schedule.run(recording)
+            if recording.capturing:
+                recording.ran(schedule)  # type: ignore[attr-defined]
+        except BaseException:
+            # Nothing is lost: what could not run is still pending.
+            recording.handles = type(recording.handles)(held)
+            raise
+        if recording.tapes:
+            values.update((node, Value(found, node.spec)) for node, found in results.items())
+            recording.available = schedule.available
+    tracked = bool(recording.tapes)
+    for handle in held:
+        node = handle.node
+        if node is None:  # listed twice, because it was rebound here
+            continue
+        content = results[node] if node in results else values[node].content
+        handle.computed = Value(content, node.spec)
+        if not tracked:
+            handle.node = handle.recording = None
+    recording.updates = 0
+    return tracked
 
 
 def retire(recording: Recording) -> None:
@@ -186,6 +196,8 @@ def retire(recording: Recording) -> None:
 def release(recording: Recording) -> None:
     """A tape let go of the recording: retire it, unless a tape or a pending handle needs it."""
     if recording.closed or recording.tapes or recording.thread != state.thread:
+        return
+    if recording.flushing:  # the collector found the tape in the middle of it, which goes on
         return
     # A tape that gave its gradient has just made the handle that will be asked for.
     if not _last_is_held(recording.handles) and not live(recording):
