@@ -11,6 +11,8 @@ from typing import Any
 
 # How an operand moves along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
+# More scalars than this are not kept in registers, but in a table that is read where one is used.
+FEW_SCALARS = 12
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,23 @@ class Kernel:
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...]
     reduced: int = 0
+
+    @property
+    def tabled(self) -> tuple[int, ...]:
+        """The scalars that are kept in a table, if they are many: those of one dtype together.
+
+        Of each, the arguments hold no more than its place, after those of all else. A long
+        program has hundreds of numbers, each an operand.
+        """
+        positions = {index for operand in self.operands for index in operand.indices}
+        found = [
+            number
+            for number, operand in enumerate(self.operands)
+            if operand.access == SCALAR and not operand.indices and number not in positions
+        ]
+        if len(found) <= FEW_SCALARS:
+            return ()
+        return tuple(sorted(found, key=lambda number: self.operands[number].dtype))
 
     @property
     def width(self) -> int:

@@ -25,7 +25,7 @@ _ALONE = PIECEWISE | SCANS
 REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
-LARGEST_LOOP = 2000
+LARGEST_LOOP = 5000
 
 
 @dataclass
