@@ -29,6 +29,21 @@ LARGEST_LOOP = 5000
 
 
 @dataclass
+class Content:
+    """What a loop computes at a point: found by lowering it, and the same at all sizes."""
+
+    # Nodes read from memory, and the number of the operand that each is.
+    reads: list[Node]
+    numbers: list[int]
+    body: tuple[Any, ...]
+    # Values, by number, with the nodes that they are stored or reduced to.
+    stores: list[tuple[int, Node]]
+    reductions: list[tuple[int, Node]]
+    # Kernels that were made of it.
+    kernels: list[Any] = field(default_factory=list)
+
+
+@dataclass
 class Loop:
     """Nodes computed point by point over one space; reductions in it share their axes."""
 
@@ -43,6 +58,7 @@ class Loop:
     # Of a movement that is made of copies; like a scan, it is alone in its loop.
     pieces: list[Any] | None = None
     alone: bool = False
+    content: Content | None = None
 
 
 @dataclass

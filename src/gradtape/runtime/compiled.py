@@ -23,6 +23,7 @@ from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
 from gradtape.optimize.expand import expand
 from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.optimize.resize import resized
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
 from gradtape.runtime import blas, control
@@ -47,9 +48,12 @@ class CompiledPlan:
     # Whether large results that nothing in the program reads are written past the caches.
     streams = True
 
-    def __init__(self, program: Program) -> None:
-        program = self._prepared(separate(expand(program)))
-        program, self._controls, fused = control.with_controls(program)
+    def __init__(self, program: Program, fused: Fused | None = None) -> None:
+        """Of a program, which may be fused already, as `resize` does."""
+        self._controls: dict[Node, Any] = {}
+        if fused is None:
+            program = self._prepared(separate(expand(program)))
+            program, self._controls, fused = control.with_controls(program)
         self.program = program
         self._fused = fused
         self._scalars = [n for n in program.inputs if n.spec.ndim == 0]
@@ -69,6 +73,13 @@ class CompiledPlan:
 
     def _prepared(self, program: Program) -> Program:
         return program
+
+    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> CompiledPlan | None:
+        """The plan of the same program with other sizes, if nothing in it depends on them."""
+        if self._controls or self._fixed:
+            return None
+        found = resized(self.program, self._fused, inputs, sizes)
+        return None if found is None else type(self)(*found)
 
     # Slots.
 

@@ -68,6 +68,17 @@ class Tiered:
         self._spent += time.perf_counter() - start
         return results
 
+    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> Tiered | None:
+        """The same with other sizes, if it was compiled and nothing depends on them."""
+        if self._compiled is None or MODE == "off":
+            return None
+        compiled = self._compiled.resized(inputs, sizes)
+        if compiled is None:
+            return None
+        found = Tiered(compiled.program)
+        found._compiled = compiled
+        return found
+
     def _should_compile(self) -> bool:
         if MODE == "always":
             return True

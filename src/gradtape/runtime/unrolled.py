@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,10 @@ def unrolled_run(
     buffers = [f"b{number}" for number in range(len(written))]
     words = [
         "arena.address" if arena else "0",
-        f"base + {8 * slots}",
+        "base + slots",
         *[f"inputs[{position}].address" for position in arrays],
         *[f"{buffer}.address" for buffer in buffers],
-        *map(str, unset),
+        *(["*unset"] if unset else []),
         *[_number(number, position) for number, (position, _) in enumerate(scalars)],
     ]
     lines = [
@@ -54,11 +55,8 @@ def unrolled_run(
         "        memory, base = pop()",
         "    except IndexError:",
         "        memory, base = new_memory()",
-        *([f"    arena = allocate({arena})"] if arena else []),
-        *[
-            f"    {buffer} = allocate({nbytes})"
-            for buffer, nbytes in zip(buffers, written, strict=True)
-        ],
+        *(["    arena = allocate(arena_size)"] if arena else []),
+        *[f"    {buffer} = allocate(size_{buffer})" for buffer in buffers],
         "    try:",
         f"        pack(memory, 0, {', '.join(words)})",
         "    except (AttributeError, OverflowError, error):",
@@ -66,18 +64,27 @@ def unrolled_run(
         "    step(base)",
         "    push((memory, base))",
         "    counts.plans_run += 1",
-        f"    counts.ops_run += {ops}",
+        "    counts.ops_run += ops",
         f"    return [{', '.join(buffers[position] for position in order)}]",
     ]
     names: dict[str, Any] = {
         "allocate": allocate, "counts": COUNTS, "error": struct.error, "new_memory": new_memory,
         "pack": pack, "pop": idle.pop, "push": idle.append, "slow": slow, "step": step,
+        "arena_size": arena, "ops": ops, "slots": 8 * slots, "unset": unset,
     }  # fmt: skip
+    for buffer, nbytes in zip(buffers, written, strict=True):
+        names[f"size_{buffer}"] = nbytes
     for number, (_, dtype) in enumerate(scalars):
         names[f"kind{number}"] = float if dtype.kind == "f" else int
         names[f"read{number}"] = _reader(dtype)
-    exec("\n".join(lines), names)
+    exec(_code("\n".join(lines)), names)
     return names["run"]
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> Any:
+    """Compiled once for all plans with as many inputs and outputs: sizes are names in it."""
+    return compile(text, "<plan>", "exec")
 
 
 def _number(number: int, position: int) -> str:
