@@ -23,8 +23,7 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     if run.lines is not None:  # something may fail, and would have to say where it was recorded
         return None
     names: dict[str, Any] = {
-        "Value": Value, "plan": run.plan, "structure": result.structure,
-        "unflatten": unflatten,
+        "Value": Value, "structure": result.structure, "unflatten": unflatten,
     }  # fmt: skip
 
     def written(source: Any) -> str | None:
@@ -47,7 +46,13 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
             return f"{name}(inputs)"
         return None
 
-    given = [written(source) for source in run.inputs]
+    fixed = {
+        position: source.content
+        for position, source in enumerate(run.inputs)
+        if isinstance(source, Constant)
+    }
+    names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
+    given = [written(source) for position, source in enumerate(run.inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
     leaves = []
     for leaf in result.leaves:
@@ -61,18 +66,7 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         leaves.append(found)
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):", f"    given = [{', '.join(map(str, given))}]"]
-    if run.lines is None:
-        lines[1:] = [f"    found = plan.run([{', '.join(map(str, given))}])"]
-    else:
-        names["explain"] = run.lines.explain
-        lines += [
-            "    try:",
-            "        found = plan.run(given)",
-            "    except Exception as error:",
-            "        explain(error, given)",
-            "        raise",
-        ]
+    lines = ["def call(inputs):", f"    found = run({', '.join(map(str, given))})"]
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):

@@ -102,11 +102,20 @@ class Run:
     def run(self) -> Callable[[Call], None]:
         """Run the plan for a call; written out by name, because a loop has many such steps."""
         names: dict[str, Any] = {"plan": self.plan, "Value": Value}
+        fixed = {
+            number: source.content
+            for number, source in enumerate(self.inputs)
+            if isinstance(source, Constant)
+        }
+        if self.lines is None:
+            names["bound"] = self.plan.bound(fixed, lambda faster: names.update(bound=faster))
         given = []
         for number, source in enumerate(self.inputs):
             if isinstance(source, Argument):
                 given.append(f"arguments[{source.position}]")
             elif isinstance(source, Constant):
+                if self.lines is None:
+                    continue
                 names[f"constant{number}"] = source.content
                 given.append(f"constant{number}")
             elif isinstance(source, Computed):
@@ -118,12 +127,12 @@ class Run:
         lines = [
             "def run(call):",
             "    values, arguments = call.values, call.arguments",
-            f"    inputs = [{', '.join(given)}]",
-            "    found = plan.run(inputs)",
+            f"    found = bound({', '.join(given)})",
         ]
         if self.lines is not None:
             names["explain"] = self.lines.explain
             lines[-1:] = [
+                f"    inputs = [{', '.join(given)}]",
                 "    try:",
                 "        found = plan.run(inputs)",
                 "    except Exception as error:",

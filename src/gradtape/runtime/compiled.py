@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -32,7 +32,7 @@ from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
 from gradtape.runtime.results import find_results, read_again
 from gradtape.runtime.stretches import packed
-from gradtape.runtime.unrolled import unrolled_run
+from gradtape.runtime.unrolled import Layout, bound_run, unrolled_run
 
 # Slots: the block of intermediate values, the scalars, then inputs, outputs, results of calls.
 ARENA, SCALARS, FIRST = 0, 1, 2
@@ -271,10 +271,12 @@ class CompiledPlan:
         self._order = [] if self._mixed else [number[node] for node in self._outputs]
         self.ops = len(self.program.nodes)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._run
+        self._layout: Layout | None = None
         if len(steps) == 1 and not self._mixed and not self._must_convert:
-            unrolled = unrolled_run(
+            self._layout = Layout(
                 arrays=self._array_positions,
                 scalars=[(self._position[node], node.dtype) for node in self._scalars],
+                offsets=[8 * self._slots + self._place[node][1] for node in self._scalars],
                 written=self._written,
                 order=self._order,
                 unset=self._unset,
@@ -283,11 +285,15 @@ class CompiledPlan:
                 ops=self.ops,
                 step=steps[0][1],
                 pack=self._pack,
-                idle=self._idle,
+                pack_slots=struct.Struct(f"={self._slots}q").pack_into,
+                converted=self._converted,
                 new_memory=self._new_memory,
-                slow=self._run,
             )
-            self.run = unrolled or self._run
+            self.run = unrolled_run(self._layout, self._idle, self._run) or self._run
+
+    def bound(self, fixed: Mapping[int, Any], slow: Callable[..., Any]) -> Any:
+        """The run with some inputs fixed, as a function of the others; None if there is none."""
+        return None if self._layout is None else bound_run(self._layout, fixed, slow)
 
     # Running.
 
