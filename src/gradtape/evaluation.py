@@ -116,17 +116,21 @@ class Point:
     def _source(self) -> Any:
         return next(leaf for leaf, _ in self._tape._watched.values())
 
-    def sparse_jacobian(self, sparse: Any = True, mode: str = "auto") -> Prepared:
+    def sparse_jacobian(
+        self, sparse: Any = True, mode: str = "auto", order: str | None = None
+    ) -> Prepared:
         """Pattern, colours and program of the sparse Jacobian here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given)
+            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given, order)
 
-    def sparse_hessian(self, sparse: Any = True) -> Prepared:
+    def sparse_hessian(
+        self, sparse: Any = True, method: str = "star", order: str | None = None
+    ) -> Prepared:
         """The same for the Hessian of a scalar."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_hessian(self._view, self._y, self._x, "star", given)
+            return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
 
     def matrix(self, prepared: Prepared) -> Any:
         """The values of now of a sparse derivative, as a CSR array."""
