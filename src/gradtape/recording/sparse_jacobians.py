@@ -28,7 +28,7 @@ from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
 from gradtape.transforms.forward import forward
-from gradtape.transforms.jacobian import jacobian_dtype, products
+from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 
 # Up to how many entries the independence of examples is looked for one by one.
@@ -240,16 +240,27 @@ def prepare_sparse_jacobian(
 ) -> Prepared:
     """Pattern, colours and program of a Jacobian, kept by structure."""
 
-    def coloured(_: PythonRules) -> Coloured:
-        pattern = jacobian_pattern(view, target, source, given)
-        method = METHODS[_possible_mode(target, source, mode)]
-        return colour(_listed(pattern), method, order=order)
+    def coloured(method: str) -> Coloured:
+        def derive(_: PythonRules) -> Coloured:
+            pattern = jacobian_pattern(view, target, source, given)
+            return colour(_listed(pattern), method, order=order)
+
+        return view.remembered(("coloured", method, *key), derive)
 
     def derive(rules: PythonRules) -> Prepared:
-        found = view.remembered(("coloured", *key), coloured)
-        outputs = _Products(view, rules, target, source, found)
-        outputs.add_jacobian()
-        return outputs.prepared(given)
+        def of(found: Coloured) -> Prepared:
+            outputs = _Products(view, rules, target, source, found)
+            outputs.add_jacobian()
+            return outputs.prepared(given)
+
+        found = coloured(METHODS[_possible_mode(target, source, mode)])
+        if mode != "auto":
+            return of(found)
+        # If some op cannot be passed one way, all goes the other.
+        way = "reverse" if found.reverse_count else "forward"
+        return either_way(
+            way, mode, lambda tried: of(found if tried == way else coloured(METHODS[tried]))
+        )
 
     key = _key(view, target, source, (mode, order), given)
     return view.remembered(("sparse", *key, view.recording.available), derive)
