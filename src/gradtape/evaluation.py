@@ -61,7 +61,7 @@ class Point:
                 source = from_value(host_value(x))
                 tape.watch(source)
                 result = f(*before, layout.unravel(source), *args)
-                self._value = _scalar(scalar, result) if scalar else join(result)
+                self._value = as_scalar(scalar, result) if scalar else join(result)
             recording: Any = tape._recording
             self._recording = recording
             self._view: View = tape._view(recording)
@@ -151,7 +151,8 @@ def pays(prepared: Prepared) -> bool:
     return total >= LARGE and not prepared.pattern.dense and prepared.pattern.nnz * FILLED <= total
 
 
-def _scalar(name: str, result: Any) -> Any:
+def as_scalar(name: str, result: Any) -> Any:
+    """The one number that a function returned, whatever it is wrapped in."""
     leaves, _ = flatten(result)
     found = asarray(leaves[0]) if len(leaves) == 1 else join(result)
     if found.size != 1:
