@@ -73,6 +73,53 @@ def test_a_pattern_may_be_given():
     assert prepared.pattern is pattern
 
 
+@pytest.mark.parametrize("order", [None, "natural", "largest_first", "smallest_last"])
+def test_colourings_and_orders(order):
+    def arrow(x):
+        return gt.concat([gt.sum(x**2, keepdims=True), x[1:] * x[0]])
+
+    x = np.linspace(1.0, 2.0, 12)
+    expected = gt.jacobian(arrow)(x).numpy()
+    products = {"column": 12, "row": 12, "bidirectional": 3}
+    for colouring, most in products.items():
+        prepared = gt.prepare_jacobian(arrow, x, colouring=colouring, order=order)
+        assert prepared.method == colouring
+        assert prepared.colours == most
+        np.testing.assert_allclose(prepared(x).toarray(), expected, rtol=1e-14)
+
+    def energy(x):
+        return gt.sum(x[0] * x**3) + gt.sum(x[1:] * x[:-1])
+
+    expected = gt.hessian(energy)(x).numpy()
+    for colouring in ("star", "acyclic"):
+        hessian = gt.prepare_hessian(energy, x, colouring=colouring, order=order)
+        assert hessian.method == colouring
+        assert hessian.colours <= 5
+        np.testing.assert_allclose(hessian(x).toarray(), expected, rtol=1e-12)
+
+
+def test_unknown_colourings():
+    x = np.ones(3)
+    with pytest.raises(ValueError, match="colouring 'star' is unknown"):
+        gt.prepare_jacobian(chain, x, colouring="star")
+    with pytest.raises(ValueError, match="colouring 'row' is unknown"):
+        gt.prepare_hessian(lambda x: gt.sum(x**2), x, colouring="row")
+    with pytest.raises(ValueError, match="order 'any' is unknown"):
+        gt.prepare_jacobian(chain, x, order="any")
+    with pytest.raises(ValueError, match="Drop sparse=False"):
+        gt.prepare_jacobian(chain, x, sparse=False, colouring="row")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.coo_array])
+def test_a_pattern_may_be_a_matrix(kind):
+    x = np.linspace(0.0, 1.0, 150)
+    given = kind(gt.sparsity_pattern(chain, x).toarray().astype(float))
+    expected = gt.jacobian(chain)(x).numpy()
+    np.testing.assert_allclose(gt.prepare_jacobian(chain, x, sparse=given)(x).toarray(), expected)
+    np.testing.assert_allclose(gt.residuals(chain, sparse=given).jac(x).toarray(), expected)
+    np.testing.assert_allclose(gt.jacobian(chain, sparse=given)(x).toarray(), expected)
+
+
 def test_other_arguments_and_nests():
     def f(scale, p):
         return {"u": scale * p["a"] * p["b"], "v": gt.sum(p["a"])}

@@ -31,9 +31,12 @@ from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
 from gradtape.ops.custom import CUSTOM
 from gradtape.ops.custom_body import CUSTOM_BODY
+from gradtape.recording.custom import PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
+from gradtape.transforms.forward import forward
+from gradtape.transforms.reverse import reverse
 
 # Derivatives by hand that are written into a body, each with those of itself.
 HIGHEST_ORDER = 4
@@ -217,3 +220,16 @@ def value_of(recording: Recording, node: Node) -> Any:
     state.evaluate(handle)
     assert handle.computed is not None
     return np.asarray(handle.computed.array)
+
+
+# Derivatives that are part of the graph, as those of solutions, need no recording: bodies too.
+bodies.Transforms.forward = staticmethod(
+    lambda targets, sources, tangents: forward(
+        targets, sources, tangents, (), PythonRules(None).push
+    )
+)
+bodies.Transforms.reverse = staticmethod(
+    lambda targets, cotangents, sources: reverse(
+        targets, cotangents, sources, (), PythonRules(None).pull
+    )
+)

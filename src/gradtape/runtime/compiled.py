@@ -498,5 +498,3 @@ _FORMAT = {
     "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
     "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
 }  # fmt: skip
-
-Value.array_over = staticmethod(array)

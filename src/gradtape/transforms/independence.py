@@ -78,12 +78,16 @@ def _follow(
     for node in order:
         if node in found or not _carries(node):
             continue
+        if _is_solution(node):
+            if node.inputs[1] in found:
+                found[node] = [_solved(node, found[node.inputs[1]])]
+            continue
         if node.op is CUSTOM:
             if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
                 raise DependenceError("cannot be proved to keep examples apart", node.op.name)
             continue
         passed = passes_through(node)
-        if passed is not None:
+        if passed is not None and node.inputs[0] not in found:
             if passed in found:
                 found[node] = found[passed]
             continue
@@ -92,6 +96,18 @@ def _follow(
             place = _through(node, places)
             if place is not None:
                 found[node] = place
+
+
+def _is_solution(node: Node) -> bool:
+    """Whether it solves an equation for each of many examples."""
+    return node.op is CUSTOM and bool(getattr(node.params[1], "examples", False))
+
+
+def _solved(node: Node, place: Batch) -> Batch:
+    """A solution for each example: it mixes what its equation does, and all of its unknowns."""
+    if place.axis(node.inputs[1]) >= node.params[1].examples:
+        raise DependenceError("mixes examples", node.params[1].name)
+    return place
 
 
 def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[Node]:
@@ -106,7 +122,7 @@ def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[N
 
 
 def _carries(node: Node) -> bool:
-    if node.op.name == "stop_gradient":
+    if node.op.name in ("stop_gradient", "solve_equation"):
         return False
     return type(node.spec) is tuple or node.spec.inexact
 
