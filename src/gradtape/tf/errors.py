@@ -9,6 +9,11 @@ __all__ = [
     "FailedPreconditionError", "InvalidArgumentError", "OpError", "UnimplementedError",
 ]  # fmt: skip
 
+
+class InvalidValueError(ArgumentError, ValueError):
+    """A value that an op does not accept: what TensorFlow tells by an InvalidArgumentError."""
+
+
 # The base of gradtape's errors about shapes and dtypes, so that `except` finds all of them.
 InvalidArgumentError = OpError = ArgumentError
 FailedPreconditionError = NotRecordingError

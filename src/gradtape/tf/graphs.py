@@ -181,7 +181,7 @@ class Symbolic:
         return graphs.take(_get_item, (self, key), {}, PLAIN)
 
     def __iter__(self) -> Iterator[Any]:
-        length = self.shape[0] if self.shape else None
+        length = self.shape[0] if self.shape.rank else None
         if length is None:
             raise TypeError("iterating over a tensor of unknown length. Use tf.map_fn.")
         return (self[k] for k in range(length))
