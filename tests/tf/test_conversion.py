@@ -49,8 +49,8 @@ class TestRefusals:
         for operate in (lambda: x + None, lambda: tf.add(x, None), lambda: x < None):
             with pytest.raises(ValueError, match="NoneType"):
                 operate()
-        assert (x == None) is False
-        assert (x != None) is True
+        assert (x == None) is False  # noqa: E711
+        assert (x != None) is True  # noqa: E711
 
     def test_shapes_not_known(self):
         with pytest.raises(ValueError, match="not fully known"):
@@ -111,7 +111,7 @@ class TestShapes:
         assert shape.with_rank_at_most(2) == [1, None]
         for refused in (lambda: shape.with_rank_at_most(1), lambda: shape.assert_has_rank(3),
                         lambda: shape.assert_same_rank([1])):  # fmt: skip
-            with pytest.raises(ValueError, match="axes|rank"):
+            with pytest.raises(ValueError, match=r"axes|rank"):
                 refused()
         assert shape.most_specific_compatible_shape([1, 3]).as_list() == [1, None]
         assert shape.most_specific_compatible_shape([1]).rank is None

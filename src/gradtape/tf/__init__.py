@@ -64,7 +64,6 @@ from gradtape.tf.compat.v1 import (
     control_dependencies,
     executing_eagerly,
     group,
-    name_scope,
     no_op,
     placeholder,
 )
@@ -163,6 +162,7 @@ from gradtape.tf.scattering import (
     tensor_scatter_nd_sub,
     tensor_scatter_nd_update,
 )
+from gradtape.tf.scopes import get_current_name_scope, name_scope
 from gradtape.tf.shapes import TensorShape, TensorSpec, broadcast_static_shape
 from gradtape.tf.slices import IndexedSlices
 from gradtape.tf.sorting import (
@@ -177,6 +177,7 @@ from gradtape.tf.sorting import (
 from gradtape.tf.suggestions import missing
 from gradtape.tf.tape import GradientTape, UnconnectedGradients, gradients, hessians
 from gradtape.tf.tensor import Tensor, is_tensor
+from gradtape.tf.tensor_array import TensorArray
 from gradtape.tf.variable import Variable
 
 # The version whose behaviour is followed.
@@ -214,31 +215,32 @@ SUBMODULES = (
 __all__ = [
     *_AT_THE_TOP,
     "Assert", "DType", "GradientTape", "Graph", "IndexedSlices", "Module", "Session", "Tensor",
-    "TensorShape", "TensorSpec", "UnconnectedGradients", "Variable", "add_n", "argmax", "argmin",
-    "argsort", "as_dtype", "assert_equal", "assert_greater", "assert_less", "assert_rank",
-    "autodiff", "batch_to_space", "bitcast", "bitwise", "bool", "boolean_mask",
+    "TensorArray", "TensorShape", "TensorSpec", "UnconnectedGradients", "Variable", "add_n",
+    "argmax", "argmin", "argsort", "as_dtype", "assert_equal", "assert_greater", "assert_less",
+    "assert_rank", "autodiff", "batch_to_space", "bitcast", "bitwise", "bool", "boolean_mask",
     "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case", "cast",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "compat", "complex", "complex128",
     "complex64", "concat", "cond", "config", "constant", "constant_initializer",
     "control_dependencies", "convert_to_tensor", "cumsum", "custom_gradient", "debugging", "device",
     "double", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "errors",
     "executing_eagerly", "expand_dims", "eye", "fill", "float32", "float64", "foldl", "foldr",
-    "function", "gather", "gather_nd", "get_static_value", "grad_pass_through", "gradients",
-    "group", "hessians", "histogram_fixed_width", "histogram_fixed_width_bins", "identity",
-    "identity_n", "init_scope", "initializers", "int16", "int32", "int64", "int8", "is_tensor",
-    "keras", "linalg", "linspace", "losses", "map_fn", "math", "matmul", "meshgrid", "metrics",
-    "name_scope", "nest", "newaxis", "nn", "no_gradient", "no_op", "norm", "numpy_function",
-    "one_hot", "ones", "ones_initializer", "ones_like", "optimizers", "pad", "placeholder", "print",
-    "py_function", "random", "random_normal_initializer", "random_uniform_initializer", "range",
-    "rank", "recompute_grad", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
-    "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "repeat", "reshape", "reverse",
-    "reverse_sequence", "roll", "saturate_cast", "scalar_mul", "scan", "scatter_nd", "searchsorted",
-    "sequence_mask", "shape", "shape_n", "signal", "size", "slice", "sort", "space_to_batch",
-    "space_to_batch_nd", "split", "squeeze", "stack", "stop_gradient", "strided_slice",
-    "switch_case", "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
-    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "transpose", "uint16",
-    "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index", "unstack",
-    "vectorized_map", "where", "while_loop", "zeros", "zeros_initializer", "zeros_like",
+    "function", "gather", "gather_nd", "get_current_name_scope", "get_static_value",
+    "grad_pass_through", "gradients", "group", "hessians", "histogram_fixed_width",
+    "histogram_fixed_width_bins", "identity", "identity_n", "init_scope", "initializers", "int16",
+    "int32", "int64", "int8", "is_tensor", "keras", "linalg", "linspace", "losses", "map_fn",
+    "math", "matmul", "meshgrid", "metrics", "name_scope", "nest", "newaxis", "nn", "no_gradient",
+    "no_op", "norm", "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like",
+    "optimizers", "pad", "placeholder", "print", "py_function", "random",
+    "random_normal_initializer", "random_uniform_initializer", "range", "rank", "recompute_grad",
+    "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum", "repeat", "reshape", "reverse", "reverse_sequence", "roll",
+    "saturate_cast", "scalar_mul", "scan", "scatter_nd", "searchsorted", "sequence_mask", "shape",
+    "shape_n", "signal", "size", "slice", "sort", "space_to_batch", "space_to_batch_nd", "split",
+    "squeeze", "stack", "stop_gradient", "strided_slice", "switch_case", "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update", "tensordot", "tile", "transpose", "uint16", "uint32", "uint64",
+    "uint8", "unique", "unique_with_counts", "unravel_index", "unstack", "vectorized_map", "where",
+    "while_loop", "zeros", "zeros_initializer", "zeros_like",
 ]  # fmt: skip
 
 

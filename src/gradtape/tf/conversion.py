@@ -14,7 +14,7 @@ from gradtape import tensor as core
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.recording import any_handle, enter, host_value, state
-from gradtape.ops.arithmetic import identity
+from gradtape.ops.arithmetic import identity, stop_gradient
 from gradtape.ops.casting import cast as core_cast
 from gradtape.ops.joining import stack as core_stack
 from gradtape.ops.movement import broadcast_to as core_broadcast
@@ -246,6 +246,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     >>> tf.constant(0.5, shape=[2]).numpy()
     array([0.5, 0.5], dtype=float32)
     """
+    if isinstance(value, Variable):
+        # A constant is the value of now, to which no derivative passes.
+        value = stop_gradient(convert(value))
     if isinstance(value, core.Tensor) and dtype is not None:
         found = core_cast(convert(value), as_dtype(dtype).dtype)
     else:
