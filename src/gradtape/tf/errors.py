@@ -14,7 +14,8 @@ __all__ = [
 ]  # fmt: skip
 
 # The base of gradtape's errors about shapes and dtypes, so that `except` finds all of them.
-InvalidArgumentError = OpError = ArgumentError
+InvalidArgumentError = ArgumentError
+OpError = ArgumentError
 FailedPreconditionError = NotRecordingError
 UnimplementedError = UndefinedRuleError
 
