@@ -222,7 +222,8 @@ class Function:
         if outlived:
             captured.refused = "a tape made inside it is still used"
         elif capture.escaped is not None:
-            self._refuse(captured, f"a value leaves for Python at {capture.escaped}")
+            why = f"a value leaves for Python at {capture.escaped}"
+            self._refuse(captured, why, silently=capture.meant)
         elif capture.inconsistent:
             # What it does changed between two runs on the same values.
             captured.root, captured.paths = Step(), 0
@@ -242,9 +243,11 @@ class Function:
         given = [leaf.value if type(leaf) is Deferred else leaf for leaf in leaves]
         return unflatten(structure, given)
 
-    def _refuse(self, captured: Captured, why: str) -> None:
+    def _refuse(self, captured: Captured, why: str, silently: bool = False) -> None:
         captured.refused = why
         captured.root = Step()
+        if silently:
+            return
         warnings.warn(
             f"gt.function: {self.__name__} runs in Python, uncompiled, for arguments of this kind: "
             f"{why}. Keep the value a tensor, or leave the decorator out.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype, default_dtype, of_scalar
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import SCALARS, any_handle, record, scalar_spec
@@ -83,7 +83,7 @@ def _flat_positions(shape: Shape, key: Key) -> Any:
     try:
         broadcast_shapes("x[...]", [shape_of(positions) for _, positions in key.arrays])
     except ShapeError as error:
-        raise IndexError(f"{error} Index arrays of one key have to fit each other.") from None
+        raise IndexRangeError(f"{error} Index arrays of one key have to fit each other.") from None
     for axis, positions in key.arrays[1:]:
         if is_symbolic(result) or is_symbolic(positions):
             result = add(multiply(result, shape[axis]), positions)

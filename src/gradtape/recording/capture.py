@@ -197,6 +197,7 @@ class Capture(Recording):
         "given_draws",
         "guards",
         "inconsistent",
+        "meant",
         "step",
         "variables",
     )
@@ -220,6 +221,7 @@ class Capture(Recording):
         self.guards = 0
         # Where a value left for Python in a way that no guard can follow.
         self.escaped: str | None = None
+        self.meant = False
         self.inconsistent = False
 
     # Leaves, by where a later call finds their values.
@@ -322,10 +324,14 @@ class Capture(Recording):
             step.guard, step.looks_at, step.line = source, looks_at, user_line()
         self.step = step.branches.setdefault(value, Step())
 
-    def escape(self) -> None:
-        """A look at a value that may flow back in by ways that are not recorded."""
+    def escape(self, meant: bool = False) -> None:
+        """A look at a value that may flow back in by ways that are not recorded.
+
+        Where it is meant to happen at every call, as a print, nobody has to be told.
+        """
         if self.escaped is None:
             self.escaped = user_line()
+            self.meant = meant
 
 
 def _reader(node: Node, kind: type) -> Callable[[Value], Any]:
