@@ -24,7 +24,7 @@ from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.shapes import broadcast_shapes, normalize_axis
-from gradtape.ops.slicing import read_part, write_part
+from gradtape.ops.slicing import read_part, remember_read, repeated_read, write_part
 
 
 def get_item(x: Any, key: Any) -> Any:
@@ -33,12 +33,19 @@ def get_item(x: Any, key: Any) -> Any:
     >>> gt.asarray([[1, 2], [3, 4]])[:, [1, 0]].tolist()
     [[2, 1], [4, 3]]
     """
+    if type(key) is slice:
+        known = repeated_read(x, key)
+        if known is not None:
+            return known
     x = as_operand(x)
     found = parse(key, x.shape)
     if not found.arrays:
         if found.whole:
             return record(RESHAPE, (x,), (found.shape,))
-        return read_part(x, found.starts, found.lengths, found.steps, found.shape)
+        part = read_part(x, found.starts, found.lengths, found.steps, found.shape)
+        if type(key) is slice:
+            remember_read(part, key)
+        return part
     merged, positions, axis = _merge(_part(x, found), found)
     result = record(GATHER, (merged, positions), (axis,))
     return _move_block(result, axis, found.position, len(shape_of(positions)))
