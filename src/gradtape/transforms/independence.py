@@ -79,7 +79,7 @@ def check_independence(
         called = _as_called(error.node, order)
         if called is None:
             raise
-        raise DependenceError(error.why, error.node, f"{called} ({error.op})") from None
+        raise DependenceError(error.why, error.node, f"{called}: {error.op}") from None
     if target in found and found[target] != Batch(1, count):
         raise DependenceError(MIXES, target)
 
