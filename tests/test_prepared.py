@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.sparse.linalg import cg, eigsh, gmres, lsmr, svds
+from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lsmr, svds
 
 import gradtape as gt
 
@@ -287,3 +287,50 @@ def test_products_derive_and_compile_nothing_anew():
     assert after.plans_built == before.plans_built
     assert after.kernels_compiled == before.kernels_compiled
     assert after.derivatives_built == before.derivatives_built
+
+
+class TestLinearized:
+    """What `linearize` gives, as a map both ways and as an operator."""
+
+    x = np.linspace(1.0, 2.0, 5)
+
+    def test_nests_and_several_primals(self):
+        def f(p, s):
+            return {"u": p["a"] ** 2 * s, "v": gt.sum(p["b"]) * p["a"][0]}
+
+        given = ({"a": self.x, "b": np.ones(2)}, 2.0)
+        _, push = gt.linearize(f, *given)
+        operator = push.as_linear_operator()
+        assert isinstance(operator, LinearOperator)
+        assert operator.shape == (6, 8)
+        matrix = gt.linear_operator(f, *given) @ np.eye(8)
+        np.testing.assert_allclose(operator @ np.eye(8), matrix, rtol=1e-14)
+        np.testing.assert_allclose(operator.H @ np.eye(6), matrix.T, rtol=1e-14)
+        v = np.arange(8.0)
+        np.testing.assert_allclose(operator.matvec(v), matrix @ v, rtol=1e-14)
+        w = np.arange(6.0)
+        np.testing.assert_allclose(operator.rmatvec(w), matrix.T @ w, rtol=1e-14)
+        by_p, by_s = push.transpose({"u": w[:5], "v": w[5]})
+        np.testing.assert_allclose(by_p["a"].numpy(), (matrix.T @ w)[:5], rtol=1e-14)
+        assert float(by_s) == pytest.approx((matrix.T @ w)[7])
+
+    def test_complex(self):
+        z = self.x * (1.0 + 1j)
+        operator = gt.linearize(lambda z: gt.exp(z) * z[0], z)[1].as_linear_operator()
+        matrix = gt.jacobian(lambda z: gt.exp(z) * z[0])(z).numpy()
+        assert operator.dtype == np.complex128
+        np.testing.assert_allclose(operator @ np.eye(5), matrix, rtol=1e-13)
+        np.testing.assert_allclose(operator.H @ np.eye(5), matrix.conj().T, rtol=1e-13)
+
+    def test_a_solver(self):
+        _, push, aux = gt.linearize(lambda x: (x**3 + x[0], "more"), self.x, has_aux=True)
+        assert aux == "more"
+        operator = push.as_linear_operator()
+        found, trouble = gmres(operator, np.ones(5), rtol=1e-12)
+        assert trouble == 0
+        np.testing.assert_allclose(operator @ found, np.ones(5), rtol=1e-9)
+
+    def test_wrong_number_of_tangents(self):
+        _, push = gt.linearize(lambda x: x, self.x)
+        with pytest.raises(ValueError, match="1 primals and 2 tangents"):
+            push(self.x, self.x)
