@@ -17,16 +17,16 @@ _plans: OrderedDict[tuple[Any, ...], Tiered] = OrderedDict()
 _lock = new_lock()
 
 
-def plan_for(program: Program) -> Tiered:
-    """The plan of this structure, built at its first sighting."""
-    key = program.key()
+def plan_for(program: Program, fast: bool = False) -> Tiered:
+    """The plan of this structure, built at its first sighting; `fast` rounds as is quickest."""
+    key = (*program.key(), "fast") if fast else program.key()
     with _lock:
         found = _plans.get(key)
         if found is not None:
             _plans.move_to_end(key)
             COUNTS.plan_hits += 1
             return found
-    built = Tiered(optimize(sealed(program)))
+    built = Tiered(optimize(sealed(program), fast), fast)
     with _lock:
         COUNTS.plans_built += 1
         _plans[key] = built
