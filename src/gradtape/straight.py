@@ -11,13 +11,22 @@ from typing import Any
 
 from gradtape.graph.recording import Value
 from gradtape.pytree import unflatten
-from gradtape.recording.capture import Argument, Computed, Constant, Held, Number, Step
+from gradtape.recording.steps import (
+    Argument,
+    Computed,
+    Constant,
+    Held,
+    Number,
+    Outside,
+    Position,
+    Step,
+)
 
 
 def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     """A function of the inputs of a call, or None if there is more to it than one run."""
     result = step.result
-    if result is None or len(step.runs) != 1:
+    if result is None or len(step.runs) != 1 or result.rebound or result.moved:
         return None
     (run,) = step.runs
     if run.lines is not None:  # something may fail, and would have to say where it was recorded
@@ -35,24 +44,33 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
             names[f"spec{place}"] = source.node.spec
             return f"Value(found[{place}], spec{place})"
         name = f"n{len(names)}"
+        if isinstance(source, Outside):
+            source = source.settled()
         if isinstance(source, Constant):
             names[name] = source.content
             return name
         if isinstance(source, Held):
             names[name] = source.variable
             return f"{name}.current()"
+        if isinstance(source, Outside):
+            names[name] = source.current
+            return f"{name}()"
+        if isinstance(source, Position):
+            names[name] = source.after
+            return f"{name}(place{source.draw})"
         if isinstance(source, Number):
             names[name] = source.compute
             return f"{name}(inputs)"
         return None
 
+    inputs = [source.settled() if isinstance(source, Outside) else source for source in run.inputs]
     fixed = {
         position: source.content
-        for position, source in enumerate(run.inputs)
+        for position, source in enumerate(inputs)
         if isinstance(source, Constant)
     }
     names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
-    given = [written(source) for position, source in enumerate(run.inputs) if position not in fixed]
+    given = [written(source) for position, source in enumerate(inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
     leaves = []
     for leaf in result.leaves:
@@ -66,7 +84,11 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         leaves.append(found)
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):", f"    found = run({', '.join(map(str, given))})"]
+    lines = ["def call(inputs):"]
+    for number, (generator, blocks) in enumerate(step.draws):
+        names[f"reserve{number}"] = generator.reserve
+        lines.append(f"    place{number} = reserve{number}({blocks})")
+    lines.append(f"    found = run({', '.join(map(str, given))})")
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):

@@ -16,7 +16,7 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -73,7 +73,12 @@ class Variable(Operators):
         self._steady = False
         self._epoch = state.epoch
         self._lock = new_lock()
-        self._handle = _own(start)
+        recording = state.recording
+        # While a function is captured the value may be one that later calls have another of.
+        self._handle = identity(start) if recording.capturing else _own(start)
+        capture = capturing(recording)
+        if capture is not None:
+            capture.make(self)
 
     # Reading.
 
@@ -107,9 +112,10 @@ class Variable(Operators):
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
-        node = handle.enter(recording)
         if isinstance(recording, Capture) and handle.recording is not recording:
-            recording.read_variable(self, node)
+            node = recording.enter_variable(self, handle)
+        else:
+            node = handle.enter(recording)
         if recording is state.recording:
             if not pending and not self._steady and (self.trainable or self._assigned):
                 recording.unassigned.add(self)
@@ -131,6 +137,9 @@ class Variable(Operators):
     def numpy(self) -> Any:
         """The value of now as a read-only NumPy array."""
         return self.value.numpy()
+
+    def _look(self) -> Any:
+        return self.value._look()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.value.__array__(dtype, copy)
@@ -181,7 +190,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assigned[self] = None
+            recording.assign(self, old)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
@@ -212,6 +221,10 @@ class Variable(Operators):
         unassigned = state.recording.unassigned
         if unassigned:
             unassigned.discard(self)
+
+    def restore(self, handle: Tensor) -> None:
+        """Hold again what it held before assignments that are undone."""
+        self._handle = handle
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

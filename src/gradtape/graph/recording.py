@@ -126,6 +126,8 @@ class Handle:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
                 return self.node
+        if recording.capturing:
+            return recording.enter_handle(self)  # type: ignore[attr-defined]
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -172,6 +174,8 @@ class Recording:
     # see gradtape.recording.capture.
     capturing = False
     evaluates_at_once = True
+    # Whether its plans may round as is quickest.
+    fastmath = False
 
     def __init__(self) -> None:
         self.stamp = next(_stamps)
@@ -558,6 +562,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
 def _as_nodes(op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
     from gradtape.graph.node import constant
 
+    operands = tuple(x.read() if type(x) is Deferred else x for x in operands)
     partner = partner_dtype(op, operands)
     return tuple(
         operand

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype, default_dtype, of_scalar
+from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import SCALARS, any_handle, record, scalar_spec
@@ -174,8 +175,8 @@ def _as_mask(key: Any) -> Any:
 def _fitting(x: Any, value: Any) -> Any:
     """The value in the dtype of x; a Python scalar stays one."""
     if type(value) in SCALARS:
-        scalar_spec(value, type(value), x.dtype)
-        dtype = of_scalar(type(value), x.dtype)
+        number = value.value if type(value) is Deferred else value
+        dtype = scalar_spec(number, type(number), x.dtype).dtype
     else:
         value = as_operand(value)
         dtype = value.dtype

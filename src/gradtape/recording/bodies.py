@@ -17,12 +17,10 @@ from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
 from gradtape.graph.recording import (
-    SCALARS,
     Handle,
     Recording,
     enter,
     host_value,
-    scalar_spec,
     state,
 )
 from gradtape.graph.rows import Rows
@@ -106,8 +104,10 @@ class Body:
     def bind_draw(self, outer: Recording, leaf: Node, positions: Any) -> Node:
         """Positions of random numbers, which are unknown again where a function is traced."""
         generator = self.trace.draws[leaf]
-        if isinstance(outer, Trace) and generator._number < outer.number:
+        if isinstance(outer, Trace) and generator.number < outer.number:
             return outer.draw(generator, self.trace.starts[generator], positions).node
+        if outer.capturing:
+            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
     def end(self) -> None:
@@ -144,8 +144,6 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tup
 def _node(made: BodyTrace, result: Any) -> Node:
     if type(result) is Node:
         return result
-    if type(result) in SCALARS:
-        return made.add_leaf(result, scalar_spec(result, type(result), None))
     return enter(made, result)
 
 

@@ -56,4 +56,4 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
         node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
         for node in found.inputs
     ]
-    return Bound(plan_for(found), tuple(bindings), found.outputs)
+    return Bound(plan_for(found, recording.fastmath), tuple(bindings), found.outputs)

@@ -173,6 +173,12 @@ class Trace(Recording):
         value.entry = (self.stamp, found)
         return found
 
+    def add_number(self, number: Any, of: Spec) -> Node:
+        """The leaf of a number that later calls of a captured function have another of."""
+        with self.outside():
+            source = self.outer.add_number(number, of)
+        return self._stand_in(source, None)
+
     def _stand_in(self, source: Node, value: Value | None) -> Node:
         found = self._captured.get(source)
         if found is None:

@@ -38,10 +38,11 @@ _models: OrderedDict[Key, tuple[Tiered, _Sizes]] = OrderedDict()
 _lock = new_lock()
 
 
-def plan_for(program: Program) -> Tiered:
-    """The plan of this structure, built at its first sighting."""
+def plan_for(program: Program, fast: bool = False) -> Tiered:
+    """The plan of this structure, built at its first sighting; `fast` rounds as is quickest."""
     outlined = outline(program)
-    key = Key(outlined[0] if outlined is not None else program.key())
+    structure = outlined[0] if outlined is not None else program.key()
+    key = Key((*structure, "fast") if fast else structure)
     sizes = outlined[1] if outlined is not None else ()
     with _lock:
         found = _plans.get((key, sizes))
@@ -54,7 +55,7 @@ def plan_for(program: Program) -> Tiered:
     if model is not None:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
-        built = Tiered(optimize(sealed(program)))
+        built = Tiered(optimize(sealed(program), fast), fast)
     with _lock:
         COUNTS.plans_built += 1
         _keep(_plans, (key, sizes), built)

@@ -33,10 +33,11 @@ _speculations = {"wasted": 0}
 class Tiered:
     """One program, as a plan of tier 0 and, when it pays, of tier 1."""
 
-    __slots__ = ("_compiled", "_guessed", "_plain", "_runs", "_spent", "program")
+    __slots__ = ("_compiled", "_fast", "_guessed", "_plain", "_runs", "_spent", "program")
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, fast: bool = False) -> None:
         self.program = program
+        self._fast = fast
         self._plain: Plan | None = None
         self._compiled: Any = None
         self._runs = 0
@@ -56,9 +57,11 @@ class Tiered:
         if MODE != "off" and self._should_compile():
             with _lock:
                 if self._compiled is None:
+                    from gradtape.codegen.builder import rounding
                     from gradtape.runtime.compiled import CompiledPlan
 
-                    self._compiled = CompiledPlan(self.program)
+                    with rounding(self._fast):
+                        self._compiled = CompiledPlan(self.program)
             return self.run(inputs)
         self._runs += 1
         if self._plain is None:
@@ -96,10 +99,13 @@ class Tiered:
         """The same with other sizes, if it was compiled and nothing depends on them."""
         if self._compiled is None or MODE == "off":
             return None
-        compiled = self._compiled.resized(inputs, sizes)
+        from gradtape.codegen.builder import rounding
+
+        with rounding(self._fast):
+            compiled = self._compiled.resized(inputs, sizes)
         if compiled is None:
             return None
-        found = Tiered(compiled.program)
+        found = Tiered(compiled.program, self._fast)
         found._compiled = compiled
         return found
 

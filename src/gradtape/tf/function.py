@@ -123,6 +123,7 @@ class Function:
         if found is None:
             method = functools.partial(self.python_function, weakref.proxy(instance))
             functools.update_wrapper(method, self.python_function, ("__name__", "__doc__"), ())
+            del method.__wrapped__  # type: ignore[attr-defined] # which has the instance, too
             found = self._bound[instance] = Function(method, self.input_signature, self._reduce)
         return BoundFunction(found, instance, ())
 
