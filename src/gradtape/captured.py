@@ -15,6 +15,7 @@ from gradtape.graph.recording import Recording, Value, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import Capture
 from gradtape.recording.flush import flush, retire
+from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Constant, Number, Result, Step, replay
 from gradtape.signature import Arguments
 from gradtape.straight import Wrapped, straight_call
@@ -46,6 +47,9 @@ class Captured:
         self.root, self.paths = Step(), 0
         # The whole call, where it is one run.
         self.straight: Any = None
+        # The way through the steps that it usually takes, as one plan.
+        self.path: Path | None = None
+        self.habit = Habit()
         # Why it runs in Python, if it does.
         self.refused: str | None = None
         # How often it left something behind that the next call goes on with.
@@ -71,13 +75,24 @@ class Captured:
     def _run(self, arguments: Arguments, leaves: list[Any]) -> Any:
         call = Call(leaves)
         try:
-            result = replay(self.root, call)
+            result = None if self.path is None else self._run_path(call)
+            if result is None:
+                result = replay(self.root, call)
+                if result is not None and self.habit.formed(result):
+                    self.path = joined_path(self.root, result, self.fastmath)
             if result is not None:
                 return _returned(result, call, arguments)
         except Exception as error:
             call.give_back()
             return self._in_python(arguments, error)
         return self.capture(arguments, leaves, call.values if call.give_back() else {})
+
+    def _run_path(self, call: Call) -> Result | None:
+        path: Any = self.path
+        result = path.run(call)
+        if result is None and not path.pays:
+            self.path = None
+        return result
 
     def _in_python(self, arguments: Arguments, error: Exception) -> Any:
         """Run the function as it is: then what fails does so on its line, and is told there."""
@@ -155,7 +170,7 @@ class Captured:
         lasting = capture.lasting()
         if outlived or lasting:
             # Such as a layer that makes its variables when it is first called.
-            self.root, self.paths = Step(), 0
+            self.root, self.paths, self.path = Step(), 0, None
             self.beginnings += 1
             if self.beginnings > BEGINNINGS:
                 what = "a tape" if outlived else f"a {type(lasting[0]).__name__}"
@@ -165,7 +180,7 @@ class Captured:
             self._refuse(f"{what} at {line}", silently=capture.meant)
         elif capture.inconsistent:
             # What it does changed between two runs on the same values.
-            self.root, self.paths = Step(), 0
+            self.root, self.paths, self.path = Step(), 0, None
         else:
             capture.step.result = result
             self.paths += 1
@@ -184,7 +199,7 @@ class Captured:
 
     def _refuse(self, why: str, silently: bool = False) -> None:
         self.refused = why
-        self.root, self.straight = Step(), None
+        self.root, self.straight, self.path = Step(), None, None
         if silently:
             return
         warn(

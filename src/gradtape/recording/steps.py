@@ -211,6 +211,14 @@ class Result:
     rebound: tuple[tuple[Callable[[], Any], Source], ...] = ()
     moved: tuple[tuple[int, Source], ...] = ()
 
+    def computed(self) -> list[Node]:
+        """The nodes whose values take part in it."""
+        pairs = (*self.updates, *self.rebound, *self.moved)
+        sources = [*self.leaves, *[source for _, source in pairs]]
+        inner = [getattr(source, "source", source) for source in sources]
+        found = [source.node for source in inner if isinstance(source, Computed)]
+        return list(dict.fromkeys(found))
+
 
 @dataclass(eq=False)
 class Step:
