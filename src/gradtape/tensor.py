@@ -185,9 +185,9 @@ class Tensor(Handle, Operators):
         return array.copy() if copy else array
 
     def is_tracked(self) -> bool:
-        """Whether a live tape watches this tensor or something it was computed from."""
+        """Whether a tape that records now watches this tensor or what it was computed from."""
         recording = self.recording
-        if recording is None or not recording.tapes or not recording.watched:
+        if recording is None or not recording.active or not recording.watched:
             return False
         return self.node in dependents(topological([self.node]), recording.watched)
 
