@@ -185,6 +185,7 @@ __version__ = "2.21.0+gradtape"
 
 newaxis = None
 space_to_batch_nd = space_to_batch
+eig, eigvals, matrix_square_root = linalg.eig, linalg.eigvals, linalg.sqrtm
 scalar_mul = math.scalar_mul
 initializers, losses, metrics, optimizers = (
     keras.initializers, keras.losses, keras.metrics, keras.optimizers
@@ -222,25 +223,25 @@ __all__ = [
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "compat", "complex", "complex128",
     "complex64", "concat", "cond", "config", "constant", "constant_initializer",
     "control_dependencies", "convert_to_tensor", "cumsum", "custom_gradient", "debugging", "device",
-    "double", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "errors",
-    "executing_eagerly", "expand_dims", "eye", "fill", "float32", "float64", "foldl", "foldr",
-    "function", "gather", "gather_nd", "get_current_name_scope", "get_static_value",
-    "grad_pass_through", "gradients", "group", "hessians", "histogram_fixed_width",
-    "histogram_fixed_width_bins", "identity", "identity_n", "init_scope", "initializers", "int16",
-    "int32", "int64", "int8", "is_tensor", "keras", "linalg", "linspace", "losses", "map_fn",
-    "math", "matmul", "meshgrid", "metrics", "name_scope", "nest", "newaxis", "nn", "no_gradient",
-    "no_op", "norm", "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like",
-    "optimizers", "pad", "placeholder", "print", "py_function", "random",
-    "random_normal_initializer", "random_uniform_initializer", "range", "rank", "recompute_grad",
-    "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "repeat", "reshape", "reverse", "reverse_sequence", "roll",
-    "saturate_cast", "scalar_mul", "scan", "scatter_nd", "searchsorted", "sequence_mask", "shape",
-    "shape_n", "signal", "size", "slice", "sort", "space_to_batch", "space_to_batch_nd", "split",
-    "squeeze", "stack", "stop_gradient", "strided_slice", "switch_case", "tensor_scatter_nd_add",
-    "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update", "tensordot", "tile", "transpose", "uint16", "uint32", "uint64",
-    "uint8", "unique", "unique_with_counts", "unravel_index", "unstack", "vectorized_map", "where",
-    "while_loop", "zeros", "zeros_initializer", "zeros_like",
+    "double", "dtypes", "dynamic_partition", "dynamic_stitch", "eig", "eigvals", "einsum",
+    "ensure_shape", "errors", "executing_eagerly", "expand_dims", "eye", "fill", "float32",
+    "float64", "foldl", "foldr", "function", "gather", "gather_nd", "get_current_name_scope",
+    "get_static_value", "grad_pass_through", "gradients", "group", "hessians",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "identity", "identity_n", "init_scope",
+    "initializers", "int16", "int32", "int64", "int8", "is_tensor", "keras", "linalg", "linspace",
+    "losses", "map_fn", "math", "matmul", "matrix_square_root", "meshgrid", "metrics", "name_scope",
+    "nest", "newaxis", "nn", "no_gradient", "no_op", "norm", "numpy_function", "one_hot", "ones",
+    "ones_initializer", "ones_like", "optimizers", "pad", "placeholder", "print", "py_function",
+    "random", "random_normal_initializer", "random_uniform_initializer", "range", "rank",
+    "recompute_grad", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "repeat", "reshape", "reverse", "reverse_sequence",
+    "roll", "saturate_cast", "scalar_mul", "scan", "scatter_nd", "searchsorted", "sequence_mask",
+    "shape", "shape_n", "signal", "size", "slice", "sort", "space_to_batch", "space_to_batch_nd",
+    "split", "squeeze", "stack", "stop_gradient", "strided_slice", "switch_case",
+    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "transpose", "uint16",
+    "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index", "unstack",
+    "vectorized_map", "where", "while_loop", "zeros", "zeros_initializer", "zeros_like",
 ]  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def elsewhere(name: str) -> list[str]:
             module = getattr(module, part)
         if name in getattr(module, "__all__", ()):
             found.append(f"{each}.{name}")
+    found.sort(key=lambda path: path.count("."))
     if name in gradtape.__all__:
         found.append(f"gradtape.{name}")
     return found
