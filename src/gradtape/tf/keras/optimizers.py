@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from gradtape import optimizers as core
 from gradtape.ops.arithmetic import where
 from gradtape.optimizers import schedules
@@ -18,8 +20,8 @@ from gradtape.tf.tape import GradientTape
 from gradtape.variable import Variable
 
 __all__ = [
-    "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",
-    "RMSprop", "deserialize", "get", "schedules", "serialize",
+    "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",
+    "RMSprop", "SGD", "deserialize", "get", "schedules", "serialize",
 ]  # fmt: skip
 
 
@@ -49,14 +51,19 @@ class Average:
         self._momentum, self._frequency = float(momentum), frequency
         self._averages: dict[int, Any] = {}
 
-    def follow(self, variables: list[Any], iterations: Any) -> None:
-        """One step more: `iterations` counts it already."""
+    def build(self, variables: list[Any]) -> None:
+        """Make the averages of variables that have none yet."""
         for variable in variables:
-            known = self._averages.get(variable.number)
-            if known is None:
-                self._averages[variable.number] = Variable(variable.numpy(), trainable=False)
-            else:
-                known.assign(self._momentum * known.value + (1.0 - self._momentum) * variable.value)
+            if variable.number not in self._averages:
+                start = np.zeros(tuple(variable.shape), variable.dtype)
+                self._averages[variable.number] = Variable(start, trainable=False)
+
+    def follow(self, variables: list[Any], iterations: Any) -> None:
+        """One step more: `iterations` counts it already. Averages begin with the first values."""
+        for variable in variables:
+            known = self._averages[variable.number]
+            blend = self._momentum * known.value + (1.0 - self._momentum) * variable.value
+            known.assign(where(iterations.value == 1, variable.value, blend))
         if self._frequency is not None:
             due = iterations.value % int(self._frequency) == 0
             for variable in variables:
@@ -77,7 +84,7 @@ class Optimizer(core.Optimizer):
     >>> w = tf.Variable(1.0)
     >>> with tf.GradientTape() as tape:
     ...     loss = w * w
-    >>> optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
+    >>> _ = optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
     >>> round(w.numpy().item(), 6)
     0.8
     """
@@ -114,6 +121,8 @@ class Optimizer(core.Optimizer):
         core.Optimizer.learning_rate.fset(self, _as_rate(given))  # type: ignore[attr-defined]
 
     def _take_step(self, gradients: list[Any], variables: list[Any]) -> None:
+        if self._average is not None:
+            self._average.build(variables)
         super()._take_step(gradients, variables)
         if self._average is not None:
             self._average.follow(variables, self._iterations)
