@@ -159,10 +159,10 @@ class Captured:
             self.beginnings += 1
             if self.beginnings > BEGINNINGS:
                 what = "a tape" if outlived else f"a {type(lasting[0]).__name__}"
-                self._refuse(f"every call makes {what} that outlives it")
+                self.refuse(f"every call makes {what} that outlives it")
         elif capture.escaped is not None:
             what, line = capture.escaped
-            self._refuse(f"{what} at {line}", silently=capture.meant)
+            self.refuse(f"{what} at {line}", silently=capture.meant)
         elif capture.inconsistent:
             # What it does changed between two runs on the same values.
             self.root, self.paths = Step(), 0
@@ -178,11 +178,12 @@ class Captured:
                 straight = straight_call(self.root)
                 self.straight = _locked(straight, self.assigned) if straight else None
             if self.paths > PATHS:
-                self._refuse(f"it takes more than {PATHS} paths, by values it looks at")
+                self.refuse(f"it takes more than {PATHS} paths, by values it looks at")
             elif capture.missed is not None:
                 warn_of_paths(self.name, self.latest, capture.missed)
 
-    def _refuse(self, why: str, silently: bool = False) -> None:
+    def refuse(self, why: str, silently: bool = False) -> None:
+        """Run in Python from now on, and say so."""
         self.refused = why
         self.root, self.straight = Step(), None
         if silently:

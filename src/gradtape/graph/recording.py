@@ -126,8 +126,8 @@ class Handle:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
                 return self.node
-        if recording.capturing:
-            return recording.enter_handle(self)  # type: ignore[attr-defined]
+        if recording.capturing or recording.outer is not None:
+            return recording.enter_handle(self)
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -285,6 +285,10 @@ class Recording:
             node = self.imported[id(value)] = self.add_leaf(value, value.spec)
         value.entry = (self.stamp, node)
         return node
+
+    def enter_handle(self, handle: Handle) -> Node:
+        """The leaf of a computed tensor that is not part of this recording."""
+        return self.enter_value(handle.computed)  # type: ignore[arg-type]
 
     def add_number(self, number: Deferred, of: Spec) -> Node:
         """The leaf of a deferred number, which outside a captured function is just a number."""

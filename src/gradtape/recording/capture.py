@@ -125,7 +125,9 @@ class Capture(Recording):
         """The leaf of a tensor from outside, which may be rebound between calls."""
         value = handle.computed
         node = self.enter_value(value)  # type: ignore[arg-type]
-        self._sources.setdefault(node.params[0], Outside(weakref.ref(handle), value))
+        known = self._sources.get(node.params[0])
+        if known is None or (isinstance(known, Outside) and known.handle() is None):
+            self._sources[node.params[0]] = Outside(weakref.ref(handle), value)
         return node
 
     def enter_variable(self, variable: Any, handle: Handle) -> Node:
