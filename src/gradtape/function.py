@@ -8,14 +8,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.captured import Captured, captured_run, is_inside
+from gradtape.captured import Captured, captured_run
 from gradtape.concrete import ConcreteFunction
 from gradtape.dtypes import World
+from gradtape.given import Given
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.pytree import flatten
 from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
+from gradtape.returned import is_inside
 from gradtape.signature import Signature, Specs
 from gradtape.static_values import is_gone
 from gradtape.tracing_report import explained, warn_of_captures
@@ -251,7 +253,8 @@ class Function:
         _, leaves, arguments = self.signature.of(args, kwargs)
         capture = Capture(Step(), {}, self.fastmath)
         try:
-            with captured_run(capture, self.python_function, arguments, leaves) as found:
+            given = Given(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, given) as found:
                 results = flatten(found)[0]
                 nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
                 nodes += [variable._handle.node for variable in capture.assigned]

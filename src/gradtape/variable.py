@@ -97,7 +97,10 @@ class Variable(Operators):
         node, handle = entered
         if handle.computed is not None and handle.recording is not recording:
             if recording.capturing or recording.outer is not None:
-                return self.value_class(node, recording, handle.computed)
+                found = self.value_class(node, recording, handle.computed)
+                if recording.capturing:
+                    recording.own(found)  # type: ignore[attr-defined]
+                return found
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
@@ -195,7 +198,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assign(self, old)
+            recording.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True

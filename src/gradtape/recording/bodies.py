@@ -196,7 +196,7 @@ def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> li
     handles = outer.hold_all(outputs(node), kind)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
-            state.evaluate(handles[0])
+            outer.compute_at_once(handles[0])
         except BaseException:
             outer.forget(tuple(handles))
             raise

@@ -25,7 +25,7 @@ WORD = 2**64
 class Call:
     """One run of the steps: the arguments of now, and the values computed so far."""
 
-    __slots__ = ("arguments", "drawn", "positions", "values")
+    __slots__ = ("arguments", "drawn", "outcomes", "positions", "values")
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self.arguments = arguments
@@ -33,6 +33,8 @@ class Call:
         # Where random generators were at each draw, and what was drawn, to be given back.
         self.positions: list[tuple[int, int, int]] = []
         self.drawn: list[tuple[Any, int, int]] = []
+        # What callbacks gave, in order: a run in Python that follows is told.
+        self.outcomes: list[Any] = []
 
     def draw(self, generator: Any, blocks: int) -> None:
         """Take numbers from a generator."""
