@@ -15,6 +15,7 @@ import numpy as np
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
+from gradtape.graph.program import program
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.walk import topological
 from gradtape.ops.callback import is_effect
@@ -234,7 +235,10 @@ class Capture(Recording):
     # Computing.
 
     def compute_at_once(self, handle: Handle) -> None:
-        """An op that may fail does so on its line, but runs with all others in later calls."""
+        """An op that may fail does so on its line, but runs with all others in later calls.
+
+        Pure callbacks, which are called as rarely as possible, are not tried.
+        """
         node = handle.node
         applied = node.inputs[0] if node.op is PICK else node
         was_broken = self.broken
@@ -242,7 +246,7 @@ class Capture(Recording):
             if is_effect(applied):
                 # What Python does there happens once, and in this order.
                 state.evaluate(handle)
-            else:
+            elif applied.op.family != "callback":
                 self._check(applied)
         except BaseException:
             self.failed, self.broken = True, was_broken
@@ -263,7 +267,13 @@ class Capture(Recording):
         ]
         if wanted:
             bound = bind(self, wanted, self._checked.keys())
-            found = zip(bound.outputs, bound.results(self, self._checked), strict=True)
+            inputs = bound.inputs(self, self._checked)
+            try:
+                found = zip(bound.outputs, bound.plan.run(inputs), strict=True)
+            except Exception as error:
+                known = {*self.values, *self._checked}
+                Lines(program(wanted, known), self.lines).explain(error, inputs)
+                raise
             self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
