@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.captured import Captured, captured_run, is_inside
+from gradtape.captured import Captured, captured_run
 from gradtape.concrete import ConcreteFunction
 from gradtape.dtypes import World
+from gradtape.given import Given
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.pytree import flatten
 from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
+from gradtape.returned import is_inside
 from gradtape.signature import Signature, Specs
+from gradtape.static_values import is_gone
 from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
@@ -150,6 +154,8 @@ class Function:
         )
         self._local = _Captures()
         self._warned = False
+        # A call of these only begins what they do.
+        self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -180,8 +186,12 @@ class Function:
 
     def _new_kind(self, key: Any) -> Captured:
         known = self._local.by_key
+        for gone in [each for each in known if is_gone(each)]:
+            del known[gone]
         why = self.signature.difference(key, known)
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
+        if self._runs_later:
+            captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
         if not self._warned and len(known) > CAPTURES:
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
@@ -243,7 +253,8 @@ class Function:
         _, leaves, arguments = self.signature.of(args, kwargs)
         capture = Capture(Step(), {}, self.fastmath)
         try:
-            with captured_run(capture, self.python_function, arguments, leaves) as found:
+            given = Given(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, given) as found:
                 results = flatten(found)[0]
                 nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
                 nodes += [variable._handle.node for variable in capture.assigned]

@@ -89,6 +89,12 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         names[f"reserve{number}"] = generator.reserve
         lines.append(f"    place{number} = reserve{number}({blocks})")
     lines.append(f"    found = run({', '.join(map(str, given))})")
+    # What is returned may be what a variable held before.
+    single = result.structure.kind is None
+    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
+    if updates:
+        lines.append(f"    returned = {returned}")
+        returned = "returned"
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
@@ -97,8 +103,6 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if not str(source).startswith("Value("):
             fresh = f"Value({fresh}.content, {fresh}.spec)"
         lines.append(f"    v{number}.replace({fresh})")
-    single = result.structure.kind is None
-    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
     lines.append(f"    return {returned}")
     exec("\n".join(lines), names)
     return names["call"]

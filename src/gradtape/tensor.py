@@ -108,7 +108,7 @@ class Tensor(Handle, Operators):
             )
         recording = state.recording
         if recording.capturing:
-            recording.rebinding(self)  # type: ignore[attr-defined]
+            recording.rebinding(self, new)  # type: ignore[attr-defined]
         self.node, self.recording, self.computed = new.node, new.recording, new.computed
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)

@@ -89,26 +89,34 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, node = state.recording, None
-        while node is None or recording is not state.recording:
+        recording, entered = state.recording, None
+        while entered is None or recording is not state.recording:
             recording = state.recording
-            node = self.enter(recording)
-        handle = self._handle
+            entered = self._enter(recording)
+        # Both of one moment: another thread may have assigned since.
+        node, handle = entered
         if handle.computed is not None and handle.recording is not recording:
-            if recording.capturing:
-                return self.value_class(node, recording, handle.computed)
+            if recording.capturing or recording.outer is not None:
+                found = self.value_class(node, recording, handle.computed)
+                if recording.capturing:
+                    recording.own(found)  # type: ignore[attr-defined]
+                return found
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
+        return self._enter(recording)[0]
+
+    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
+        """The same with the handle on that value."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
             node = recording.capture(self)
             if recording is state.recording:
                 for tape in state.tapes:
                     tape.note_read(self, node)
-            return node
+            return node, handle
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
@@ -121,7 +129,7 @@ class Variable(Operators):
                 recording.unassigned.add(self)
             for tape in state.tapes:
                 tape.note_read(self, node)
-        return node
+        return node, handle
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
@@ -190,7 +198,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assign(self, old)
+            recording.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True

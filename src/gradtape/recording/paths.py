@@ -179,7 +179,10 @@ class _Join:
         everything = agrees[0] if agrees else constant(True, _BOOL)
         for node in agrees[1:]:
             everything = self._apply("logical_and", everything, node)
-        wanted = [node for node in result.computed() if node in self._known]
+        computed = result.computed()
+        if computed is None or any(node not in self._known for node in computed):
+            return None
+        wanted = computed
         outputs = (everything, *[self._known[node] for node in wanted])
         used = _needed(self._nodes, outputs)
         found = Program(tuple(node for _, node in self._inputs.values()), tuple(used), outputs)

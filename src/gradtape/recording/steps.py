@@ -25,7 +25,7 @@ WORD = 2**64
 class Call:
     """One run of the steps: the arguments of now, and the values computed so far."""
 
-    __slots__ = ("arguments", "drawn", "positions", "values")
+    __slots__ = ("arguments", "drawn", "outcomes", "positions", "values")
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self.arguments = arguments
@@ -33,6 +33,8 @@ class Call:
         # Where random generators were at each draw, and what was drawn, to be given back.
         self.positions: list[tuple[int, int, int]] = []
         self.drawn: list[tuple[Any, int, int]] = []
+        # What callbacks gave, in order: a run in Python that follows is told.
+        self.outcomes: list[Any] = []
 
     def draw(self, generator: Any, blocks: int) -> None:
         """Take numbers from a generator."""
@@ -146,6 +148,10 @@ class Position:
         return host_value(found)
 
 
+# Sources that say what they read.
+_TELLING = (Argument, Number, Held, Constant, Outside, Computed)
+
+
 @dataclass(eq=False)
 class Run:
     """A plan, and where its inputs come from."""
@@ -211,11 +217,13 @@ class Result:
     rebound: tuple[tuple[Callable[[], Any], Source], ...] = ()
     moved: tuple[tuple[int, Source], ...] = ()
 
-    def computed(self) -> list[Node]:
-        """The nodes whose values take part in it."""
+    def computed(self) -> list[Node] | None:
+        """The nodes whose values take part in it; None if that cannot be told."""
         pairs = (*self.updates, *self.rebound, *self.moved)
         sources = [*self.leaves, *[source for _, source in pairs]]
         inner = [getattr(source, "source", source) for source in sources]
+        if not all(isinstance(source, _TELLING) for source in inner):
+            return None
         found = [source.node for source in inner if isinstance(source, Computed)]
         return list(dict.fromkeys(found))
 
