@@ -98,7 +98,7 @@ class Variable(Operators):
             recording = state.recording
             node = self.enter(recording)
         handle = self._handle
-        if isinstance(recording, Trace) and recording.bound(self) is not None:
+        if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
         if handle.computed is not None and handle.recording is not recording:
             if recording.capturing:

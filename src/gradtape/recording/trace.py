@@ -276,6 +276,15 @@ class Trace(Recording):
         """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""
         return None
 
+    def is_bound(self, variable: Any) -> bool:
+        """Whether a variable was assigned here or in a traced function around this one."""
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.bound(variable) is not None:
+                return True
+            outer = outer.outer
+        return False
+
     def bind(self, variable: Any, new: Any) -> bool:
         """Assign a variable inside; False where that is not done."""
         return False
