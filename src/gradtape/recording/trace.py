@@ -275,6 +275,31 @@ class Trace(Recording):
                     state.evaluate(handle)
                 self.leaves[ordinal] = handle.computed
 
+    def rewind(self) -> None:
+        """Give back the random numbers drawn: the function will be traced once more."""
+        for generator, start in self.starts.items():
+            generator.rewind(start, generator.place)
+
+    def bound(self, variable: Any) -> Handle | None:
+        """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""
+        return None
+
+    def is_bound(self, variable: Any) -> bool:
+        """Whether a variable was assigned here or in a traced function around this one."""
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.bound(variable) is not None:
+                return True
+            outer = outer.outer
+        return False
+
+    def bind(self, variable: Any, new: Any) -> bool:
+        """Assign a variable inside; False where that is not done."""
+        return False
+
+    def make(self, variable: Any) -> None:
+        """A variable was made inside."""
+
     # Installed by gradtape.recording.batched: what `new` is where the function was called.
     carry_out: Any = None
 
