@@ -214,7 +214,7 @@ class Captured:
         fresh = Returned(leaves, nodes)
         if odd is not None:
             kind = type(odd).__name__
-            self.refuse(f"it returns an object of class {kind}, which may hold tensors")
+            self.refuse(f"it returns an object of class {kind}, which may differ between calls")
         elif changed:
             self.refuse("it changes a list, dict or dataclass that it is given")
         elif not capture.failed:

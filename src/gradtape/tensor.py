@@ -69,6 +69,8 @@ class Tensor(Handle, Operators):
         recording = self.recording
         if recording is not None and recording.capturing:
             recording.escape()  # type: ignore[attr-defined]
+        elif state.recording.capturing:
+            state.recording.look(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:
