@@ -191,7 +191,8 @@ class Tensor(Handle, Operators):
         recording = self.recording
         if recording is None or not recording.active or not recording.watched:
             return False
-        return self.node in dependents(topological([self.node]), recording.watched)
+        order = topological([self.node], parents=_followed)
+        return self.node in dependents(order, recording.watched)
 
     def __dlpack__(
         self,
@@ -267,6 +268,11 @@ def _caller_stores_item(frame: Any) -> bool:
     while position < len(code) and code[position] in _BETWEEN:
         position += 2
     return position < len(code) and code[position] == _STORE_SUBSCR
+
+
+def _followed(node: Node) -> tuple[Node, ...]:
+    """What derivatives of a node pass on to."""
+    return () if node.op.name == "stop_gradient" else node.inputs
 
 
 def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:

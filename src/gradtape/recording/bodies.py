@@ -19,14 +19,16 @@ from gradtape.graph.recording import (
     Recording,
     enter,
     host_value,
+    record,
     state,
 )
 from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec
+from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
+from gradtape.ops.batching import spread
 from gradtape.ops.custom import CUSTOM
-from gradtape.ops.custom_body import CUSTOM_BODY
+from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
@@ -184,7 +186,7 @@ def _node(made: BodyTrace, result: Any) -> Node:
 class _Programs:
     """Derivatives in Python become programs: their closures do not outlive the trace."""
 
-    def __init__(self, trace: BodyTrace) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.new: dict[Node, Node] = {}
         # Derivatives may call functions with derivatives that call the first again, for ever.
@@ -222,6 +224,43 @@ class _Programs:
         having = tuple(slope is not None for slope in dense)
         body = closed((*read, *seeds), slopes)
         return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
+
+
+def batch_programs(
+    trace: Trace, call: Any, outputs: Sequence[Any], operands: Sequence[Any], sizes: Sequence[int]
+) -> Any:
+    """The results of a function with a batch rule, with what the rule gives for so many examples.
+
+    The rule is called here and now, on arguments that are all batched.
+    """
+    arguments = [operand.enter(trace) for operand in operands]
+    roots = [output.enter(trace) for output in outputs]
+    inside = topological(roots, stop=set(arguments))
+    if any(n.op is LEAF and n not in arguments and trace.lacks_value(n) for n in inside):
+        raise NoValueError(
+            f"custom_vmap: {call.name}: it reads a tensor that may differ from example to example "
+            "and is not among the arguments. Pass it as an argument."
+        )
+    made = []
+    for size in sizes:
+        many = [trace.add_unknown(spec((size, *n.shape), n.dtype)) for n in arguments]
+        handles = [trace.hold(node, state.handle_class) for node in many]
+        given = call.run(size, [True] * len(many), handles, [root.spec for root in roots])
+        results = [
+            found.enter(trace) if flag else spread(found.enter(trace), size)
+            for found, flag in given
+        ]
+        made.append((size, many, _Programs(trace).of(results)))
+    order = topological([root for _, _, results in made for root in results])
+    moving = dependents(order, {node for _, many, _ in made for node in many})
+    needed = {parent for one in moving for parent in one.inputs}
+    needed |= {root for _, _, results in made for root in results}
+    read = [one for one in order if one in needed and one not in moving]
+    read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+    rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
+    held = trace.hold_all(read, state.handle_class)
+    params = (len(roots), len(arguments), call.name, rules)
+    return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
 
 
 def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> list[Any]:

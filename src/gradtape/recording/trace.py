@@ -61,12 +61,15 @@ class Trace(Recording):
         "number",
         "outer",
         "replaced",
+        "size",
         "sources",
         "stand_ins",
         "starts",
     )
 
-    def __init__(self, outer: Recording, name: str) -> None:
+    def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
+        # How many examples its graph becomes that of.
+        self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
         self._own_table = _tables.by_depth.setdefault(self.depth, Table())
         before = exchange(self._own_table)
@@ -97,6 +100,16 @@ class Trace(Recording):
         self.replaced: set[Node] = set()
         # Placeholders that were given to derivations outside, and the nodes here they stand for.
         self.stand_ins: dict[Node, Node] = {}
+
+    def sizes(self) -> tuple[int, ...]:
+        """How many examples this function and those around it are mapped over, innermost first."""
+        found: dict[int, None] = {}
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.size is not None:
+                found[outer.size] = None
+            outer = outer.outer
+        return tuple(found)
 
     # Going in and out.
 
