@@ -11,9 +11,8 @@ import numpy as np
 
 from gradtape import optimizers as core
 from gradtape.ops.arithmetic import where
-from gradtape.optimizers import schedules
 from gradtape.tensor import RowSparse
-from gradtape.tf.keras import rarer_optimizers
+from gradtape.tf.keras import rarer_optimizers, schedules
 from gradtape.tf.slices import IndexedSlices
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import GradientTape
