@@ -3,32 +3,54 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
+import inspect
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gradtape.arguments import Arguments, Changes, like, rebind
+from gradtape.dtypes import default_dtype, float64
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.program import Program
 from gradtape.graph.recording import Recording, Value, modes, state
+from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import Call, Capture, Constant, Number, Result, Step, replay
+from gradtape.recording.capture import (
+    FAILED,
+    Call,
+    Capture,
+    Constant,
+    Number,
+    Result,
+    Step,
+    join,
+    replay,
+)
 from gradtape.recording.flush import flush, retire
-from gradtape.signature import Signature, Specs, check_signature
+from gradtape.signature import Signature, Specs, check_signature, is_gone
 from gradtape.straight import Wrapped, straight_call
 from gradtape.tensor import RowSparse, Tensor, asarray
+from gradtape.variable import Variable
 
 __all__ = ["Function", "function"]
+
+_NOTHING = contextlib.nullcontext()
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
 # Past so many captures of one function, the next one is worth a warning.
 CAPTURES = 5
+# Past so many runs in a row that cannot be repeated, it runs in Python.
+UNKEPT = 3
+# What a function may return besides tensors and be the same in every call.
+PLAIN = (bool, int, float, complex, str, bytes, type, np.generic, np.dtype, enum.Enum, Variable)
 
 
 @dataclass(eq=False)
@@ -36,8 +58,10 @@ class Captured:
     """What is known of one kind of call: its steps, and what they cost and gave."""
 
     why: str
-    root: Step = field(default_factory=Step)
+    root: Step | None = None
     paths: int = 0
+    # Runs since the last one that could be repeated.
+    unkept: int = 0
     calls: int = 0
     seconds: float = 0.0
     # The whole call, where it is one run and assigns nothing.
@@ -47,6 +71,21 @@ class Captured:
     lines: list[str] = field(default_factory=list)
     # Variables that it assigns, in the order in which they are locked.
     assigned: tuple[Any, ...] = ()
+
+    # Whether it assigns something, or has something in it that may fail.
+    careful: bool = False
+
+    @contextlib.contextmanager
+    def guarded(self, call: Call) -> Iterator[None]:
+        """Reading variables, computing and assigning them is one step to other threads.
+
+        What callbacks give is remembered for a run in Python that may follow.
+        """
+        with contextlib.ExitStack() as stack:
+            for variable in self.assigned:
+                stack.enter_context(variable.lock)
+            stack.enter_context(journal.use(call.outcomes, None))
+            yield
 
 
 def function(
@@ -101,6 +140,19 @@ class _Captures(threading.local):
 
     def __init__(self) -> None:
         self.by_key: dict[Any, Captured] = {}
+        # The same by switches that programs depend on, where these are not the usual ones.
+        self.elsewhere: dict[Any, dict[Any, Captured]] = {}
+
+    def known(self) -> dict[Any, Captured]:
+        """What was captured under the switches of now."""
+        dtype, deterministic = default_dtype(), modes.deterministic
+        if dtype is float64 and not deterministic:
+            return self.by_key
+        return self.elsewhere.setdefault((dtype, deterministic), {})
+
+    def all(self) -> list[Captured]:
+        """Everything."""
+        return [one for known in (self.by_key, *self.elsewhere.values()) for one in known.values()]
 
 
 class Function:
@@ -127,6 +179,8 @@ class Function:
         self._signature = Signature(f, static_argnames, reduce_retracing)
         self._local = _Captures()
         self._warned = False
+        # A call of these only begins what they do.
+        self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -142,74 +196,68 @@ class Function:
         ):
             # A tape wants to see the ops, and so does whoever traces, captures or debugs.
             return self.python_function(*args, **kwargs)
+        if self._runs_later:
+            return self.python_function(*args, **kwargs)
         if self.input_signature is not None:
             args = check_signature(self.__name__, self.input_signature, args)
-        key, leaves, rebuild = self._signature.of(args, kwargs)
-        known = self._local.by_key
+        key, leaves, arguments = self._signature.of(args, kwargs)
+        known = self._local.known()
         captured = known.get(key)
         if captured is None:
+            for gone in [each for each in known if is_gone(each)]:
+                del known[gone]
             captured = known[key] = Captured(self._signature.difference(key))
             self._warn_of_many(known)
         captured.calls += 1
-        if captured.straight is not None:
-            return captured.straight(leaves)
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         call = Call(leaves)
-        if captured.assigned:
-            return self._locked(captured, rebuild, call)
-        if captured.paths:
-            result = replay(captured.root, call)
-            if result is not None:
-                return _returned(result, call)
-        return self._capture(captured, rebuild, leaves, call.draws)
-
-    def _locked(self, captured: Captured, rebuild: Any, call: Call) -> Any:
-        """Reading variables, computing and assigning them is one step to other threads."""
-        with contextlib.ExitStack() as locks:
-            for variable in captured.assigned:
-                locks.enter_context(variable.lock)
-            result = replay(captured.root, call) if captured.paths else None
-            if result is not None:
-                return _returned(result, call)
-            return self._capture(captured, rebuild, list(call.arguments), call.draws)
+        try:
+            if captured.straight is not None:
+                return captured.straight(leaves)
+            if captured.root is not None:
+                with captured.guarded(call) if captured.careful else _NOTHING:
+                    result = replay(captured.root, call)
+                    if result is not None:
+                        return _returned(result, call, args, arguments)
+        except Exception:
+            # In Python the same happens at its own line, and somebody there may expect it.
+            pass
+        return self._capture(captured, call, args, arguments)
 
     # Capturing.
 
     def _capture(
-        self, captured: Captured, rebuild: Any, leaves: list[Any], draws: list[Any]
+        self, captured: Captured, call: Call, args: Any, arguments: Arguments | None
     ) -> Any:
         start = time.perf_counter()
         outer = state.recording
-        capture = Capture(captured.root, [draw for draw in draws if draw is not None])
-        given = [
-            Tensor(capture.argument(position, leaf), capture, leaf)
-            if type(leaf) is Value
-            else _deferred(position, leaf, capture)
-            for position, leaf in enumerate(leaves)
-        ]
-        args, kwargs = rebuild(given)
+        capture = Capture(call.draws)
+        given = _Given(capture, call.arguments, args, arguments)
         state.recording = capture
         try:
-            found = self.python_function(*args, **kwargs)
-            del args, kwargs, given
-            return self._finish(captured, capture, found)
+            with journal.use(None, call.outcomes):
+                found = self.python_function(*given.args, **given.kwargs)
+                return self._finish(captured, capture, given, found)
         finally:
             capture.tapes.pop(id(capture), None)
             capture.active = 0
             try:
                 if not capture.closed and not capture.tapes:
                     # Only after an error: what else was pending is computed, if it can be.
+                    if given.is_unknown:
+                        given.rebound()
                     with contextlib.suppress(Exception):
                         flush(capture)
+                    given.carry_out()
             finally:
+                capture.give_back()
                 state.recording = Recording() if outer.closed else outer
             captured.seconds += time.perf_counter() - start
 
-    def _finish(self, captured: Captured, capture: Capture, found: Any) -> Any:
+    def _finish(self, captured: Captured, capture: Capture, given: _Given, found: Any) -> Any:
         """Compute what is returned and assigned, and note where later calls find it."""
         leaves, structure = flatten(found)
-        updates = [(variable, variable._handle.node) for variable in capture.assigned]
         nodes = [leaf.node if _is_inside(leaf, capture) else None for leaf in leaves]
         capture.tapes.pop(id(capture), None)
         capture.active = 0
@@ -217,34 +265,71 @@ class Function:
         sources = [
             _leaf_source(capture, leaf, node) for leaf, node in zip(leaves, nodes, strict=True)
         ]
-        update_sources = tuple((variable, capture.source(node)) for variable, node in updates)
+        updates = [
+            (variable, capture.source(handle.node))
+            for variable, handle in capture.assigned.items()
+            if not capture.is_made_here(variable, variable.number)
+        ]
+        assigned = [(variable._handle, handle) for variable, handle in capture.assigned.items()]
+        if any(now is not handle for now, handle in assigned):
+            capture.unkept = "another thread assigned its variables meanwhile"
+        rebound = given.rebound()
         flush(capture)
+        result = Result(structure, tuple(sources), tuple(updates), tuple(rebound))
+        capture.step.result = result
+        changed = given.carry_out()
+        strange = next((leaf for leaf in leaves if not given.is_plain(leaf)), None)
         if outlived:
             captured.refused = "a tape made inside it is still used"
+        elif self._is_unkept(captured, capture):
+            pass
         elif capture.escaped is not None:
             self._refuse(captured, f"a value leaves for Python at {capture.escaped}")
-        elif capture.inconsistent:
-            # What it does changed between two runs on the same values.
-            captured.root, captured.paths = Step(), 0
+        elif changed:
+            self._refuse(captured, "it changes a list, dict or dataclass that it is given")
+        elif strange is not None:
+            self._refuse(captured, f"it returns {_one(strange)}, which may hold tensors")
         else:
-            capture.step.result = Result(structure, tuple(sources), update_sources)
-            captured.paths += 1
-            assigned = {*captured.assigned, *capture.assigned}
-            captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
-            captured.lines = _guards(captured.root)
-            if captured.paths == 1 and capture.step is captured.root:
-                straight = straight_call(captured.root)
-                captured.straight = _locked(straight, captured.assigned) if straight else None
-            if captured.paths > PATHS:
-                self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
+            self._keep(captured, capture)
         if not capture.closed and not capture.tapes:
             retire(capture)
-        given = [leaf.value if type(leaf) is Deferred else leaf for leaf in leaves]
-        return unflatten(structure, given)
+        plain = [leaf.value if type(leaf) is Deferred else leaf for leaf in leaves]
+        return unflatten(structure, plain)
+
+    def _keep(self, captured: Captured, capture: Capture) -> None:
+        """Add the path of a run to those that later calls may take."""
+        if captured.root is None or not join(captured.root, capture.path):
+            # The first one, or what it does changed between two runs on the same values.
+            captured.root, captured.paths, captured.assigned = capture.path, 0, ()
+        captured.paths += 1
+        captured.unkept = 0
+        assigned = {*captured.assigned, *[v for v, _ in capture.step.result.updates]}
+        captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
+        captured.careful = bool(assigned) or _is_fallible(captured.root)
+        captured.lines = _guards(captured.root)
+        captured.straight = straight_call(captured.root, captured.assigned)
+        if captured.paths > PATHS:
+            self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
+
+    def _is_unkept(self, captured: Captured, capture: Capture) -> bool:
+        """Whether this run is unlike those to come."""
+        why = capture.unkept
+        if why is None:
+            # Those that only the run knew are gone with it.
+            capture.assigned = {}
+            if any(reference() is not None for reference in capture.made.values()):
+                why = "it makes variables or generators that outlive the call"
+        if why is None:
+            return False
+        if why != FAILED:
+            captured.unkept += 1
+            if captured.unkept >= UNKEPT:
+                self._refuse(captured, why)
+        return True
 
     def _refuse(self, captured: Captured, why: str) -> None:
         captured.refused = why
-        captured.root = Step()
+        captured.root = captured.straight = None
         warnings.warn(
             f"gt.function: {self.__name__} runs in Python, uncompiled, for arguments of this kind: "
             f"{why}. Keep the value a tensor, or leave the decorator out.",
@@ -269,7 +354,7 @@ class Function:
     @property
     def captures(self) -> int:
         """How many kinds of calls this thread has captured."""
-        return len(self._local.by_key)
+        return len(self._local.all())
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """Capture the function for arguments like these, and give the function to call.
@@ -305,10 +390,10 @@ class Function:
         >>> print(f.explain().splitlines()[0])
         <lambda>: 2 kinds of calls
         """
-        known = self._local.by_key
+        known = self._local.all()
         count = len(known)
         lines = [f"{self.__name__}: {count} {'kind' if count == 1 else 'kinds'} of calls"]
-        for number, each in enumerate(known.values(), start=1):
+        for number, each in enumerate(known, start=1):
             lines.append(
                 f"{number}. {each.why}: {each.calls} calls, {each.paths} "
                 f"{'path' if each.paths == 1 else 'paths'}, {each.seconds * 1e3:.1f} ms to capture"
@@ -320,22 +405,63 @@ class Function:
         return "\n".join(lines)
 
 
-def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
-    """The call as one step to other threads that read or assign the same variables."""
-    if not variables:
-        return call
-    locks = [variable.lock for variable in variables]
+class _Given:
+    """What a captured run is given for the arguments of the call."""
 
-    def locked(leaves: list[Any]) -> Any:
-        for lock in locks:
-            lock.acquire()
-        try:
-            return call(leaves)
-        finally:
-            for lock in locks:
-                lock.release()
+    def __init__(
+        self, capture: Capture, leaves: Sequence[Any], args: Any, arguments: Arguments | None
+    ) -> None:
+        self._capture = capture
+        self._originals = args if arguments is None else arguments.inputs
+        self._nodes: list[Any] = []
+        self._inputs: list[Any] = []
+        for position, (leaf, original) in enumerate(zip(leaves, self._originals, strict=True)):
+            if type(leaf) is Value:
+                node = capture.argument(position, leaf)
+                self._inputs.append(like(Tensor(node, capture, leaf), original))
+            else:
+                node = None
+                self._inputs.append(_deferred(position, leaf, capture))
+            self._nodes.append(node)
+        self._rebound: list[int] | None = None
+        self._static: list[Any] = []
+        self._changes: Changes | None = None
+        if arguments is None:
+            self.args, self.kwargs = tuple(self._inputs), {}
+        else:
+            self.args, self.kwargs = arguments.filled(self._inputs)
+            theirs = arguments.filled(self._originals)
+            pairs = list(zip(self._originals, self._inputs, strict=True))
+            self._changes = Changes(theirs, (self.args, self.kwargs), pairs)
+            self._static = flatten(theirs)[0]
 
-    return locked
+    @property
+    def is_unknown(self) -> bool:
+        return self._rebound is None
+
+    def rebound(self) -> list[tuple[int, Any]]:
+        """The inputs that were changed in place, and where later calls find what they became."""
+        found = []
+        for position, (tensor, node) in enumerate(zip(self._inputs, self._nodes, strict=True)):
+            if node is not None and tensor.node is not node:
+                inside = tensor.recording is self._capture
+                source = self._capture.source(tensor.node) if inside else Constant(tensor.computed)
+                found.append((position, source))
+        self._rebound = [position for position, _ in found]
+        return found
+
+    def carry_out(self) -> bool:
+        """Do to the caller's own what was done to them; whether containers were changed."""
+        for position in self._rebound or ():
+            if self._inputs[position].computed is not None:
+                rebind(self._originals[position], self._inputs[position].computed)
+        return self._changes is not None and self._changes.carry_out()
+
+    def is_plain(self, leaf: Any) -> bool:
+        """Whether a leaf of the result is a tensor, or something that every call may return."""
+        if isinstance(leaf, (Tensor, Deferred, *PLAIN)):
+            return True
+        return any(leaf is known for known in self._static)
 
 
 def _plain(nest: Any) -> Any:
@@ -343,6 +469,10 @@ def _plain(nest: Any) -> Any:
     return unflatten(
         structure, [asarray(x) if isinstance(x, (np.ndarray, float)) else x for x in leaves]
     )
+
+
+def _one(thing: Any) -> str:
+    return f"an object of class {type(thing).__name__}"
 
 
 def _is_inside(leaf: Any, capture: Capture) -> bool:
@@ -367,20 +497,31 @@ def _deferred(position: int, leaf: Any, capture: Capture) -> Any:
     return Deferred(leaf, lambda numbers: numbers[position], capture.guard_number)
 
 
-def _returned(result: Result, call: Call) -> Any:
+def _returned(result: Result, call: Call, args: Any, arguments: Arguments | None) -> Any:
     found = [source(call) for source in result.leaves]
     values = [(variable, source(call)) for variable, source in result.updates]
+    inputs = [(position, source(call)) for position, source in result.rebound]
     for variable, value in values:
         variable.replace(Value(value.content, value.spec))
+    if inputs:
+        originals = args if arguments is None else arguments.inputs
+        for position, value in inputs:
+            rebind(originals[position], Value(value.content, value.spec))
     return unflatten(result.structure, found)
 
 
-def _guards(step: Step) -> list[str]:
-    found: dict[str, None] = {}
-    stack = [step]
+def _steps(root: Step) -> Iterator[Step]:
+    stack = [root]
     while stack:
-        each = stack.pop()
-        if each.guard is not None:
-            found[each.line] = None
-        stack += each.branches.values()
-    return list(found)
+        step = stack.pop()
+        yield step
+        stack += step.branches.values()
+
+
+def _guards(root: Step) -> list[str]:
+    """The lines that look at values."""
+    return list(dict.fromkeys(step.line for step in _steps(root) if step.guard is not None))
+
+
+def _is_fallible(root: Step) -> bool:
+    return any(run.fallible for step in _steps(root) for run in step.runs)

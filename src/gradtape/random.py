@@ -30,7 +30,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.indexing import take
 from gradtape.ops.shapes import normalize_shape
 from gradtape.ops.sorting import argsort
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import capture_around
 from gradtape.recording.trace import Trace, next_number
 
 __all__ = [
@@ -78,7 +78,7 @@ class Generator:
     `np.random.Philox(seed)`. Generators may be shared between threads.
     """
 
-    __slots__ = ("_counter", "_key", "_lock", "_number")
+    __slots__ = ("__weakref__", "_counter", "_key", "_lock", "_number")
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
@@ -94,10 +94,16 @@ class Generator:
         # Tells generators that were made inside a function that vmap traces from those outside.
         self._number = next_number()
         self._lock = new_lock()
+        capture = capture_around(state.recording)
+        if capture is not None:
+            capture.make(self, self._number)
 
     @property
     def state(self) -> State:
         """Key and counter: all there is to restore with `from_state`."""
+        capture = capture_around(state.recording)
+        if capture is not None and not capture.is_made_here(self, self._number):
+            capture.escape()
         return (*self._key, self._counter)
 
     @classmethod
@@ -123,8 +129,13 @@ class Generator:
     def _next(self, count: int) -> Any:
         """The position of a draw, as a leaf: its value is no part of the program's structure."""
         trace = state.recording
-        if isinstance(trace, Capture):
-            return trace.draw(self, count)
+        capture = capture_around(trace)
+        if capture is not None:
+            if capture is trace:
+                return capture.draw(self, self._number, count)
+            if not capture.is_made_here(self, self._number):
+                # How far a function of many examples or steps moves on is known when it has ended.
+                capture.escape()
         position = self.advance(count)
         counter = self._counter - draws.blocks(count)
         if isinstance(trace, Trace) and self._number < trace.number:
@@ -134,9 +145,20 @@ class Generator:
     def advance(self, count: int) -> Any:
         """Move on by the place that so many numbers take, and give the position before."""
         with self._lock:
-            counter = self._counter
+            key, counter = self._key, self._counter
             self._counter = counter + draws.blocks(count)
-        return np.array([*self._key, counter & (2**64 - 1), counter >> 64], np.uint64)
+        return np.array([*key, counter & (2**64 - 1), counter >> 64], np.uint64)
+
+    def retreat(self, position: Any, count: int) -> None:
+        """Take back a draw that was not used after all, if nobody has drawn since."""
+        with self._lock:
+            start = int(position[2]) + (int(position[3]) << 64)
+            if self._counter == start + draws.blocks(count):
+                self._counter = start
+
+    def _begin_anew(self, key: tuple[int, int]) -> None:
+        with self._lock:
+            self._key, self._counter = key, 0
 
     def _repeat(self, start: int, times: int) -> int:
         """Draw what was drawn since position `start` so many times in all; gives its length."""
@@ -282,8 +304,16 @@ def seed(seed: int, /) -> None:
     >>> a == gt.random.uniform((2,)).tolist()
     True
     """
+    capture = capture_around(state.recording)
+    if capture is not None:
+        capture.escape()
+    begun = Generator(seed)
     with _lock:
-        _shared["generator"] = Generator(seed)
+        # Captured functions go on drawing from it; one that vmap traces begins one of its own.
+        if _shared and not isinstance(state.recording, Trace):
+            _shared["generator"]._begin_anew(begun._key)
+        else:
+            _shared["generator"] = begun
 
 
 def uniform(

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.arguments import Arguments
 from gradtape.dtypes import as_dtype
 from gradtape.graph.recording import state
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import flatten
 from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
@@ -19,7 +20,6 @@ from gradtape.variable import Variable
 STATIC_INTS = 3
 
 Specs = Sequence[Any] | None
-Rebuild = Callable[[list[Any]], tuple[Any, Any]]
 
 
 class Signature:
@@ -41,8 +41,10 @@ class Signature:
         self._ints: dict[Any, set[int]] = {}
         self._last: list[tuple[str, Any]] | None = None
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Rebuild]:
-        """The key of a call, its inputs, and how to put other inputs into its arguments."""
+    def of(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[Any], Arguments | None]:
+        """The key of a call, its inputs, and where they are; None if they are the arguments."""
         if not kwargs and not self._static:
             key: list[Any] = []
             leaves: list[Any] = []
@@ -61,17 +63,20 @@ class Signature:
                 else:
                     break
             else:
-                return tuple(key), leaves, lambda given: (given, {})
+                if len(args) < 2 or len(set(map(id, args))) == len(args):
+                    return tuple(key), leaves, None
         return self._general(args, kwargs)
 
     def _general(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[Any], Rebuild]:
+    ) -> tuple[Any, list[Any], Arguments | None]:
         parts = [(self._name(position), argument) for position, argument in enumerate(args)]
         parts += list(kwargs.items())
         key: list[Any] = []
         leaves: list[Any] = []
         slots: list[Any] = []
+        # In-place writes to a tensor that is given twice are seen in both places.
+        places: dict[int, int] = {}
         for name, argument in parts:
             if name in self._static:
                 key.append((name, "static", _identity(argument)))
@@ -82,26 +87,18 @@ class Signature:
             key.append((name, structure))
             for number, leaf in enumerate(found):
                 part, value, dynamic = self._leaf((name, number), leaf)
-                key.append(part)
-                if dynamic:
-                    entries.append((len(leaves), getattr(leaf, "result_class", None)))
-                    leaves.append(value)
-                else:
+                if not dynamic:
                     entries.append((None, leaf))
+                elif isinstance(leaf, (Tensor, np.ndarray)) and id(leaf) in places:
+                    part = ("the same as input", places[id(leaf)])
+                    entries.append((places[id(leaf)], leaf))
+                else:
+                    places[id(leaf)] = len(leaves)
+                    entries.append((len(leaves), leaf))
+                    leaves.append(value)
+                key.append(part)
             slots.append((structure, entries))
-        count, names = len(args), tuple(kwargs)
-
-        def rebuild(given: list[Any]) -> tuple[Any, Any]:
-            built = []
-            for structure, entries in slots:
-                filled = [
-                    content if place is None else _of_class(given[place], content)
-                    for place, content in entries
-                ]
-                built.append(filled[0] if structure is None else unflatten(structure, filled))
-            return tuple(built[:count]), dict(zip(names, built[count:], strict=True))
-
-        return tuple(key), leaves, rebuild
+        return tuple(key), leaves, Arguments(slots, len(args), tuple(kwargs))
 
     def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any, bool]:
         """Its part of the key, the input it is, and whether it is one."""
@@ -155,13 +152,6 @@ def _labelled(key: tuple[Any, ...], names: list[str]) -> list[tuple[str, Any]]:
     return found
 
 
-def _of_class(tensor: Any, kind: Any) -> Any:
-    """An argument in the class of tensors that it was given in."""
-    if kind is None or kind is Tensor or not isinstance(tensor, Tensor):
-        return tensor
-    return kind(tensor.node, tensor.recording, tensor.computed)
-
-
 class Identity:
     """An object that is told from others by being itself; it is not kept alive by that."""
 
@@ -183,6 +173,11 @@ class Identity:
         mine = self._reference()
         return mine is not None and mine is other._reference()
 
+    @property
+    def gone(self) -> bool:
+        """Whether the object is no more: then no call has this key again."""
+        return self._reference() is None
+
     def __repr__(self) -> str:
         thing = self._reference()
         return "an object that is gone" if thing is None else f"{type(thing).__name__} object"
@@ -200,6 +195,15 @@ def _identity(thing: Any) -> Any:
     except TypeError:
         return Identity(thing)
     return Identity(thing) if type(thing).__hash__ is object.__hash__ else (type(thing), thing)
+
+
+def is_gone(key: tuple[Any, ...]) -> bool:
+    """Whether a key names an object that is no more."""
+    for part in key:
+        named = part[2] if isinstance(part, tuple) and part[1:2] == ("static",) else part
+        if isinstance(named, Identity) and named.gone:
+            return True
+    return False
 
 
 def _parameter_names(f: Callable[..., Any]) -> list[str]:

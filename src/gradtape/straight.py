@@ -11,16 +11,21 @@ from typing import Any
 
 from gradtape.graph.recording import Value
 from gradtape.pytree import unflatten
-from gradtape.recording.capture import Argument, Computed, Constant, Held, Number, Step
+from gradtape.recording.capture import Argument, Computed, Constant, Drawn, Held, Number, Step
 
 
-def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
-    """A function of the inputs of a call, or None if there is more to it than one run."""
+def straight_call(
+    step: Step, assigned: tuple[Any, ...] = ()
+) -> Callable[[list[Any]], Any] | None:
+    """A function of the inputs of a call, or None if there is more to it than one run.
+
+    The variables that it assigns are locked, in this order.
+    """
     result = step.result
-    if result is None or len(step.runs) != 1:
+    if result is None or len(step.runs) != 1 or result.rebound:
         return None
     (run,) = step.runs
-    if run.lines is not None:  # something may fail, and would have to say where it was recorded
+    if run.fallible:  # the run in Python after an error would have to know what has happened
         return None
     names: dict[str, Any] = {
         "Value": Value, "plan": run.plan, "structure": result.structure,
@@ -35,6 +40,8 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
             place = run.outputs.index(source.node)
             names[f"spec{place}"] = source.node.spec
             return f"Value(found[{place}], spec{place})"
+        if isinstance(source, Drawn):
+            return f"d{source.number}"
         name = f"n{len(names)}"
         if isinstance(source, Constant):
             names[name] = source.content
@@ -61,18 +68,13 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         leaves.append(found)
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):", f"    given = [{', '.join(map(str, given))}]"]
-    if run.lines is None:
-        lines[1:] = [f"    found = plan.run([{', '.join(map(str, given))}])"]
-    else:
-        names["explain"] = run.lines.explain
-        lines += [
-            "    try:",
-            "        found = plan.run(given)",
-            "    except Exception as error:",
-            "        explain(error, given)",
-            "        raise",
-        ]
+    lines = [f"    d{number} = draw{number}()" for number in range(len(step.draws))]
+    names |= {f"draw{number}": draw.make for number, draw in enumerate(step.draws)}
+    lines.append(f"    found = plan.run([{', '.join(map(str, given))}])")
+    # What is returned may be what a variable held before.
+    single = result.structure.kind is None
+    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
+    lines.append(f"    returned = {returned}")
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
@@ -81,10 +83,17 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if not str(source).startswith("Value("):
             fresh = f"Value({fresh}.content, {fresh}.spec)"
         lines.append(f"    v{number}.replace({fresh})")
-    single = result.structure.kind is None
-    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
-    lines.append(f"    return {returned}")
-    exec("\n".join(lines), names)
+    lines.append("    return returned")
+    if assigned:
+        names["locks"] = [variable.lock for variable in assigned]
+        lines = [
+            "    for lock in locks: lock.acquire()",
+            "    try:",
+            *[f"    {line}" for line in lines],
+            "    finally:",
+            "        for lock in locks: lock.release()",
+        ]
+    exec("\n".join(["def call(inputs):", *lines]), names)
     return names["call"]
 
 

@@ -16,7 +16,7 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import Capture, capture_around
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -73,7 +73,12 @@ class Variable(Operators):
         self._steady = False
         self._epoch = state.epoch
         self._lock = new_lock()
-        self._handle = _own(start)
+        capture = capture_around(state.recording)
+        if capture is None:
+            self._handle = _own(start)
+        else:
+            capture.make(self, self.number)
+            self._handle = identity(start) if start.recording is capture else _own(start)
 
     # Reading.
 
@@ -181,7 +186,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assigned[self] = None
+            recording.assigned[self] = handle
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True

@@ -126,6 +126,9 @@ class Handle:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
                 return self.node
+        own = self.recording
+        if own is not None and own.capturing and own.thread == state.thread:
+            own.escape()  # type: ignore[attr-defined]
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -168,10 +171,8 @@ class Recording:
         "watched",
     )
 
-    # Whether looks at values are noted, and whether ops that may fail are computed on their line:
-    # see gradtape.recording.capture.
+    # Whether looks at values are noted: see gradtape.recording.capture.
     capturing = False
-    evaluates_at_once = True
 
     def __init__(self) -> None:
         self.stamp = next(_stamps)
@@ -346,6 +347,10 @@ class Recording:
         """An op that may fail was recorded: if it does, later, its line is told."""
         if self.tapes:
             self.lines.setdefault(node, user_line())
+
+    def compute_at_once(self, handle: Handle) -> None:
+        """Compute what may fail on the line that records it."""
+        state.evaluate(handle)
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list of what a flush computes."""
@@ -545,9 +550,9 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         return record(op, operands, params)
     if op.may_fail:
         recording.defer(node, observed)
-        if recording.evaluates_at_once and not recording.lacks_value(node):
+        if not recording.lacks_value(node):
             try:
-                state.evaluate(observed)
+                recording.compute_at_once(observed)
             except BaseException:
                 # The traceback holds on to what failed: it must not be tried again with other work.
                 recording.forget(result if type(result) is tuple else (result,))

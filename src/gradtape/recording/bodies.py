@@ -197,7 +197,7 @@ def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> li
     handles = outer.hold_all(outputs(node), kind)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
-            state.evaluate(handles[0])
+            outer.compute_at_once(handles[0])
         except BaseException:
             outer.forget(tuple(handles))
             raise
@@ -211,9 +211,12 @@ def is_tracked(recording: Recording, nodes: Sequence[Node]) -> bool:
     return not dependents(topological(nodes), recording.watched).isdisjoint(nodes)
 
 
-def value_of(recording: Recording, node: Node) -> Any:
-    """The value of a node, computed now."""
+def count_of(recording: Recording, node: Node) -> int:
+    """The value of a node that counts something, computed now."""
     handle = recording.hold(node, Handle)
+    if recording.capturing:
+        # Another call may count something else.
+        return recording.decide(handle, int, "count")  # type: ignore[attr-defined]
     state.evaluate(handle)
     assert handle.computed is not None
-    return np.asarray(handle.computed.array)
+    return int(handle.computed.array)

@@ -3,12 +3,15 @@
 A captured function is a tree. A step computes something (its runs) and then looks at one value (its
 guard); the value chooses the next step. What was computed for the guard is not computed again. A
 value that was not seen before makes the function run in Python once more, from the top, and the
-tree grows by the path that it took.
+tree grows by the path that it took. So does an error: it comes from Python then, at its own line.
+
+A run is recorded as a path of its own and joins the tree when it has ended well.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,25 +20,31 @@ import numpy as np
 
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, PICK, Node
+from gradtape.graph.node import LEAF, PICK, Node, outputs
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.walk import topological
-from gradtape.recording.failures import Lines
+from gradtape.ops.callback import is_effect
+from gradtape.recording.bound import bind
 
 
 class Call:
     """One run of the steps: the arguments of now, and the values computed so far."""
 
-    __slots__ = ("arguments", "draws", "values")
+    __slots__ = ("arguments", "draws", "outcomes", "values")
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self.arguments = arguments
         self.values: dict[Node, Value] = {}
-        # Random positions drawn so far, in order: a run in Python after a miss gets them again.
-        self.draws: list[Any] = []
+        # Random positions drawn so far and what callbacks gave, in order: a run in Python after a
+        # miss gets them again.
+        self.draws: list[tuple[Draw, Value]] = []
+        self.outcomes: list[Any] = []
 
 
 Source = Callable[[Call], Any]
+
+# Why a run is not repeated: something in it failed, which says nothing of the next one.
+FAILED = "an op failed"
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,28 @@ class Computed:
         return call.values[self.node]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A random position, by its number among those of the call."""
+
+    number: int
+
+    def __call__(self, call: Call) -> Any:
+        return call.draws[self.number][1]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """So many numbers of a generator: every call draws anew."""
+
+    generator: Any
+    count: int
+
+    def make(self) -> Value:
+        """The position, and the generator moves on."""
+        return host_value(self.generator.advance(self.count))
+
+
 @dataclass(eq=False)
 class Run:
     """A plan, and where its inputs come from."""
@@ -95,8 +126,8 @@ class Run:
     plan: Any
     inputs: tuple[Source, ...]
     outputs: tuple[Node, ...]
-    # Where what may fail was recorded.
-    lines: Lines | None = None
+    # Whether something in it may fail or calls Python.
+    fallible: bool = False
 
     @functools.cached_property
     def run(self) -> Callable[[Call], None]:
@@ -121,15 +152,6 @@ class Run:
             f"    inputs = [{', '.join(given)}]",
             "    found = plan.run(inputs)",
         ]
-        if self.lines is not None:
-            names["explain"] = self.lines.explain
-            lines[-1:] = [
-                "    try:",
-                "        found = plan.run(inputs)",
-                "    except Exception as error:",
-                "        explain(error, inputs)",
-                "        raise",
-            ]
         for number, node in enumerate(self.outputs):
             names[f"output{number}"], names[f"spec{number}"] = node, node.spec
             lines.append(f"    values[output{number}] = Value(found[{number}], spec{number})")
@@ -144,12 +166,16 @@ class Result:
     structure: Any
     leaves: tuple[Source, ...]
     updates: tuple[tuple[Any, Source], ...]
+    # New values of inputs that were changed in place.
+    rebound: tuple[tuple[int, Source], ...] = ()
 
 
 @dataclass(eq=False)
 class Step:
     """Computations, then a look at one value that chooses the next step, or the result."""
 
+    # In the order of the function, and before anything is computed.
+    draws: list[Draw] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     guard: Source | None = None
     # What the guard looks at, to notice a function that does not do the same twice.
@@ -158,14 +184,22 @@ class Step:
     branches: dict[Any, Step] = field(default_factory=dict)
     result: Result | None = None
 
-    @property
-    def complete(self) -> bool:
-        return self.guard is not None or self.result is not None
+    def agrees(self, other: Step) -> bool:
+        """Whether the steps are the same up to what follows, as far as later ones need it."""
+        computed = {node for run in self.runs for node in run.outputs}
+        return (
+            (self.result is None) == (other.result is None)
+            and self.looks_at == other.looks_at
+            and self.draws == other.draws
+            and computed.issuperset(node for run in other.runs for node in run.outputs)
+        )
 
 
 def replay(step: Step, call: Call) -> Result | None:
     """Run the steps that the values choose; None where they lead to an unknown one."""
     while True:
+        for draw in step.draws:
+            call.draws.append((draw, draw.make()))
         for run in step.runs:
             run.run(call)
         if step.guard is None:
@@ -176,42 +210,62 @@ def replay(step: Step, call: Call) -> Result | None:
         step = following
 
 
+def join(tree: Step, path: Step) -> bool:
+    """Add a path to a tree of steps. False where it does something else on the same values."""
+    while True:
+        if not tree.agrees(path):
+            return False
+        if path.result is not None:
+            return True
+        ((value, following),) = path.branches.items()
+        if value not in tree.branches:
+            tree.branches[value] = following
+            return True
+        tree, path = tree.branches[value], following
+
+
 class Capture(Recording):
     """The recording of a real run: values are there, and every look at one is noted."""
 
     __slots__ = (
+        "_checked",
+        "_drawn",
+        "_given_draws",
         "_sources",
         "assigned",
         "deferred",
-        "drawn",
         "escaped",
-        "given_draws",
         "guards",
-        "inconsistent",
+        "made",
+        "path",
         "step",
-        "variables",
+        "unkept",
     )
 
     capturing = True
-    evaluates_at_once = False
 
-    def __init__(self, root: Step, given_draws: list[Any]) -> None:
+    def __init__(self, given_draws: Sequence[tuple[Draw, Value]] = ()) -> None:
         super().__init__()
-        self.step = root
+        self.path = self.step = Step()
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
         self.active = 1
         self.tapes[id(self)] = True
         self._sources: dict[int, Source] = {}
-        self.assigned: dict[Any, None] = {}
-        self.variables: dict[Any, None] = {}
+        # Variables that it assigns, with the handle that each was given last.
+        self.assigned: dict[Any, Handle] = {}
+        # Variables and generators that were made meanwhile, by number.
+        self.made: dict[tuple[type, int], weakref.ref[Any]] = {}
         # What may fail or calls Python, and is to run even if nothing reads its result.
         self.deferred: list[Handle] = []
-        self.given_draws = given_draws
-        self.drawn = 0
+        # Values of ops that were seen not to fail.
+        self._checked: dict[Node, Value] = {}
+        self._given_draws = list(given_draws)
+        self._drawn = 0
         self.guards = 0
         # Where a value left for Python in a way that no guard can follow.
         self.escaped: str | None = None
-        self.inconsistent = False
+        # Why this run is not one to be repeated, though others may be.
+        self.unkept: str | None = None
 
     # Leaves, by where a later call finds their values.
 
@@ -227,23 +281,40 @@ class Capture(Recording):
         self._sources[node.params[0]] = Number(number.compute)
         return node
 
+    def make(self, thing: Any, number: int) -> None:
+        """A variable or generator begins: every call would make its own."""
+        self.made[type(thing), number] = weakref.ref(thing)
+
+    def is_made_here(self, thing: Any, number: int) -> bool:
+        return (type(thing), number) in self.made
+
     def read_variable(self, variable: Any, node: Node) -> None:
         """A variable was read from outside: later calls read what it holds then."""
-        self.variables[variable] = None
-        if node.op is LEAF:
+        if variable in self.assigned:
+            self.unkept = "another thread assigned its variables meanwhile"
+        elif node.op is LEAF and not self.is_made_here(variable, variable.number):
             self._sources.setdefault(node.params[0], Held(variable))
 
-    def draw(self, generator: Any, count: int) -> Any:
+    def draw(self, generator: Any, number: int, count: int) -> Any:
         """The position of a random draw: a later call draws anew."""
-        number = self.drawn
-        self.drawn += 1
-        if self.given_draws:
-            value = self.given_draws.pop(0)
+        draw, given = Draw(generator, count), self._given_draws
+        if self.is_made_here(generator, number):
+            value, source = draw.make(), None
         else:
-            value = host_value(generator.advance(count))
+            value = given.pop(0)[1] if given and given[0][0] == draw else draw.make()
+            source = Drawn(self._drawn)
+            self._drawn += 1
+            self.step.draws.append(draw)
         node = self.add_leaf(value, value.spec)
-        self._sources[node.params[0]] = _Draw(number, generator, count)
+        if source is not None:
+            self._sources[node.params[0]] = source
         return self.hold(node, state.handle_class)
+
+    def give_back(self) -> None:
+        """Draws that this run was given and did not make: the generators step back."""
+        while self._given_draws:
+            draw, value = self._given_draws.pop()
+            draw.generator.retreat(value.array, draw.count)
 
     def source(self, node: Node) -> Source:
         """Where a later call finds the value of a node."""
@@ -251,10 +322,26 @@ class Capture(Recording):
 
     # What happens.
 
-    def defer(self, node: Node, handle: Handle) -> None:
-        """An op that may fail runs with all others: see to it that it does."""
-        super().defer(node, handle)
+    def compute_at_once(self, handle: Handle) -> None:
+        """An op that may fail does so on its line, but runs with all others in later calls."""
+        node = handle.node
+        applied = node.inputs[0] if node.op is PICK else node
+        try:
+            if is_effect(applied):
+                # What Python does there happens once, and in this order.
+                state.evaluate(handle)
+            else:
+                self._check(applied)
+        except BaseException:
+            self.unkept = FAILED
+            raise
         self.deferred.append(handle)
+
+    def _check(self, node: Node) -> None:
+        wanted = outputs(node) if type(node.spec) is tuple else (node,)
+        bound = bind(self, wanted, self._checked.keys())
+        found = zip(bound.outputs, bound.results(self, self._checked), strict=True)
+        self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
         """Handles on what was deferred and would not be computed for the wanted ones."""
@@ -272,14 +359,12 @@ class Capture(Recording):
 
     def ran(self, schedule: Any) -> None:
         """A flush has run a schedule of this recording."""
-        if self.step.complete or self.inconsistent:
-            return
         inputs = tuple(
             self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
             for binding in schedule.bindings
         )
-        lines = Lines(schedule.fallible, self.lines) if schedule.fallible is not None else None
-        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
+        fallible = schedule.fallible is not None
+        self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, fallible))
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
@@ -298,25 +383,30 @@ class Capture(Recording):
     def guard_number(self, number: Deferred) -> None:
         """The same for a number among the arguments."""
         compute = number.compute
-        self._branch(lambda call: compute(call.arguments), "number", number.value)
+        self._branch(lambda call: _told(compute(call.arguments)), "number", _told(number.value))
 
     def _branch(self, source: Source, looks_at: Any, value: Any) -> None:
-        if self.inconsistent:
-            return
         self.guards += 1
         step = self.step
-        if step.complete:
-            if step.result is not None or step.looks_at != looks_at:
-                self.inconsistent = True
-                return
-        else:
-            step.guard, step.looks_at, step.line = source, looks_at, user_line()
-        self.step = step.branches.setdefault(value, Step())
+        step.guard, step.looks_at, step.line = source, looks_at, user_line()
+        self.step = step.branches[value] = Step()
 
     def escape(self) -> None:
         """A look at a value that may flow back in by ways that are not recorded."""
         if self.escaped is None:
             self.escaped = user_line()
+
+
+def capture_around(recording: Any) -> Capture | None:
+    """The capture that a recording is, or is inside of."""
+    while recording is not None and not recording.capturing:
+        recording = recording.outer
+    return recording
+
+
+def _told(number: Any) -> Any:
+    """What tells numbers apart: 0.0 is not -0.0 to a program, nor 1 True, and NaN is NaN."""
+    return type(number), repr(number)
 
 
 def _reader(node: Node, kind: type) -> Callable[[Value], Any]:
@@ -325,23 +415,3 @@ def _reader(node: Node, kind: type) -> Callable[[Value], Any]:
         return lambda value: kind(value.array.reshape(())[()])
     memory = np.ctypeslib.as_ctypes_type(node.dtype).from_address
     return lambda value: kind(memory(value.address).value)
-
-
-class _Draw:
-    """Where a random position comes from in a later call."""
-
-    __slots__ = ("count", "generator", "number")
-
-    def __init__(self, number: int, generator: Any, count: int) -> None:
-        self.number = number
-        self.generator = generator
-        self.count = count
-
-    def __call__(self, call: Call) -> Any:
-        drawn = call.draws
-        # Draws are numbered in the order of the function, and are made in that order.
-        while len(drawn) <= self.number:
-            drawn.append(None)
-        if drawn[self.number] is None:
-            drawn[self.number] = host_value(self.generator.advance(self.count))
-        return drawn[self.number]
