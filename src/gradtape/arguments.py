@@ -1,7 +1,7 @@
 """Arguments: the nests that a captured function is given in place of the caller's own.
 
-The function gets tensors of the capture, in lists, dicts and dataclasses like those of the call. What
-it does to these is done to the caller's own afterwards, as the undecorated function would have.
+The function gets tensors of the capture, in lists, dicts and dataclasses like those of the call.
+What it does to these is done to the caller's own afterwards, as if it had been given them.
 """
 
 from __future__ import annotations

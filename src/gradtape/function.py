@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import gc
 import inspect
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ from gradtape.arguments import Arguments, Changes, like, rebind
 from gradtape.dtypes import default_dtype, float64
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.program import Program
-from gradtape.graph.recording import Recording, Value, modes, state
+from gradtape.graph.recording import Handle, Recording, Value, modes, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import (
@@ -72,8 +74,21 @@ class Captured:
     # Variables that it assigns, in the order in which they are locked.
     assigned: tuple[Any, ...] = ()
 
+    # Tensors from outside whose values are part of it, as long as they are there and have them.
+    outside: tuple[tuple[weakref.ref[Handle], Value], ...] = ()
     # Whether it assigns something, or has something in it that may fail.
     careful: bool = False
+
+    def is_stale(self) -> bool:
+        """Whether a tensor that was read from outside is gone or has another value."""
+        return any(
+            getattr(handle(), "computed", None) is not value for handle, value in self.outside
+        )
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.root = self.straight = None
+        self.paths, self.assigned, self.outside = 0, (), ()
 
     @contextlib.contextmanager
     def guarded(self, call: Call) -> Iterator[None]:
@@ -141,18 +156,27 @@ class _Captures(threading.local):
     def __init__(self) -> None:
         self.by_key: dict[Any, Captured] = {}
         # The same by switches that programs depend on, where these are not the usual ones.
-        self.elsewhere: dict[Any, dict[Any, Captured]] = {}
+        self.by_switches: dict[Any, dict[Any, Captured]] = {}
 
-    def known(self) -> dict[Any, Captured]:
-        """What was captured under the switches of now."""
-        dtype, deterministic = default_dtype(), modes.deterministic
-        if dtype is float64 and not deterministic:
-            return self.by_key
-        return self.elsewhere.setdefault((dtype, deterministic), {})
+    def elsewhere(self) -> dict[Any, Captured]:
+        """What was captured under the switches of now, which are not the usual ones."""
+        return self.by_switches.setdefault((default_dtype(), modes.deterministic), {})
 
     def all(self) -> list[Captured]:
         """Everything."""
-        return [one for known in (self.by_key, *self.elsewhere.values()) for one in known.values()]
+        tables = (self.by_key, *self.by_switches.values())
+        return [one for known in tables for one in known.values()]
+
+
+class Bound(functools.partial):  # type: ignore[type-arg]
+    """A method: its function with the instance as the first argument."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.func, name)
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The program that computes the results for arguments like these."""
+        return self.func.program(*self.args, *args, **kwargs)
 
 
 class Function:
@@ -183,7 +207,7 @@ class Function:
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else Bound(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; see `gt.function`."""
@@ -196,48 +220,63 @@ class Function:
         ):
             # A tape wants to see the ops, and so does whoever traces, captures or debugs.
             return self.python_function(*args, **kwargs)
-        if self._runs_later:
-            return self.python_function(*args, **kwargs)
         if self.input_signature is not None:
             args = check_signature(self.__name__, self.input_signature, args)
         key, leaves, arguments = self._signature.of(args, kwargs)
-        known = self._local.known()
+        local = self._local
+        usual = default_dtype() is float64 and not modes.deterministic
+        known = local.by_key if usual else local.elsewhere()
         captured = known.get(key)
         if captured is None:
-            for gone in [each for each in known if is_gone(each)]:
-                del known[gone]
-            captured = known[key] = Captured(self._signature.difference(key))
-            self._warn_of_many(known)
+            if self._runs_later:
+                return self.python_function(*args, **kwargs)
+            captured = self._begin(known, key)
         captured.calls += 1
+        if captured.outside and captured.is_stale():
+            # A tensor that it read from outside has been replaced there.
+            captured.forget()
+            self._count_unkept(captured, "it reads tensors from outside that change")
+        if captured.straight is not None:
+            return captured.straight(leaves)
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         call = Call(leaves)
-        try:
-            if captured.straight is not None:
-                return captured.straight(leaves)
-            if captured.root is not None:
+        if captured.root is not None:
+            # An error happens again in Python, at its line, where somebody may expect it.
+            with contextlib.suppress(Exception):
                 with captured.guarded(call) if captured.careful else _NOTHING:
                     result = replay(captured.root, call)
                     if result is not None:
                         return _returned(result, call, args, arguments)
-        except Exception:
-            # In Python the same happens at its own line, and somebody there may expect it.
-            pass
-        return self._capture(captured, call, args, arguments)
+        return self._capture(captured, call, args, kwargs, arguments)
 
     # Capturing.
 
+    def _begin(self, known: dict[Any, Captured], key: Any) -> Captured:
+        """Another kind of call; those with objects that are no more are forgotten."""
+        for gone in [each for each in known if is_gone(each)]:
+            del known[gone]
+        captured = known[key] = Captured(self._signature.difference(key))
+        self._warn_of_many(known)
+        return captured
+
     def _capture(
-        self, captured: Captured, call: Call, args: Any, arguments: Arguments | None
+        self,
+        captured: Captured,
+        call: Call,
+        args: Any,
+        kwargs: Any,
+        arguments: Arguments | None,
     ) -> Any:
         start = time.perf_counter()
         outer = state.recording
         capture = Capture(call.draws)
-        given = _Given(capture, call.arguments, args, arguments)
+        given = _Given(capture, call.arguments, (args, kwargs), arguments)
         state.recording = capture
         try:
             with journal.use(None, call.outcomes):
-                found = self.python_function(*given.args, **given.kwargs)
+                # In a list, so that it can be let go of.
+                found = [self.python_function(*given.args, **given.kwargs)]
                 return self._finish(captured, capture, given, found)
         finally:
             capture.tapes.pop(id(capture), None)
@@ -255,9 +294,9 @@ class Function:
                 state.recording = Recording() if outer.closed else outer
             captured.seconds += time.perf_counter() - start
 
-    def _finish(self, captured: Captured, capture: Capture, given: _Given, found: Any) -> Any:
+    def _finish(self, captured: Captured, capture: Capture, given: _Given, found: list[Any]) -> Any:
         """Compute what is returned and assigned, and note where later calls find it."""
-        leaves, structure = flatten(found)
+        leaves, structure = flatten(found.pop())
         nodes = [leaf.node if _is_inside(leaf, capture) else None for leaf in leaves]
         capture.tapes.pop(id(capture), None)
         capture.active = 0
@@ -278,10 +317,13 @@ class Function:
         result = Result(structure, tuple(sources), tuple(updates), tuple(rebound))
         capture.step.result = result
         changed = given.carry_out()
+        if not capture.closed and not capture.tapes:
+            retire(capture)
         strange = next((leaf for leaf in leaves if not given.is_plain(leaf)), None)
+        returned = _Returned(leaves, nodes)
         if outlived:
             captured.refused = "a tape made inside it is still used"
-        elif self._is_unkept(captured, capture):
+        elif self._is_unkept(captured, capture, [*leaves, *given.inputs]):
             pass
         elif capture.escaped is not None:
             self._refuse(captured, f"a value leaves for Python at {capture.escaped}")
@@ -290,20 +332,19 @@ class Function:
         elif strange is not None:
             self._refuse(captured, f"it returns {_one(strange)}, which may hold tensors")
         else:
-            self._keep(captured, capture)
-        if not capture.closed and not capture.tapes:
-            retire(capture)
-        plain = [leaf.value if type(leaf) is Deferred else leaf for leaf in leaves]
-        return unflatten(structure, plain)
+            self._keep(captured, capture, result)
+        return unflatten(structure, returned.own(leaves))
 
-    def _keep(self, captured: Captured, capture: Capture) -> None:
+    def _keep(self, captured: Captured, capture: Capture, result: Result) -> None:
         """Add the path of a run to those that later calls may take."""
         if captured.root is None or not join(captured.root, capture.path):
             # The first one, or what it does changed between two runs on the same values.
-            captured.root, captured.paths, captured.assigned = capture.path, 0, ()
+            captured.forget()
+            captured.root = capture.path
+        captured.outside += tuple(capture.outside())
         captured.paths += 1
         captured.unkept = 0
-        assigned = {*captured.assigned, *[v for v, _ in capture.step.result.updates]}
+        assigned = {*captured.assigned, *[variable for variable, _ in result.updates]}
         captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
         captured.careful = bool(assigned) or _is_fallible(captured.root)
         captured.lines = _guards(captured.root)
@@ -311,21 +352,26 @@ class Function:
         if captured.paths > PATHS:
             self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
 
-    def _is_unkept(self, captured: Captured, capture: Capture) -> bool:
+    def _is_unkept(self, captured: Captured, capture: Capture, known: list[Any]) -> bool:
         """Whether this run is unlike those to come."""
         why = capture.unkept
         if why is None:
-            # Those that only the run knew are gone with it.
-            capture.assigned = {}
-            if any(reference() is not None for reference in capture.made.values()):
-                why = "it makes variables or generators that outlive the call"
+            parts = [part for leaf in known if isinstance(leaf, RowSparse) for part in leaf.rows]
+            why = _left_behind(capture, [*known, *parts])
+            if why is not None:
+                # Functions that call themselves hold on to what they know a little longer.
+                gc.collect()
+                why = _left_behind(capture, [*known, *parts])
         if why is None:
             return False
         if why != FAILED:
-            captured.unkept += 1
-            if captured.unkept >= UNKEPT:
-                self._refuse(captured, why)
+            self._count_unkept(captured, why)
         return True
+
+    def _count_unkept(self, captured: Captured, why: str) -> None:
+        captured.unkept += 1
+        if captured.unkept >= UNKEPT:
+            self._refuse(captured, why)
 
     def _refuse(self, captured: Captured, why: str) -> None:
         captured.refused = why
@@ -405,33 +451,61 @@ class Function:
         return "\n".join(lines)
 
 
+def _left_behind(capture: Capture, known: list[Any]) -> str | None:
+    """What a run that is over has left outside, so that its repetition would have to, as well."""
+    if capture.leaked(known):
+        return "a tensor that it computes is kept outside"
+    capture.forget_variables()
+    if any(reference() is not None for reference in capture.made.values()):
+        return "it makes variables or generators that outlive the call"
+    return None
+
+
+class _Returned:
+    """The tensors that a run returns, as fresh ones in the list: who holds the first ones shows."""
+
+    def __init__(self, leaves: list[Any], nodes: list[Any]) -> None:
+        self._fresh: dict[int, tuple[Any, weakref.ref[Any]]] = {}
+        for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
+            if type(leaf) is Deferred:
+                leaves[place] = leaf.value
+            elif node is not None and leaf.node is None:
+                made = type(leaf)(None, None, leaf.computed)
+                fresh, _ = self._fresh.setdefault(id(leaf), (made, weakref.ref(leaf)))
+                leaves[place] = fresh
+
+    def own(self, leaves: list[Any]) -> list[Any]:
+        """The leaves to return: those that are known outside, or fresh ones."""
+        known = {id(fresh): first() for fresh, first in self._fresh.values()}
+        return [known.get(id(leaf)) or leaf for leaf in leaves]
+
+
 class _Given:
     """What a captured run is given for the arguments of the call."""
 
     def __init__(
-        self, capture: Capture, leaves: Sequence[Any], args: Any, arguments: Arguments | None
+        self, capture: Capture, leaves: Sequence[Any], theirs: Any, arguments: Arguments | None
     ) -> None:
         self._capture = capture
-        self._originals = args if arguments is None else arguments.inputs
+        self._originals = theirs[0] if arguments is None else arguments.inputs
         self._nodes: list[Any] = []
-        self._inputs: list[Any] = []
+        self.inputs: list[Any] = []
         for position, (leaf, original) in enumerate(zip(leaves, self._originals, strict=True)):
             if type(leaf) is Value:
                 node = capture.argument(position, leaf)
-                self._inputs.append(like(Tensor(node, capture, leaf), original))
+                self.inputs.append(like(Tensor(node, capture, leaf), original))
             else:
                 node = None
-                self._inputs.append(_deferred(position, leaf, capture))
+                self.inputs.append(_deferred(position, leaf, capture))
             self._nodes.append(node)
         self._rebound: list[int] | None = None
         self._static: list[Any] = []
         self._changes: Changes | None = None
         if arguments is None:
-            self.args, self.kwargs = tuple(self._inputs), {}
+            self.args, self.kwargs = tuple(self.inputs), dict[str, Any]()
         else:
-            self.args, self.kwargs = arguments.filled(self._inputs)
-            theirs = arguments.filled(self._originals)
-            pairs = list(zip(self._originals, self._inputs, strict=True))
+            self.args, self.kwargs = arguments.filled(self.inputs)
+            pairs = list(zip(self._originals, self.inputs, strict=True))
             self._changes = Changes(theirs, (self.args, self.kwargs), pairs)
             self._static = flatten(theirs)[0]
 
@@ -442,7 +516,7 @@ class _Given:
     def rebound(self) -> list[tuple[int, Any]]:
         """The inputs that were changed in place, and where later calls find what they became."""
         found = []
-        for position, (tensor, node) in enumerate(zip(self._inputs, self._nodes, strict=True)):
+        for position, (tensor, node) in enumerate(zip(self.inputs, self._nodes, strict=True)):
             if node is not None and tensor.node is not node:
                 inside = tensor.recording is self._capture
                 source = self._capture.source(tensor.node) if inside else Constant(tensor.computed)
@@ -453,8 +527,8 @@ class _Given:
     def carry_out(self) -> bool:
         """Do to the caller's own what was done to them; whether containers were changed."""
         for position in self._rebound or ():
-            if self._inputs[position].computed is not None:
-                rebind(self._originals[position], self._inputs[position].computed)
+            if self.inputs[position].computed is not None:
+                rebind(self._originals[position], self.inputs[position].computed)
         return self._changes is not None and self._changes.carry_out()
 
     def is_plain(self, leaf: Any) -> bool:

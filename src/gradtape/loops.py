@@ -26,7 +26,7 @@ from gradtape.ops.scan import SCAN
 from gradtape.ops.slicing import along_axis
 from gradtape.ops.while_loop import INTEGER, WHILE
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.bodies import Body, apply_outside, is_tracked, settled, trace, count_of
+from gradtape.recording.bodies import Body, apply_outside, count_of, is_tracked, settled, trace
 from gradtape.recording.trace import Trace
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray

@@ -22,7 +22,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
-from gradtape.graph.recording import state
+from gradtape.graph.recording import capture_around, state
 from gradtape.modes import is_deterministic
 from gradtape.ops import random as draws
 from gradtape.ops.arithmetic import less, record_operand
@@ -30,7 +30,6 @@ from gradtape.ops.casting import cast
 from gradtape.ops.indexing import take
 from gradtape.ops.shapes import normalize_shape
 from gradtape.ops.sorting import argsort
-from gradtape.recording.capture import capture_around
 from gradtape.recording.trace import Trace, next_number
 
 __all__ = [
@@ -128,7 +127,7 @@ class Generator:
 
     def _next(self, count: int) -> Any:
         """The position of a draw, as a leaf: its value is no part of the program's structure."""
-        trace = state.recording
+        trace: Any = state.recording
         capture = capture_around(trace)
         if capture is not None:
             if capture is trace:

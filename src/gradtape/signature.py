@@ -63,7 +63,7 @@ class Signature:
                 else:
                     break
             else:
-                if len(args) < 2 or len(set(map(id, args))) == len(args):
+                if not _repeats(args):
                     return tuple(key), leaves, None
         return self._general(args, kwargs)
 
@@ -150,6 +150,14 @@ def _labelled(key: tuple[Any, ...], names: list[str]) -> list[tuple[str, Any]]:
         label = name or (names[position] if position < len(names) else f"argument {position}")
         found.append((label, part.__name__ if isinstance(part, type) else part))
     return found
+
+
+def _repeats(args: tuple[Any, ...]) -> bool:
+    """Whether an object is there twice."""
+    count = len(args)
+    if count < 3:
+        return count == 2 and args[0] is args[1]
+    return len(set(map(id, args))) < count
 
 
 class Identity:

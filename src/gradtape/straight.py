@@ -14,9 +14,7 @@ from gradtape.pytree import unflatten
 from gradtape.recording.capture import Argument, Computed, Constant, Drawn, Held, Number, Step
 
 
-def straight_call(
-    step: Step, assigned: tuple[Any, ...] = ()
-) -> Callable[[list[Any]], Any] | None:
+def straight_call(step: Step, assigned: tuple[Any, ...] = ()) -> Callable[[list[Any]], Any] | None:
     """A function of the inputs of a call, or None if there is more to it than one run.
 
     The variables that it assigns are locked, in this order.

@@ -11,12 +11,19 @@ from gradtape.dtypes import as_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
-from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
+from gradtape.graph.recording import (
+    UNENTERED,
+    Handle,
+    Recording,
+    Value,
+    capture_around,
+    state,
+)
 from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
-from gradtape.recording.capture import Capture, capture_around
+from gradtape.recording.capture import Capture
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -89,38 +96,44 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, node = state.recording, None
-        while node is None or recording is not state.recording:
+        recording, entered = state.recording, None
+        while entered is None or recording is not state.recording:
             recording = state.recording
-            node = self.enter(recording)
-        handle = self._handle
+            entered = self._enter(recording)
+        # Both of one moment: another thread may have assigned since.
+        node, handle = entered
         if handle.computed is not None and handle.recording is not recording:
-            if recording.capturing:
+            if recording.capturing or recording.outer is not None:
                 return self.value_class(node, recording, handle.computed)
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
+        return self._enter(recording)[0]
+
+    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
+        """The same with the handle on that value."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
             node = recording.capture(self)
             if recording is state.recording:
                 for tape in state.tapes:
                     tape.note_read(self, node)
-            return node
+            return node, handle
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
-        node = handle.enter(recording)
         if isinstance(recording, Capture) and handle.recording is not recording:
-            recording.read_variable(self, node)
+            node = recording.read_variable(self, handle)
+        else:
+            node = handle.enter(recording)
         if recording is state.recording:
             if not pending and not self._steady and (self.trainable or self._assigned):
                 recording.unassigned.add(self)
             for tape in state.tapes:
                 tape.note_read(self, node)
-        return node
+        return node, handle
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.

@@ -129,6 +129,9 @@ class Handle:
         own = self.recording
         if own is not None and own.capturing and own.thread == state.thread:
             own.escape()  # type: ignore[attr-defined]
+        capture = capture_around(recording)
+        if capture is not None:
+            capture.read_outside(self)
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -390,6 +393,13 @@ class State(threading.local):
 
 
 state = State()
+
+
+def capture_around(recording: Any) -> Any:
+    """The capture (see gradtape.recording.capture) that a recording is, or is inside of."""
+    while recording is not None and not recording.capturing:
+        recording = recording.outer
+    return recording
 
 
 def host_value(data: Any, dtype: Any = None) -> Value:

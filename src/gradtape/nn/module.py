@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradtape import saved_state
+from gradtape.graph.recording import capture_around, state
 from gradtape.variable import Variable
 
 __all__ = ["Module"]
@@ -31,8 +32,20 @@ class Module:
     copy has variables of its own.
     """
 
-    # Whether layers such as dropout behave as in training.
-    training = True
+    _training = True
+
+    @property
+    def training(self) -> bool:
+        """Whether layers such as dropout behave as in training."""
+        capture = capture_around(state.recording)
+        return self._training if capture is None else capture.look(self, "_training")
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        capture = capture_around(state.recording)
+        if capture is not None and mode != self._training:
+            capture.escape()
+        self._training = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What `call` gives."""

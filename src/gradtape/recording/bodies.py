@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from gradtape.errors import NoValueError
 from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op

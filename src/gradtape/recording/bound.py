@@ -41,7 +41,11 @@ class Bound:
 
     def results(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
         """The same without a word to the recording, which the caller has locked or owns."""
-        return self.plan.run([self._input(recording, each, given) for each in self.bindings])
+        return self.plan.run(self.inputs(recording, given))
+
+    def inputs(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
+        """What the plan runs on."""
+        return [self._input(recording, each, given) for each in self.bindings]
 
     def _input(self, recording: Recording, binding: int | Node, given: Mapping[Node, Any]) -> Any:
         if isinstance(binding, int):

@@ -21,10 +21,12 @@ import numpy as np
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
+from gradtape.graph.program import program
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.walk import topological
 from gradtape.ops.callback import is_effect
 from gradtape.recording.bound import bind
+from gradtape.recording.failures import Lines
 
 
 class Call:
@@ -231,6 +233,10 @@ class Capture(Recording):
         "_checked",
         "_drawn",
         "_given_draws",
+        "_held",
+        "_looked_at",
+        "_outside",
+        "_read",
         "_sources",
         "assigned",
         "deferred",
@@ -251,6 +257,8 @@ class Capture(Recording):
         self.active = 1
         self.tapes[id(self)] = True
         self._sources: dict[int, Source] = {}
+        # The leaf of each variable that was read, with the value it stands for.
+        self._read: dict[Any, tuple[Value, Node]] = {}
         # Variables that it assigns, with the handle that each was given last.
         self.assigned: dict[Any, Handle] = {}
         # Variables and generators that were made meanwhile, by number.
@@ -261,6 +269,12 @@ class Capture(Recording):
         self._checked: dict[Node, Value] = {}
         self._given_draws = list(given_draws)
         self._drawn = 0
+        # Handles that somebody held when something was computed.
+        self._held: list[weakref.ref[Any]] = []
+        # Computed tensors that were read, with their values.
+        self._outside: list[tuple[weakref.ref[Handle], Value]] = []
+        # Attributes of objects that the run has looked at.
+        self._looked_at: set[tuple[int, str]] = set()
         self.guards = 0
         # Where a value left for Python in a way that no guard can follow.
         self.escaped: str | None = None
@@ -288,12 +302,23 @@ class Capture(Recording):
     def is_made_here(self, thing: Any, number: int) -> bool:
         return (type(thing), number) in self.made
 
-    def read_variable(self, variable: Any, node: Node) -> None:
-        """A variable was read from outside: later calls read what it holds then."""
+    def read_variable(self, variable: Any, handle: Handle) -> Node:
+        """The leaf of a variable that holds a value from outside: later calls read it then.
+
+        It is not the leaf of that value: a tensor that was read before may have it, too.
+        """
         if variable in self.assigned:
             self.unkept = "another thread assigned its variables meanwhile"
-        elif node.op is LEAF and not self.is_made_here(variable, variable.number):
-            self._sources.setdefault(node.params[0], Held(variable))
+        state.evaluate(handle)
+        value: Any = handle.computed
+        known = self._read.get(variable)
+        if known is not None and known[0] is value:
+            return known[1]
+        node = self.add_leaf(value, value.spec)
+        self._read[variable] = (value, node)
+        if not self.is_made_here(variable, variable.number):
+            self._sources[node.params[0]] = Held(variable)
+        return node
 
     def draw(self, generator: Any, number: int, count: int) -> Any:
         """The position of a random draw: a later call draws anew."""
@@ -340,11 +365,18 @@ class Capture(Recording):
     def _check(self, node: Node) -> None:
         wanted = outputs(node) if type(node.spec) is tuple else (node,)
         bound = bind(self, wanted, self._checked.keys())
-        found = zip(bound.outputs, bound.results(self, self._checked), strict=True)
+        try:
+            results = bound.results(self, self._checked)
+        except Exception as error:
+            lines = Lines(program(wanted, {*self.values, *self._checked}), self.lines)
+            lines.explain(error, bound.inputs(self, self._checked))
+            raise
+        found = zip(bound.outputs, results, strict=True)
         self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
         """Handles on what was deferred and would not be computed for the wanted ones."""
+        self._held += map(weakref.ref, wanted)
         deferred, self.deferred = self.deferred, []
         if not deferred:
             return []
@@ -370,6 +402,25 @@ class Capture(Recording):
         found = self._sources.get(ordinal)
         return Constant(self.leaves[ordinal]) if found is None else found
 
+    def read_outside(self, handle: Handle) -> None:
+        """A computed tensor was read: a constant, as long as that is what is there to be read."""
+        self._outside.append((weakref.ref(handle), handle.computed))  # type: ignore[arg-type]
+
+    def outside(self) -> list[tuple[weakref.ref[Handle], Value]]:
+        """Of the tensors that were read those that the run has not made itself."""
+        return [(handle, value) for handle, value in self._outside if handle() is not None]
+
+    def leaked(self, known: Sequence[Any]) -> bool:
+        """Whether a tensor that was made here is held by somebody besides those known."""
+        mine = {id(handle) for handle in (*known, *self.assigned.values())}
+        alive = (reference() for reference in self._held)
+        return any(handle is not None and id(handle) not in mine for handle in alive)
+
+    def forget_variables(self) -> None:
+        """Let go of variables, so that those that only the run knew are gone with it."""
+        self.assigned = {}
+        self._read = {}
+
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""
         node = handle.node
@@ -385,6 +436,15 @@ class Capture(Recording):
         compute = number.compute
         self._branch(lambda call: _told(compute(call.arguments)), "number", _told(number.value))
 
+    def look(self, thing: Any, name: str) -> Any:
+        """The value of an attribute that decides what Python does next."""
+        value = getattr(thing, name)
+        if (id(thing), name) not in self._looked_at:
+            self._looked_at.add((id(thing), name))
+            reference = weakref.ref(thing)
+            self._branch(lambda call: getattr(reference(), name), (reference, name), value)
+        return value
+
     def _branch(self, source: Source, looks_at: Any, value: Any) -> None:
         self.guards += 1
         step = self.step
@@ -395,13 +455,6 @@ class Capture(Recording):
         """A look at a value that may flow back in by ways that are not recorded."""
         if self.escaped is None:
             self.escaped = user_line()
-
-
-def capture_around(recording: Any) -> Capture | None:
-    """The capture that a recording is, or is inside of."""
-    while recording is not None and not recording.capturing:
-        recording = recording.outer
-    return recording
 
 
 def _told(number: Any) -> Any:
