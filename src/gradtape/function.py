@@ -323,14 +323,14 @@ class Function:
         returned = _Returned(leaves, nodes)
         if outlived:
             captured.refused = "a tape made inside it is still used"
+        elif strange is not None:
+            self._refuse(captured, f"it returns {_one(strange)}, which may hold tensors")
         elif self._is_unkept(captured, capture, [*leaves, *given.inputs]):
             pass
         elif capture.escaped is not None:
             self._refuse(captured, f"a value leaves for Python at {capture.escaped}")
         elif changed:
             self._refuse(captured, "it changes a list, dict or dataclass that it is given")
-        elif strange is not None:
-            self._refuse(captured, f"it returns {_one(strange)}, which may hold tensors")
         else:
             self._keep(captured, capture, result)
         return unflatten(structure, returned.own(leaves))
@@ -356,12 +356,14 @@ class Function:
         """Whether this run is unlike those to come."""
         why = capture.unkept
         if why is None:
-            parts = [part for leaf in known if isinstance(leaf, RowSparse) for part in leaf.rows]
-            why = _left_behind(capture, [*known, *parts])
+            known += [part for leaf in known if isinstance(leaf, RowSparse) for part in leaf.rows]
+            known += capture.assigned.values()
+            capture.forget_variables()
+            why = _left_behind(capture, known)
             if why is not None:
                 # Functions that call themselves hold on to what they know a little longer.
                 gc.collect()
-                why = _left_behind(capture, [*known, *parts])
+                why = _left_behind(capture, known)
         if why is None:
             return False
         if why != FAILED:
@@ -453,12 +455,9 @@ class Function:
 
 def _left_behind(capture: Capture, known: list[Any]) -> str | None:
     """What a run that is over has left outside, so that its repetition would have to, as well."""
-    if capture.leaked(known):
-        return "a tensor that it computes is kept outside"
-    capture.forget_variables()
     if any(reference() is not None for reference in capture.made.values()):
         return "it makes variables or generators that outlive the call"
-    return None
+    return "a tensor that it computes is kept outside" if capture.leaked(known) else None
 
 
 class _Returned:

@@ -31,9 +31,7 @@ BOGACKI_SHAMPINE = (
 def volterra(y, rates, stack):
     """Prey and predators."""
     prey, hunters = y[0], y[1]
-    return stack(
-        [rates[0] * prey - rates[1] * prey * hunters, rates[2] * prey * hunters - hunters]
-    )
+    return stack([rates[0] * prey - rates[1] * prey * hunters, rates[2] * prey * hunters - hunters])
 
 
 def solve(rates, pair, xp, stack, tolerance=1e-4, end=3.0, first=1.0):
@@ -110,7 +108,10 @@ def test_gradients_are_those_of_the_sensitivity_equations():
 
     def both(t, z):
         y, s = z[:2], z[2:].reshape(2, 3)
-        by_y = [[rates[0] - rates[1] * y[1], -rates[1] * y[0]], [rates[2] * y[1], rates[2] * y[0] - 1]]
+        by_y = [
+            [rates[0] - rates[1] * y[1], -rates[1] * y[0]],
+            [rates[2] * y[1], rates[2] * y[0] - 1],
+        ]
         by_rates = [[y[0], -y[0] * y[1], 0.0], [0.0, 0.0, y[0] * y[1]]]
         return [*volterra(y, rates, np.array), *(np.array(by_y) @ s + by_rates).ravel()]
 

@@ -42,7 +42,10 @@ SCHEDULES = {
         lambda t: 0.2 if t <= 5 else 0.1 if t <= 15 else 0.02,
     ),
     "by hand": (halved, halved),
-    "by hand, in two parts": (warm_up, lambda t: 0.02 * (t + 1) if t < 8 else 0.16 / (t - 7) ** 0.5),
+    "by hand, in two parts": (
+        warm_up,
+        lambda t: 0.02 * (t + 1) if t < 8 else 0.16 / (t - 7) ** 0.5,
+    ),
 }
 
 

@@ -62,6 +62,12 @@ class Deferred:
 
         return np.asarray(self.read(), dtype)
 
+    def __copy__(self) -> Deferred:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Deferred:
+        return self
+
     def __hash__(self) -> int:
         return hash(self.read())
 
