@@ -168,7 +168,7 @@ class _Captures(threading.local):
         return [one for known in tables for one in known.values()]
 
 
-class Bound(functools.partial):  # type: ignore[type-arg]
+class Bound(functools.partial[Any]):
     """A method: its function with the instance as the first argument."""
 
     def __getattr__(self, name: str) -> Any:
@@ -176,7 +176,8 @@ class Bound(functools.partial):  # type: ignore[type-arg]
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program that computes the results for arguments like these."""
-        return self.func.program(*self.args, *args, **kwargs)
+        function: Any = self.func
+        return function.program(*self.args, *args, **kwargs)
 
 
 class Function:
@@ -243,11 +244,11 @@ class Function:
         call = Call(leaves)
         if captured.root is not None:
             # An error happens again in Python, at its line, where somebody may expect it.
-            with contextlib.suppress(Exception):
-                with captured.guarded(call) if captured.careful else _NOTHING:
-                    result = replay(captured.root, call)
-                    if result is not None:
-                        return _returned(result, call, args, arguments)
+            careful = captured.guarded(call) if captured.careful else _NOTHING
+            with contextlib.suppress(Exception), careful:
+                result = replay(captured.root, call)
+                if result is not None:
+                    return _returned(result, call, args, arguments)
         return self._capture(captured, call, args, kwargs, arguments)
 
     # Capturing.

@@ -329,8 +329,7 @@ def test_tensors_kept_outside_are_told_once():
     kept = []
     f, runs = counted(lambda x: kept.append(x * 2.0))
     with pytest.warns(UserWarning, match="kept outside") as told:
-        for number in range(6):
-            f(gt.asarray(float(number)))
+        _ = [f(gt.asarray(float(number))) for number in range(6)]
     assert len(told) == 1
     assert len(runs) == 6
     with warnings.catch_warnings():

@@ -477,8 +477,7 @@ def test_variables_at_every_call_that_outlive_it_are_left_to_python():
         return x
 
     with pytest.warns(UserWarning, match="outlive"):
-        for number in range(5):
-            f(gt.asarray(float(number)))
+        _ = [f(gt.asarray(float(number))) for number in range(5)]
     assert [float(v) for v in kept] == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 

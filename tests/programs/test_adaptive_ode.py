@@ -7,8 +7,8 @@ from tests.programs.running import Counted, all_ways, differences
 
 import gradtape as gt
 
-# Dormand and Prince's pair of orders 5 and 4, and Bogacki and Shampine's of orders 3 and 2: nodes are
-# not needed, the equations are autonomous.
+# Dormand and Prince's pair of orders 5 and 4, and Bogacki and Shampine's of orders 3 and 2. Nodes
+# are not needed: the equations are autonomous.
 DORMAND_PRINCE = (
     [
         [1 / 5],

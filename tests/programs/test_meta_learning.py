@@ -1,4 +1,4 @@
-"""Meta-learning: an inner loop of assignments, and the gradient of what it leads to by the start."""
+"""Meta-learning: an inner loop of assignments, and the gradient of its end by its start."""
 
 import numpy as np
 import pytest

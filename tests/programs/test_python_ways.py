@@ -1,9 +1,10 @@
-"""What Python programs are made of: containers, closures, recursion, generators, classes, errors."""
+"""What programs are made of: containers, closures, recursion, generators, classes, errors."""
 
 import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def comprehended(x, xp):
 
 def sliced_and_starred(x, xp):
     first, *middle, last = [x[place] for place in range(len(x))]
-    pairs = list(zip(middle, middle[1:], strict=False))
+    pairs = list(itertools.pairwise(middle))
     lowest, highest = min(first, last), max(first, last)
     return sum(a * b for a, b in pairs) + lowest / (2.0 + highest)
 
