@@ -25,6 +25,7 @@ from gradtape.graph.recording import Handle, Recording, Value, modes, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import (
+    CONTENDED,
     FAILED,
     Call,
     Capture,
@@ -312,7 +313,7 @@ class Function:
         ]
         assigned = [(variable._handle, handle) for variable, handle in capture.assigned.items()]
         if any(now is not handle for now, handle in assigned):
-            capture.unkept = "another thread assigned its variables meanwhile"
+            capture.unkept = CONTENDED
         rebound = given.rebound()
         flush(capture)
         result = Result(structure, tuple(sources), tuple(updates), tuple(rebound))
@@ -367,7 +368,7 @@ class Function:
                 why = _left_behind(capture, known)
         if why is None:
             return False
-        if why != FAILED:
+        if why not in (FAILED, CONTENDED):
             self._count_unkept(captured, why)
         return True
 

@@ -99,11 +99,7 @@ class Variable(Operators):
         Tensor(2., shape=(), dtype=float64)
         """
         recording, handle = state.recording, self._handle
-        if (
-            handle.recording is not recording
-            and not state.tapes
-            and type(recording) is Recording
-        ):
+        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
             # Nobody asks what was read, and to look at a value leaves no trace in the recording.
             if handle.computed is None:
                 state.evaluate(handle)

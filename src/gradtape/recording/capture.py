@@ -45,8 +45,9 @@ class Call:
 
 Source = Callable[[Call], Any]
 
-# Why a run is not repeated: something in it failed, which says nothing of the next one.
+# Why a run is not repeated, which says nothing of the next one.
 FAILED = "an op failed"
+CONTENDED = "another thread assigned its variables meanwhile"
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class Capture(Recording):
         It is not the leaf of that value: a tensor that was read before may have it, too.
         """
         if variable in self.assigned:
-            self.unkept = "another thread assigned its variables meanwhile"
+            self.unkept = CONTENDED
         state.evaluate(handle)
         value: Any = handle.computed
         known = self._read.get(variable)
