@@ -12,6 +12,7 @@ __all__ = [
     "DtypeError",
     "GraphError",
     "InPlaceError",
+    "IndexRangeError",
     "MixedExamplesError",
     "NoValueError",
     "NonFiniteError",
@@ -50,6 +51,17 @@ class AxisError(ShapeError, IndexError):
     ... except gt.errors.AxisError as error:
     ...     print(error)
     sum: axis 3 is out of range for 1 dimensions (-1 to 0).
+    """
+
+
+class IndexRangeError(ArgumentError, IndexError):
+    """An index, or a key, that a tensor has no element for.
+
+    >>> try:
+    ...     gt.asarray([1.0, 2.0])[5]
+    ... except gt.errors.IndexRangeError as error:
+    ...     print(error)
+    x[...]: index 5 is out of range for axis 0 of length 2 (-2 to 1).
     """
 
 
@@ -110,8 +122,8 @@ class MixedExamplesError(ValueError):
     >>> try:
     ...     tape.batch_jacobian(y, x)
     ... except gt.errors.MixedExamplesError as error:
-    ...     print(str(error)[:34])
-    batch_jacobian: sum mixes examples
+    ...     print(str(error)[:40])
+    batch_jacobian: mean: sum mixes examples
     """
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from gradtape.control import bound, described
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, apply, outputs, placeholder, scratch
 from gradtape.graph.program import Program, closed
-from gradtape.graph.recording import SCALARS, Recording, state
+from gradtape.graph.recording import SCALARS, Recording, enter, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.casting import cast
 from gradtape.ops.creation import arange
@@ -57,9 +58,7 @@ class _Carry:
             )
         # A Python number takes the dtype of what it replaces, where it fits.
         return [
-            made.add_leaf(leaf, spec((), of.dtype))
-            if type(leaf) in SCALARS and np.can_cast(np.min_scalar_type(leaf), of.dtype)
-            else leaf
+            enter(made, leaf, of.dtype) if _fits(leaf, of) else leaf
             for leaf, of in zip(leaves, self.specs, strict=True)
         ]
 
@@ -82,6 +81,14 @@ class _Carry:
                 f"A loop carries values of one {what}: change the start, or what is returned."
             )
         return again
+
+
+def _fits(leaf: Any, of: Spec) -> bool:
+    """Whether something is a Python number that the dtype of what is carried can hold."""
+    if type(leaf) not in SCALARS:
+        return False
+    number = leaf.value if type(leaf) is Deferred else leaf
+    return bool(np.can_cast(np.min_scalar_type(number), of.dtype))
 
 
 def while_loop(

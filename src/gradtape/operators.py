@@ -111,6 +111,8 @@ class Operators:
         def numpy(self) -> Any:
             """The value as a read-only NumPy array, computed now if it is pending."""
 
+        def _look(self) -> Any: ...
+
     def __bool__(self) -> bool:
         return self._decided(bool)
 
@@ -157,7 +159,9 @@ class Operators:
         return self.numpy().tolist()
 
     def __format__(self, template: str) -> str:
-        return format(self.item(), template) if template and not self.shape else str(self)
+        if not template or self.shape:
+            return str(self)
+        return format(self._look().reshape(())[()].item(), template)
 
     # Facts of the spec.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,17 @@ __all__ = [
 _leaf_types: set[type] = set()
 _ROWS: frozenset[Any] = frozenset((list, tuple))
 _registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+
+
+class _Keys(tuple[Any, ...]):
+    """The keys of a dict that makes entries of its own."""
+
+    factory: Any
+
+    def __new__(cls, keys: Any, factory: Any) -> _Keys:
+        found = super().__new__(cls, keys)
+        found.factory = factory
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +78,8 @@ def _children(tree: Any) -> tuple[Any, Any, tuple[Any, ...]] | None:
     if isinstance(tree, tuple):
         return kind, None, tuple(tree)
     if isinstance(tree, dict):
+        if isinstance(tree, defaultdict):
+            return kind, _Keys(tree, tree.default_factory), tuple(tree.values())
         return kind, tuple(tree), tuple(tree.values())
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = tuple(field.name for field in dataclasses.fields(tree))
@@ -159,6 +173,8 @@ def _unflatten(structure: Structure, leaves: Any) -> Any:
         return children
     if issubclass(kind, tuple):
         return kind(*children) if hasattr(kind, "_fields") else kind(children)
+    if issubclass(kind, defaultdict):
+        return kind(structure.context.factory, zip(structure.context, children, strict=True))
     if issubclass(kind, dict):
         return kind(zip(structure.context, children, strict=True))
     return _rebuild_dataclass(kind, dict(zip(structure.context, children, strict=True)))
@@ -202,6 +218,8 @@ def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
     [11, 22]
     """
+    if not rest and type(tree) in _leaf_types:
+        return function(tree)
     leaves, structure = flatten(tree)
     columns = [leaves]
     for other in rest:

@@ -11,19 +11,12 @@ from gradtape.dtypes import as_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
-from gradtape.graph.recording import (
-    UNENTERED,
-    Handle,
-    Recording,
-    Value,
-    capture_around,
-    state,
-)
+from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
 from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -31,8 +24,6 @@ from gradtape.tensor import Tensor, asarray
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
-# More variables that were read are not remembered where nothing was computed from them.
-MOST_WAITING = 1000
 
 
 class Variable(Operators):
@@ -82,12 +73,12 @@ class Variable(Operators):
         self._steady = False
         self._epoch = state.epoch
         self._lock = new_lock()
-        capture = capture_around(state.recording)
-        if capture is None:
-            self._handle = _own(start)
-        else:
-            capture.make(self, self.number)
-            self._handle = identity(start) if start.recording is capture else _own(start)
+        recording = state.recording
+        # While a function is captured the value may be one that later calls have another of.
+        self._handle = identity(start) if recording.capturing else _own(start)
+        capture = capturing(recording)
+        if capture is not None:
+            capture.make(self)
 
     # Reading.
 
@@ -98,14 +89,7 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, handle = state.recording, self._handle
-        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
-            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
-            if handle.computed is None:
-                state.evaluate(handle)
-            self._note(state.recording)
-            return self.value_class(None, None, handle.computed)
-        entered = None
+        recording, entered = state.recording, None
         while entered is None or recording is not state.recording:
             recording = state.recording
             entered = self._enter(recording)
@@ -113,7 +97,10 @@ class Variable(Operators):
         node, handle = entered
         if handle.computed is not None and handle.recording is not recording:
             if recording.capturing or recording.outer is not None:
-                return self.value_class(node, recording, handle.computed)
+                found = self.value_class(node, recording, handle.computed)
+                if recording.capturing:
+                    recording.own(found)  # type: ignore[attr-defined]
+                return found
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
@@ -134,25 +121,15 @@ class Variable(Operators):
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
         if isinstance(recording, Capture) and handle.recording is not recording:
-            node = recording.read_variable(self, handle)
+            node = recording.enter_variable(self, handle)
         else:
             node = handle.enter(recording)
         if recording is state.recording:
-            if not pending:
-                self._note(recording)
+            if not pending and not self._steady and (self.trainable or self._assigned):
+                recording.unassigned.add(self)
             for tape in state.tapes:
                 tape.note_read(self, node)
         return node, handle
-
-    def _note(self, recording: Recording) -> None:
-        """Remember the read, if an update may follow in the same step."""
-        if self._steady or not (self.trainable or self._assigned):
-            return
-        waiting = recording.unassigned
-        if len(waiting) > MOST_WAITING and not recording.nodes:
-            # Looked at one after another, and nothing computed: no step has begun.
-            waiting.clear()
-        waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
@@ -168,6 +145,9 @@ class Variable(Operators):
     def numpy(self) -> Any:
         """The value of now as a read-only NumPy array."""
         return self.value.numpy()
+
+    def _look(self) -> Any:
+        return self.value._look()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.value.__array__(dtype, copy)
@@ -218,7 +198,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assigned[self] = handle
+            recording.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
@@ -249,6 +229,10 @@ class Variable(Operators):
         unassigned = state.recording.unassigned
         if unassigned:
             unassigned.discard(self)
+
+    def restore(self, handle: Tensor) -> None:
+        """Hold again what it held before assignments that are undone."""
+        self._handle = handle
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

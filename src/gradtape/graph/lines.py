@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from typing import Any
 
 
@@ -16,6 +17,14 @@ def user_line() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "unknown"
+
+
+def warn(message: str) -> None:
+    """Warn of what the innermost line that is not the library's own does."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gradtape."):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    warnings.warn(message, stacklevel=level + 1)
 
 
 def mark(error: BaseException, node: Any) -> None:

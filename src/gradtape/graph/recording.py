@@ -126,12 +126,8 @@ class Handle:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
                 return self.node
-        own = self.recording
-        if own is not None and own.capturing and own.thread == state.thread:
-            own.escape()  # type: ignore[attr-defined]
-        capture = capture_around(recording)
-        if capture is not None:
-            capture.read_outside(self)
+        if recording.capturing or recording.outer is not None:
+            return recording.enter_handle(self)
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -176,6 +172,8 @@ class Recording:
 
     # Whether looks at values are noted: see gradtape.recording.capture.
     capturing = False
+    # Whether its plans may round as is quickest.
+    fastmath = False
 
     def __init__(self) -> None:
         self.stamp = next(_stamps)
@@ -286,6 +284,10 @@ class Recording:
         value.entry = (self.stamp, node)
         return node
 
+    def enter_handle(self, handle: Handle) -> Node:
+        """The leaf of a computed tensor that is not part of this recording."""
+        return self.enter_value(handle.computed)  # type: ignore[arg-type]
+
     def add_number(self, number: Deferred, of: Spec) -> Node:
         """The leaf of a deferred number, which outside a captured function is just a number."""
         return self.add_leaf(number.read(), of)
@@ -393,13 +395,6 @@ class State(threading.local):
 
 
 state = State()
-
-
-def capture_around(recording: Any) -> Any:
-    """The capture (see gradtape.recording.capture) that a recording is, or is inside of."""
-    while recording is not None and not recording.capturing:
-        recording = recording.outer
-    return recording
 
 
 def host_value(data: Any, dtype: Any = None) -> Value:
@@ -573,6 +568,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
 def _as_nodes(op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
     from gradtape.graph.node import constant
 
+    operands = tuple(x.read() if type(x) is Deferred else x for x in operands)
     partner = partner_dtype(op, operands)
     return tuple(
         operand

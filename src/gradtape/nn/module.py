@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradtape import saved_state
-from gradtape.graph.recording import capture_around, state
+from gradtape.recording import capture
 from gradtape.variable import Variable
 
 __all__ = ["Module"]
@@ -36,16 +36,16 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether layers such as dropout behave as in training."""
-        capture = capture_around(state.recording)
-        return self._training if capture is None else capture.look(self, "_training")
+        """Whether layers such as dropout behave as in training; see `train` and `eval`.
+
+        >>> gt.nn.Dropout(0.5).training
+        True
+        """
+        return capture.read_state(self, "_training", f"training of {type(self).__name__}")
 
     @training.setter
     def training(self, mode: bool) -> None:
-        capture = capture_around(state.recording)
-        if capture is not None and mode != self._training:
-            capture.escape()
-        self._training = mode
+        self._training = bool(mode)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What `call` gives."""
@@ -111,7 +111,7 @@ class Module:
         False
         """
         for module in self.modules():
-            module.training = bool(mode)
+            module.training = mode
         return self
 
     def eval(self) -> Module:

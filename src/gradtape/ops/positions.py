@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, IndexRangeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import Value, record
@@ -23,7 +24,7 @@ from gradtape.ops.samples import Sample
 
 def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:
     allowed = f"{-length} to {length - 1}" if length else "none, the axis is empty"
-    raise IndexError(
+    raise IndexRangeError(
         f"{name}: index {index} is out of range for axis {axis} of length {length} ({allowed})."
     )
 
@@ -75,6 +76,8 @@ def as_operand(x: Any) -> Any:
 
 def shape_of(x: Any) -> Shape:
     """The shape of an operand of any kind. NumPy would ask a tensor for its value."""
+    if type(x) is Deferred:
+        return ()
     found = getattr(x, "shape", None)
     return np.shape(x) if found is None else found
 

@@ -161,9 +161,11 @@ class Carrier:
 
     def _bind_draw(self, outer: Recording, one: Node) -> Node:
         generator, positions = self.trace.draws[one], self.draws[one]
-        if isinstance(outer, Trace) and generator._number < outer.number:
+        if isinstance(outer, Trace) and generator.number < outer.number:
             start = self.trace.starts[generator]
             return outer.draw(generator, start, positions).node
+        if outer.capturing:
+            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
     def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Any]) -> None:
@@ -173,7 +175,7 @@ class Carrier:
         tried = [outer.hold(node, Handle) for node in first]
         try:
             for handle in tried:
-                state.evaluate(handle)
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget((*tried, *handles))
             raise

@@ -15,12 +15,10 @@ from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
 from gradtape.graph.recording import (
-    SCALARS,
     Handle,
     Recording,
     enter,
     host_value,
-    scalar_spec,
     state,
 )
 from gradtape.graph.rows import Rows
@@ -29,9 +27,12 @@ from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
 from gradtape.ops.custom import CUSTOM
 from gradtape.ops.custom_body import CUSTOM_BODY
+from gradtape.recording.custom import PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
+from gradtape.transforms.forward import forward
+from gradtape.transforms.reverse import reverse
 
 # Derivatives by hand that are written into a body, each with those of itself.
 HIGHEST_ORDER = 4
@@ -101,8 +102,10 @@ class Body:
     def bind_draw(self, outer: Recording, leaf: Node, positions: Any) -> Node:
         """Positions of random numbers, which are unknown again where a function is traced."""
         generator = self.trace.draws[leaf]
-        if isinstance(outer, Trace) and generator._number < outer.number:
+        if isinstance(outer, Trace) and generator.number < outer.number:
             return outer.draw(generator, self.trace.starts[generator], positions).node
+        if outer.capturing:
+            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
     def end(self) -> None:
@@ -139,8 +142,6 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tup
 def _node(made: BodyTrace, result: Any) -> Node:
     if type(result) is Node:
         return result
-    if type(result) in SCALARS:
-        return made.add_leaf(result, scalar_spec(result, type(result), None))
     return enter(made, result)
 
 
@@ -218,3 +219,16 @@ def count_of(recording: Recording, node: Node) -> int:
     state.evaluate(handle)
     assert handle.computed is not None
     return int(handle.computed.array)
+
+
+# Derivatives that are part of the graph, as those of solutions, need no recording: bodies too.
+bodies.Transforms.forward = staticmethod(
+    lambda targets, sources, tangents: forward(
+        targets, sources, tangents, (), PythonRules(None).push
+    )
+)
+bodies.Transforms.reverse = staticmethod(
+    lambda targets, cotangents, sources: reverse(
+        targets, cotangents, sources, (), PythonRules(None).pull
+    )
+)

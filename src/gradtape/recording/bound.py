@@ -37,11 +37,7 @@ class Bound:
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
             recording.observed = True
-            return self.results(recording, given)
-
-    def results(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
-        """The same without a word to the recording, which the caller has locked or owns."""
-        return self.plan.run(self.inputs(recording, given))
+            return self.plan.run(self.inputs(recording, given))
 
     def inputs(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
         """What the plan runs on."""
@@ -64,4 +60,4 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
         node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
         for node in found.inputs
     ]
-    return Bound(plan_for(found), tuple(bindings), found.outputs)
+    return Bound(plan_for(found, recording.fastmath), tuple(bindings), found.outputs)

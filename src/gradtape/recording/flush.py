@@ -127,7 +127,7 @@ def _alone(recording: Recording, handle: Handle) -> None:
     with recording.guard():
         if handle.computed is None:
             wanted = _program(recording, (handle.node,), ())
-            schedule = Schedule(wanted, plan_for(wanted))
+            schedule = Schedule(wanted, plan_for(wanted, recording.fastmath))
             content = schedule.run(recording)[handle.node]
             handle.computed = Value(content, handle.node.spec)
 
@@ -163,9 +163,10 @@ def _flush(recording: Recording) -> bool:
         if isinstance(recording, Trace):
             recording.compute_leaves(schedule.bindings)
         try:
-            results = schedule.run(recording)
             if recording.capturing:
-                recording.ran(schedule)  # type: ignore[attr-defined]
+                results = recording.run(schedule)  # type: ignore[attr-defined]
+            else:
+                results = schedule.run(recording)
         except BaseException:
             # Nothing is lost: what could not run is still pending.
             recording.handles = type(recording.handles)(held)
@@ -214,7 +215,9 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
     # What a plan keeps follows from its roots, but for what is saved on demand.
-    wishes = (recording.available, frozenset(recording.saved)) if recording.saved else None
+    wishes = None
+    if recording.saved or recording.fastmath:
+        wishes = (recording.available, frozenset(recording.saved), recording.fastmath)
     key = (roots, wishes or recording.available, watched)
     found = plans.get(key)
     if found is not None:
@@ -224,7 +227,7 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
-        found = Schedule(wanted, plan_for(wanted))
+        found = Schedule(wanted, plan_for(wanted, recording.fastmath))
         candidates.append(found)
     else:
         COUNTS.plan_hits += 1

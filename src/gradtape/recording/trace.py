@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -162,16 +162,30 @@ class Trace(Recording):
 
     def enter_value(self, value: Value) -> Node:
         """The leaf of a computed value, which is one of the recording outside too."""
+        return self._imported(value, lambda: self.outer.enter_value(value))
+
+    def enter_handle(self, handle: Handle) -> Node:
+        """The same of a tensor, which a captured function outside may find rebound."""
+        value: Any = handle.computed
+        return self._imported(value, lambda: self.outer.enter_handle(handle))
+
+    def _imported(self, value: Value, enter: Callable[[], Node]) -> Node:
         stamp, node = value.entry
         if stamp == self.stamp:
             return node  # type: ignore[return-value]
         found = self.imported.get(id(value))
         if found is None:
             with self.outside():
-                source = self.outer.enter_value(value)
+                source = enter()
             found = self.imported[id(value)] = self._stand_in(source, value)
         value.entry = (self.stamp, found)
         return found
+
+    def add_number(self, number: Any, of: Spec) -> Node:
+        """The leaf of a number that later calls of a captured function have another of."""
+        with self.outside():
+            source = self.outer.add_number(number, of)
+        return self._stand_in(source, None)
 
     def _stand_in(self, source: Node, value: Value | None) -> Node:
         found = self._captured.get(source)

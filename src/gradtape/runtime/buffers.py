@@ -23,6 +23,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.graph.recording import Value
+
 __all__ = ["empty_cache"]
 
 ALIGNMENT = 64
@@ -157,6 +159,7 @@ def array(buffer: Buffer, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.ndarray(shape, dtype, memory)
 
 
+Value.array_over = staticmethod(array)
 _kinds: dict[int, Any] = {}
 
 

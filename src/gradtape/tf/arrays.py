@@ -207,6 +207,8 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     """
     if not isinstance(values, (list, tuple)):
         values = list(convert(values))
+    if all(isinstance(value, (bool, int, float, complex)) for value in values):
+        values = list(convert(values))
     return joining.stack(common(values, "stack"), axis=int(axis))
 
 
@@ -299,6 +301,13 @@ def pad(
     modes = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
     if mode.upper() not in modes:
         raise ValueError(f"pad: mode {mode!r} is unknown. Use one of {', '.join(modes)}.")
+    if mode.upper() != "CONSTANT":
+        reach = [n - (mode.upper() == "REFLECT") for n in x.spec.shape]
+        if any(max(pair) > most for pair, most in zip(widths.tolist(), reach, strict=True)):
+            raise ShapeError(
+                f"pad: paddings {widths.tolist()} are wider than what a tensor of shape {x.shape} "
+                f"mirrors with mode {mode!r} (at most {reach})."
+            )
     value = constant_values
     if hasattr(value, "enter"):
         value = convert(value).read().item()

@@ -15,6 +15,7 @@ from gradtape.ops.elementwise import rsqrt, square
 from gradtape.ops.elementwise import sigmoid as core_sigmoid
 from gradtape.ops.elementwise import softplus as core_softplus
 from gradtape.ops.shapes import normalize_axes
+from gradtape.tf.blocks import depth_to_space, space_to_depth
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.convolution import (
     avg_pool,
@@ -39,12 +40,12 @@ from gradtape.tf.tensor import Tensor
 
 __all__ = [
     "avg_pool", "avg_pool1d", "avg_pool2d", "batch_normalization", "bias_add", "conv1d", "conv2d",
-    "convolution", "crelu", "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss",
-    "l2_normalize", "leaky_relu", "log_poisson_loss", "log_softmax", "max_pool", "max_pool1d",
-    "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
+    "convolution", "crelu", "depth_to_space", "dropout", "elu", "embedding_lookup", "gelu",
+    "in_top_k", "l2_loss", "l2_normalize", "leaky_relu", "log_poisson_loss", "log_softmax",
+    "max_pool", "max_pool1d", "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits",
-    "softplus", "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
-    "weighted_cross_entropy_with_logits", "zero_fraction",
+    "softplus", "softsign", "space_to_depth", "sparse_softmax_cross_entropy_with_logits", "swish",
+    "tanh", "top_k", "weighted_cross_entropy_with_logits", "zero_fraction",
 ]  # fmt: skip
 
 

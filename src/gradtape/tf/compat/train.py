@@ -64,7 +64,7 @@ class Optimizer:
 
     def _take_step(self, found: list[Any], cells: _Cells) -> None:
         known = [(g, v) for g, v in zip(found, cells.variables, strict=True) if g is not None]
-        self._inner.apply_gradients([(prepared(g), v) for g, v in known])
+        self._inner.apply_gradients([(prepared(g, v), v) for g, v in known])
         if cells.global_step is not None:
             cells.global_step.assign_add(1)
 

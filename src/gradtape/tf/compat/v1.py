@@ -20,6 +20,7 @@ from gradtape.tf.linalg import inv
 from gradtape.tf.random import normal as random_normal
 from gradtape.tf.random import set_seed, truncated_normal
 from gradtape.tf.random import uniform as random_uniform
+from gradtape.tf.scopes import name_scope, without_prefix
 from gradtape.tf.session import InteractiveSession, Session
 from gradtape.tf.variable import Variable
 
@@ -224,16 +225,6 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
         graph.before = before
 
 
-@contextlib.contextmanager
-def name_scope(name: Any = None, *_: Any, **__: Any) -> Iterator[str]:
-    """A context that means nothing here: tensors have no names.
-
-    >>> with tf.name_scope("layer") as scope:
-    ...     x = tf.constant(1.0)
-    """
-    yield f"{name}/"
-
-
 _scopes: list[str] = []
 
 
@@ -298,7 +289,8 @@ def get_variable(
         if shape is None:
             raise ValueError(f"Shape of a new variable ({full}) must be given.")
         start = lambda: make(shape, dtype)  # noqa: E731
-    made = Variable(start, trainable=trainable, name=full, dtype=None)
+    with without_prefix():
+        made = Variable(start, trainable=trainable, name=full, dtype=None)
     graph.names[full] = made
     return made
 

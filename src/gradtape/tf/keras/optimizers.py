@@ -18,10 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def prepared(gradient: Any) -> Any:
+def prepared(gradient: Any, variable: Any) -> Any:
     """A gradient as gradtape's optimizers want it: rows stay rows."""
     if isinstance(gradient, IndexedSlices):
-        return RowSparse(gradient.indices, gradient.values, gradient.spec)
+        known = gradient if gradient.dense_shape is not None else gradient.of(variable)
+        return RowSparse(known.indices, known.values, known.spec)
     return gradient
 
 
@@ -39,7 +40,7 @@ class Optimizer(core.Optimizer):
 
     def apply_gradients(self, grads_and_vars: Iterable[Any], name: Any = None) -> Any:
         """Take one step, given pairs of a gradient and its variable."""
-        pairs = [(prepared(gradient), variable) for gradient, variable in grads_and_vars]
+        pairs = [(prepared(gradient, variable), variable) for gradient, variable in grads_and_vars]
         super().apply_gradients(pairs)
         self._constrain([variable for _, variable in pairs])
         return self.iterations
@@ -47,7 +48,7 @@ class Optimizer(core.Optimizer):
     def apply(self, grads: Iterable[Any], trainable_variables: Any = None) -> None:
         """Take one step, given two lists."""
         variables = self._built if trainable_variables is None else list(trainable_variables)
-        super().apply([prepared(gradient) for gradient in grads], variables)
+        super().apply([prepared(g, v) for g, v in zip(grads, variables, strict=True)], variables)
         self._constrain(variables)
 
     _built: Any = ()

@@ -53,7 +53,7 @@ class Dense(Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make kernel and bias."""
-        if not input_shape or input_shape[-1] is None:
+        if not len(input_shape) or input_shape[-1] is None:
             raise ShapeError(
                 f"{self.name}: an input of shape {input_shape} has no number of features."
             )
