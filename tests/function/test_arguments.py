@@ -69,10 +69,11 @@ def test_what_is_no_tensor_is_returned_as_it_is():
         assert (one, text, nothing, number, flag) == (1, "s", None, 2.5, True)
 
 
-def test_arrays_made_inside_are_returned_anew():
+def test_objects_that_may_differ_are_returned_by_python():
     f = gt.function(lambda x: (x, [np.arange(3)]))
-    found = [f(A(value)) for value in (1.0, 2.0, 3.0)]
-    _, (_, (first,)), (_, (second,)) = found
+    with pytest.warns(UserWarning, match="an object of class ndarray"):
+        found = [f(A(value)) for value in (1.0, 2.0)]
+    (_, (first,)), (_, (second,)) = found
     first[0] = 7
     assert second.tolist() == [0, 1, 2]
 
