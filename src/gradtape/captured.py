@@ -18,6 +18,7 @@ from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.capture import ASSIGNED_ELSEWHERE, Capture
 from gradtape.recording.flush import flush, retire
+from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
 from gradtape.returned import Returned, is_inside, returned, source_of, strange
 from gradtape.signature import Arguments
@@ -54,6 +55,9 @@ class Captured:
         self.root, self.paths = Step(), 0
         # The whole call, where it is one run.
         self.straight: Any = None
+        # The way through the steps that it usually takes, as one plan.
+        self.path: Path | None = None
+        self.habit = Habit()
         # Why it runs in Python, if it does.
         self.refused: str | None = None
         # How often it left something behind that the next call goes on with.
@@ -85,7 +89,7 @@ class Captured:
         careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
         try:
             with careful:
-                result = replay(self.root, call)
+                result = self._replayed(call)
                 if result is not None:
                     return returned(result, call, arguments)
         except Exception as error:
@@ -109,6 +113,22 @@ class Captured:
                 stack.enter_context(variable.lock)
             stack.enter_context(journal.use(call.outcomes, None))
             yield
+
+    def _replayed(self, call: Call) -> Result | None:
+        """Run the path that is usually taken, or the steps that the values choose."""
+        result = None if self.path is None else self._run_path(call)
+        if result is None:
+            result = replay(self.root, call)
+            if result is not None and self.habit.formed(result):
+                self.path = joined_path(self.root, result, self.fastmath)
+        return result
+
+    def _run_path(self, call: Call) -> Result | None:
+        path: Any = self.path
+        result = path.run(call)
+        if result is None and not path.pays:
+            self.path = None
+        return result
 
     def _is_given_twice(self, arguments: Arguments) -> bool:
         """Whether something that is changed in place is among the arguments once more."""
@@ -205,7 +225,7 @@ class Captured:
         fresh = Returned(leaves, nodes)
         if odd is not None:
             kind = type(odd).__name__
-            self.refuse(f"it returns an object of class {kind}, which may hold tensors")
+            self.refuse(f"it returns an object of class {kind}, which may differ between calls")
         elif changed:
             self.refuse("it changes a list, dict or dataclass that it is given")
         elif not capture.failed:
@@ -247,7 +267,7 @@ class Captured:
                 warn_of_paths(self.name, self.latest, capture.missed)
 
     def _begin_anew(self) -> None:
-        self.root, self.straight, self.paths = Step(), None, 0
+        self.root, self.straight, self.path, self.paths = Step(), None, None, 0
         self.outside = []
 
     # Tensors from outside.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "ArgumentError",
     "AxisError",
@@ -13,6 +15,7 @@ __all__ = [
     "GraphError",
     "InPlaceError",
     "IndexRangeError",
+    "MatrixError",
     "MixedExamplesError",
     "NoValueError",
     "NonFiniteError",
@@ -70,6 +73,17 @@ class DtypeError(ArgumentError, TypeError):
 
     >>> issubclass(gt.errors.DtypeError, TypeError)
     True
+    """
+
+
+class MatrixError(ArgumentError, np.linalg.LinAlgError):
+    """A matrix that has no inverse, no factor, or whatever else was asked of it.
+
+    >>> try:
+    ...     gt.linalg.inv(np.zeros((2, 2)))
+    ... except gt.errors.MatrixError as error:
+    ...     print(str(error)[:26])
+    inv: a matrix is singular
     """
 
 

@@ -55,6 +55,10 @@ def function(
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
+    - Tensors from outside may be changed in place, or be replaced by others now and then. One that
+      is replaced while somebody goes on holding the old one is not noticed: make it a Variable.
+    - A function that keeps tensors outside, changes lists that it is given or returns objects of
+      other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
       function runs in Python, and one warning names the line.
     - Other effects, such as `print`, happen only while the function is run in Python.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,24 @@ def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
         return lambda call: kind(*[source(call) for source in rows], of)
     if node is not None:
         return Wrapped(capture.source(node), type(leaf).result_class)
+    if isinstance(leaf, Tensor):
+        if capture.is_own(leaf):
+            return Wrapped(Constant(leaf.computed), type(leaf).result_class)
+        leaf.enter(capture)  # which is how a change of it is noticed
+        return Itself(weakref.ref(leaf), leaf.computed)
     return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
+
+
+@dataclass(frozen=True, eq=False)
+class Itself:
+    """A tensor from outside, which a call returns as it is."""
+
+    handle: Callable[[], Any]
+    content: Any
+
+    def __call__(self, call: Call) -> Any:
+        handle = self.handle()
+        return Tensor(None, None, self.content) if handle is None else handle
 
 
 def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -333,8 +334,10 @@ def _full(key: Any, names: Sequence[str]) -> Iterable[tuple[str, Any, Any]]:
 
 def _parameter_names(f: Callable[..., Any]) -> tuple[list[str], list[str], str | None]:
     """All parameters, those that have a place, and what is called the rest of them."""
+    # A partial has fewer than what it wraps.
+    f = inspect.unwrap(f, stop=lambda found: isinstance(found, functools.partial))
     try:
-        parameters = inspect.signature(f).parameters.values()
+        parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
         return [], [], None
     rest = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]

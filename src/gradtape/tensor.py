@@ -69,6 +69,8 @@ class Tensor(Handle, Operators):
         recording = self.recording
         if recording is not None and recording.capturing:
             recording.escape()  # type: ignore[attr-defined]
+        elif state.recording.capturing:
+            state.recording.look(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:
@@ -185,11 +187,12 @@ class Tensor(Handle, Operators):
         return array.copy() if copy else array
 
     def is_tracked(self) -> bool:
-        """Whether a live tape watches this tensor or something it was computed from."""
+        """Whether a tape that records now watches this tensor or what it was computed from."""
         recording = self.recording
-        if recording is None or not recording.tapes or not recording.watched:
+        if recording is None or not recording.active or not recording.watched:
             return False
-        return self.node in dependents(topological([self.node]), recording.watched)
+        order = topological([self.node], parents=_followed)
+        return self.node in dependents(order, recording.watched)
 
     def __dlpack__(
         self,
@@ -265,6 +268,11 @@ def _caller_stores_item(frame: Any) -> bool:
     while position < len(code) and code[position] in _BETWEEN:
         position += 2
     return position < len(code) and code[position] == _STORE_SUBSCR
+
+
+def _followed(node: Node) -> tuple[Node, ...]:
+    """What derivatives of a node pass on to."""
+    return () if node.op.name == "stop_gradient" else node.inputs
 
 
 def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
@@ -76,8 +76,12 @@ class Variable(Operators):
         self._epoch = state.epoch
         self._lock = new_lock()
         recording = state.recording
-        # While a function is captured the value may be one that later calls have another of.
-        self._handle = identity(start) if recording.capturing else _own(start)
+        if isinstance(recording, Trace):
+            self._handle = _concrete(self.name, recording, start)
+            recording.make(self)
+        else:
+            # While a function is captured, later calls may have another value.
+            self._handle = identity(start) if recording.capturing else _own(start)
         capture = capturing(recording)
         if capture is not None:
             capture.make(self)
@@ -104,6 +108,8 @@ class Variable(Operators):
             entered = self._enter(recording)
         # Both of one moment: another thread may have assigned since.
         node, handle = entered
+        if isinstance(recording, Trace) and recording.is_bound(self):
+            return recording.hold(node, self.value_class)
         if handle.computed is not None and handle.recording is not recording:
             if recording.capturing or recording.outer is not None:
                 found = self.value_class(node, recording, handle.computed)
@@ -121,7 +127,8 @@ class Variable(Operators):
         """The same with the handle on that value."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
-            node = recording.capture(self)
+            bound = recording.bound(self)
+            node = recording.capture(self) if bound is None else bound.node
             if recording is state.recording:
                 for tape in state.tapes:
                     tape.note_read(self, node)
@@ -202,6 +209,8 @@ class Variable(Operators):
     def _store(self, new: Tensor) -> None:
         recording = state.recording
         if isinstance(recording, Trace):
+            if recording.bind(self, new):
+                return
             with recording.assigning(self.name, new) as outside:
                 self._store(outside)
             recording.is_read_as(self._handle, new)
@@ -317,6 +326,18 @@ def _own(tensor: Any) -> Tensor:
         value: Value = tensor.computed
         return Tensor(None, None, Value(value.array, value.spec))
     return tensor.recording.hold(tensor.node, Tensor)
+
+
+def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
+    """What a variable that is made inside a traced function begins with: one value for all."""
+    if tensor.recording is trace:
+        if trace.lacks_value(tensor.node):
+            raise NoValueError(
+                f"Variable: {name} would be made inside {trace.name}, from a tensor that has no "
+                "value there. Make it outside, and assign it inside."
+            )
+        state.evaluate(tensor)
+    return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
 
 
 def _peek(variable: Variable) -> Any:

@@ -230,7 +230,88 @@ def a_switch_of_dtypes():
     return lambda x: gt.zeros((2,)) + x, [(np.float32(1.0),)] * 4, look
 
 
+def an_argument_that_is_kept():
+    kept = []
+
+    def f(x):
+        kept.append(x)
+        return x * 2.0
+
+    return f, tensors(1.0, 2.0, 3.0, 4.0, 5.0), lambda: kept
+
+
+def what_a_variable_held_is_kept():
+    kept, v = [], gt.Variable(1.0)
+
+    def f(x):
+        kept.append(v.value)
+        v.assign_add(x)
+        return x
+
+    return f, tensors(1.0, 2.0, 3.0, 4.0, 5.0), lambda: kept
+
+
+def an_argument_that_is_also_around():
+    x = gt.asarray([1.0, 2.0])
+
+    def f(a):
+        before = x * 3.0
+        a += 1.0
+        return before, x * 2.0
+
+    return f, [(x,)] * 4 + [(gt.asarray([5.0, 6.0]),)] * 3, lambda: x
+
+
+def computed_once_and_kept():
+    known = []
+
+    def f(x):
+        if not known:
+            known.append(gt.exp(x))
+        return known[0] + x
+
+    return f, tensors(1.0, 2.0, 3.0, 4.0), lambda: known
+
+
+def a_tensor_around_that_is_returned():
+    known = [gt.asarray([1.0, 2.0])]
+
+    def look():
+        known[0] = known[0] + 1.0
+
+    return lambda x: known[0], tensors(1.0) * 4, look
+
+
+def numbers_of_a_tensor_around():
+    known = [gt.asarray(1.0), gt.asarray([1.0, 2.0]), gt.asarray([0, 1])]
+
+    def f(x):
+        return x[known[2]] * float(known[0]) + known[1].numpy().sum()
+
+    def look():
+        known[0] = known[0] + 1.0
+        known[1][0] = 5.0 * known[1][0]
+        known[2] = 1 - known[2]
+
+    return f, tensors([1.0, 3.0]) * 4, look
+
+
+def a_nest_changed_before_it_fails():
+    held = {"a": gt.asarray(np.zeros((2, 2))), "seen": []}
+
+    def f(held, x):
+        held["a"] = held["a"] + x
+        held["seen"].append(x)
+        return gt.linalg.inv(held["a"])
+
+    calls = [(held, gt.asarray(matrix)) for matrix in (np.zeros((2, 2)), np.eye(2), np.eye(2))]
+    return f, calls, lambda: held
+
+
 AROUND = [
+    an_argument_that_is_kept, what_a_variable_held_is_kept, an_argument_that_is_also_around,
+    computed_once_and_kept, a_tensor_around_that_is_returned, numbers_of_a_tensor_around,
+    a_nest_changed_before_it_fails,
     a_list_around, a_name_around, an_attribute_that_is_also_returned, a_queue_as_an_argument,
     a_tensor_replaced_between_calls, a_tensor_changed_between_calls,
     parameters_of_a_functional_style, a_switch_of_dtypes,
@@ -323,6 +404,15 @@ def test_a_capture_that_was_begun_by_an_argument_does_not_keep_it_alive():
         f(gt.asarray(np.ones(10_000)))
     after = gt.counters()
     assert after.bytes_allocated - before.bytes_allocated < 50 * 80_000
+
+
+def test_constants_are_returned_anew():
+    f, runs = counted(lambda: gt.asarray([1.0, 2.0]))
+    for _ in range(3):
+        found = f()
+        assert found.tolist() == [1.0, 2.0]
+        found += 1.0
+    assert len(runs) == 1
 
 
 def test_tensors_kept_outside_are_told_once():

@@ -62,6 +62,20 @@ class Deferred:
             return value
         return Deferred(value, compute, self.guard)
 
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return self.derived(lambda number: number.real)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return self.derived(lambda number: number.imag)
+
+    def conjugate(self) -> Any:
+        """The complex conjugate."""
+        return self.derived(lambda number: number.conjugate())
+
     def __float__(self) -> float:
         return float(self.read())
 

@@ -14,7 +14,7 @@ from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.recording import Value, record
+from gradtape.graph.recording import Value, record, state
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
@@ -90,6 +90,8 @@ def known_value(x: Any) -> Any:
     computed = getattr(x, "computed", None)
     if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
         return None
+    if state.recording.capturing:
+        state.recording.look(x)  # type: ignore[attr-defined]
     return computed.array
 
 

@@ -6,8 +6,8 @@ so do Python numbers, so that a body with another number in it is the same progr
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from gradtape.errors import NoValueError
@@ -19,14 +19,16 @@ from gradtape.graph.recording import (
     Recording,
     enter,
     host_value,
+    record,
     state,
 )
 from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec
+from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
+from gradtape.ops.batching import spread
 from gradtape.ops.custom import CUSTOM
-from gradtape.ops.custom_body import CUSTOM_BODY
+from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.recording.custom import PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
@@ -43,7 +45,41 @@ class BodyTrace(Trace):
 
     is_batched = False
 
-    __slots__ = ()
+    __slots__ = ("_made", "_variables", "carries")
+
+    def __init__(self, outer: Recording, name: str, carries: bool) -> None:
+        super().__init__(outer, name)
+        # Whether variables may be assigned: they are carried from step to step, then.
+        self.carries = carries
+        # Variables assigned, by id, and what they are now; those made inside.
+        self._variables: dict[int, tuple[Any, Handle]] = {}
+        self._made: dict[int, Any] = {}
+
+    def bound(self, variable: Any) -> Handle | None:
+        """What a variable is inside, if it was assigned there or is carried."""
+        reference, handle = self._variables.get(id(variable), (None, None))
+        return handle if reference is not None and reference() is variable else None
+
+    def bind(self, variable: Any, new: Any) -> bool:
+        """Assign a variable inside."""
+        if not self.carries:
+            self._refuse_assignment(variable.name)
+        handle = self.hold(new.enter(self), variable.value_class)
+        self._variables[id(variable)] = (weakref.ref(variable), handle)
+        return True
+
+    def make(self, variable: Any) -> None:
+        """A variable was made inside: if it does not outlive the body it is nobody's state."""
+        self._made[id(variable)] = weakref.ref(variable)
+
+    def assigned(self) -> list[Any]:
+        """The variables assigned that are still there."""
+        found = [reference() for reference, _ in self._variables.values()]
+        return [variable for variable in found if variable is not None]
+
+    def made(self) -> list[Any]:
+        """The variables made inside that are still there."""
+        return [found for reference in self._made.values() if (found := reference()) is not None]
 
     def refusal(self, node: Node) -> NoValueError:
         """The error for a look at what has no value."""
@@ -55,16 +91,10 @@ class BodyTrace(Trace):
             "gt.where or gt.cond instead, or write the loop in Python."
         )
 
-    @contextlib.contextmanager
-    def assigning(self, name: str, new: Any) -> Iterator[Any]:
-        """Variables are not assigned in a body, which is called once for all steps."""
-        self._refuse_assignment(name)
-        yield
-
     def _refuse_assignment(self, name: str) -> NoReturn:
         raise NoValueError(
-            f"assign: {name} would be assigned inside {self.name}, whose function is called once "
-            "for all steps. Carry the value, return it, and assign it after the loop."
+            f"assign: {name} would be assigned inside the condition of {self.name}, which is only "
+            "looked at. Assign it in the body."
         )
 
 
@@ -112,6 +142,11 @@ class Body:
         """Nothing more is asked of the trace."""
         self.trace.end()
 
+    def give_up(self) -> None:
+        """The function will be traced once more."""
+        self.trace.rewind()
+        self.trace.end()
+
 
 def settled() -> Recording:
     """The recording of now, after what should run before a function is traced has run."""
@@ -121,12 +156,15 @@ def settled() -> Recording:
     return state.recording
 
 
-def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tuple[Body, Any]:
+def trace(
+    name: str, function: Callable[..., Any], specs: Sequence[Spec], carries: bool = False
+) -> tuple[Body, Any]:
     """Call `function` on tensors without values; it gives (results, anything).
 
-    Results may be nodes of tensors, variables, arrays and numbers.
+    Results may be nodes of tensors, variables, arrays and numbers. If it `carries` variables, they
+    may be assigned, which the caller sees to.
     """
-    made = BodyTrace(state.recording, name)
+    made = BodyTrace(state.recording, name, carries)
     try:
         with made.entered():
             arguments = [made.add_unknown(of) for of in specs]
@@ -148,7 +186,7 @@ def _node(made: BodyTrace, result: Any) -> Node:
 class _Programs:
     """Derivatives in Python become programs: their closures do not outlive the trace."""
 
-    def __init__(self, trace: BodyTrace) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.new: dict[Node, Node] = {}
         # Derivatives may call functions with derivatives that call the first again, for ever.
@@ -186,6 +224,43 @@ class _Programs:
         having = tuple(slope is not None for slope in dense)
         body = closed((*read, *seeds), slopes)
         return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
+
+
+def batch_programs(
+    trace: Trace, call: Any, outputs: Sequence[Any], operands: Sequence[Any], sizes: Sequence[int]
+) -> Any:
+    """The results of a function with a batch rule, with what the rule gives for so many examples.
+
+    The rule is called here and now, on arguments that are all batched.
+    """
+    arguments = [operand.enter(trace) for operand in operands]
+    roots = [output.enter(trace) for output in outputs]
+    inside = topological(roots, stop=set(arguments))
+    if any(n.op is LEAF and n not in arguments and trace.lacks_value(n) for n in inside):
+        raise NoValueError(
+            f"custom_vmap: {call.name}: it reads a tensor that may differ from example to example "
+            "and is not among the arguments. Pass it as an argument."
+        )
+    made = []
+    for size in sizes:
+        many = [trace.add_unknown(spec((size, *n.shape), n.dtype)) for n in arguments]
+        handles = [trace.hold(node, state.handle_class) for node in many]
+        given = call.run(size, [True] * len(many), handles, [root.spec for root in roots])
+        results = [
+            found.enter(trace) if flag else spread(found.enter(trace), size)
+            for found, flag in given
+        ]
+        made.append((size, many, _Programs(trace).of(results)))
+    order = topological([root for _, _, results in made for root in results])
+    moving = dependents(order, {node for _, many, _ in made for node in many})
+    needed = {parent for one in moving for parent in one.inputs}
+    needed |= {root for _, _, results in made for root in results}
+    read = [one for one in order if one in needed and one not in moving]
+    read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+    rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
+    held = trace.hold_all(read, state.handle_class)
+    params = (len(roots), len(arguments), call.name, rules)
+    return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
 
 
 def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> list[Any]:

@@ -321,13 +321,25 @@ class Capture(Recording):
 
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""
-        node = handle.node
+        node = handle.enter(self)
         state.evaluate(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
+        if self.is_own(handle):
+            return value
         source, read = self.source(node), _reader(node, kind)
         self._branch(lambda call: read(source(call)), (node, name), f"{name}() of a tensor", value)
         return value
+
+    def look(self, handle: Handle) -> None:
+        """A look at a tensor from outside, which may be another one in later calls."""
+        if self.is_own(handle):
+            return
+        node, value = handle.enter(self), handle.computed
+        source = self.source(node)
+        if isinstance(source, Outside) and (id(value), "value") not in self._looked:
+            self._looked[(id(value), "value")] = value
+            self._branch(source, (node, "value"), "a tensor from outside", value)
 
     def guard_number(self, compute: Callable[[Sequence[Any]], Any], value: Any, label: str) -> None:
         """The same for a number among the arguments, or what a comparison of it gave."""
@@ -407,6 +419,11 @@ class Capture(Recording):
         """A tensor of host memory was made here, so that it is nobody's outside."""
         self._own[id(handle)] = weakref.ref(handle)
 
+    def is_own(self, handle: Handle) -> bool:
+        """Whether a tensor of host memory was made here."""
+        own = self._own.get(id(handle))
+        return own is not None and own() is handle
+
     def known(self) -> list[Any]:
         """Tensors that are held outside as later calls will have it, too."""
         rebound = [reference() for reference, _ in self._rebound.values()]
@@ -427,11 +444,13 @@ class Capture(Recording):
     def rebinding(self, handle: Handle, new: Handle) -> None:
         """A tensor is about to be rebound, which those who hold it outside will see."""
         given = self._given.get(id(handle))
-        own = self._own.get(id(handle))
         if given is not None and given[1]() is handle:
             self.moved[given[0]] = handle
+            if isinstance(given[2], Handle) and given[2].computed is not None:
+                # The caller's own may be known here, too: what that is has to be asked again.
+                given[2].computed.entry = (0, None)
             self._move_others(given[2], handle, new)
-        elif handle.recording is not self and (own is None or own() is not handle):
+        elif handle.recording is not self and not self.is_own(handle):
             before = (handle.node, handle.recording, handle.computed)
             self._rebound.setdefault(id(handle), (weakref.ref(handle), before))
 

@@ -148,6 +148,10 @@ class Position:
         return host_value(found)
 
 
+# Sources that say what they read.
+_TELLING = (Argument, Number, Held, Constant, Outside, Computed)
+
+
 @dataclass(eq=False)
 class Run:
     """A plan, and where its inputs come from."""
@@ -212,6 +216,16 @@ class Result:
     updates: tuple[tuple[Any, Source], ...]
     rebound: tuple[tuple[Callable[[], Any], Source], ...] = ()
     moved: tuple[tuple[int, Source], ...] = ()
+
+    def computed(self) -> list[Node] | None:
+        """The nodes whose values take part in it; None if that cannot be told."""
+        pairs = (*self.updates, *self.rebound, *self.moved)
+        sources = [*self.leaves, *[source for _, source in pairs]]
+        inner = [getattr(source, "source", source) for source in sources]
+        if not all(isinstance(source, _TELLING) for source in inner):
+            return None
+        found = [source.node for source in inner if isinstance(source, Computed)]
+        return list(dict.fromkeys(found))
 
 
 @dataclass(eq=False)

@@ -61,12 +61,15 @@ class Trace(Recording):
         "number",
         "outer",
         "replaced",
+        "size",
         "sources",
         "stand_ins",
         "starts",
     )
 
-    def __init__(self, outer: Recording, name: str) -> None:
+    def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
+        # How many examples its graph becomes that of.
+        self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
         self._own_table = _tables.by_depth.setdefault(self.depth, Table())
         before = exchange(self._own_table)
@@ -97,6 +100,16 @@ class Trace(Recording):
         self.replaced: set[Node] = set()
         # Placeholders that were given to derivations outside, and the nodes here they stand for.
         self.stand_ins: dict[Node, Node] = {}
+
+    def sizes(self) -> tuple[int, ...]:
+        """How many examples this function and those around it are mapped over, innermost first."""
+        found: dict[int, None] = {}
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.size is not None:
+                found[outer.size] = None
+            outer = outer.outer
+        return tuple(found)
 
     # Going in and out.
 
@@ -274,6 +287,31 @@ class Trace(Recording):
                 with self.outside():
                     state.evaluate(handle)
                 self.leaves[ordinal] = handle.computed
+
+    def rewind(self) -> None:
+        """Give back the random numbers drawn: the function will be traced once more."""
+        for generator, start in self.starts.items():
+            generator.rewind(start, generator.place)
+
+    def bound(self, variable: Any) -> Handle | None:
+        """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""
+        return None
+
+    def is_bound(self, variable: Any) -> bool:
+        """Whether a variable was assigned here or in a traced function around this one."""
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.bound(variable) is not None:
+                return True
+            outer = outer.outer
+        return False
+
+    def bind(self, variable: Any, new: Any) -> bool:
+        """Assign a variable inside; False where that is not done."""
+        return False
+
+    def make(self, variable: Any) -> None:
+        """A variable was made inside."""
 
     # Installed by gradtape.recording.batched: what `new` is where the function was called.
     carry_out: Any = None

@@ -42,9 +42,13 @@ register_pytree(_Rows, lambda r: (r.rows, r.spec), lambda spec, rows: _Rows(tupl
 
 def _outward(result: Any) -> Any:
     leaves, structure = flatten(result)
-    return unflatten(
-        structure, [_Rows(x.rows, x.spec) if isinstance(x, IndexedSlices) else x for x in leaves]
-    )
+    return unflatten(structure, [_leaf_outward(leaf) for leaf in leaves])
+
+
+def _leaf_outward(leaf: Any) -> Any:
+    if isinstance(leaf, IndexedSlices):
+        return _Rows(leaf.rows, leaf.spec)
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _received(result: Any) -> Any:

@@ -108,12 +108,16 @@ class Symbolic:
     (TensorShape([None, 3]), tf.float32)
     """
 
+    # How many there have been.
+    created = 0
+
     # NumPy leaves operators to us.
     __array_ufunc__ = None
 
     def __init__(
         self, function: Callable[..., Any], args: Any, kwargs: Any, effect: bool = False
     ) -> None:
+        Symbolic.created += 1
         self.function = function
         self.args = args
         self.kwargs = kwargs
