@@ -16,7 +16,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import ASSIGNED_ELSEWHERE, Capture
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
@@ -83,34 +83,45 @@ class Captured:
             self._renew()
             if self.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
-        if not self.assigned:
-            return self._run(arguments, leaves)
-        # Reading variables, computing and assigning them is one step to other threads.
-        with contextlib.ExitStack() as locks:
-            for variable in self.assigned:
-                locks.enter_context(variable.lock)
-            return self._run(arguments, leaves)
-
-    def _run(self, arguments: Arguments, leaves: list[Any]) -> Any:
-        call = Call(leaves)
         if self.moves and self._is_given_twice(arguments):
             return self.function(*arguments.args, **arguments.kwargs)
-        remembered = journal.use(call.outcomes, None) if self.fallible else _NOTHING
+        call, failure = Call(leaves), None
+        careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
         try:
-            with remembered:
-                result = None if self.path is None else self._run_path(call)
-                if result is None:
-                    result = replay(self.root, call)
-                    if result is not None and self.habit.formed(result):
-                        self.path = joined_path(self.root, result, self.fastmath)
-            if result is not None:
-                return returned(result, call, arguments)
+            with careful:
+                result = self._replayed(call)
+                if result is not None:
+                    return returned(result, call, arguments)
         except Exception as error:
-            call.give_back()
-            return self._in_python(arguments, error, call.outcomes)
-        # What callbacks have done is not computed again, but told.
-        known = call.give_back() and not call.outcomes
+            failure = error.with_traceback(None)
+        # Python runs without the locks: it may take those of other variables, in its own order.
+        unchanged = call.give_back()
+        if failure is not None:
+            return self._in_python(arguments, failure, call.outcomes)
+        # What callbacks have done is not computed again, but told. What variables hold may differ.
+        known = unchanged and not (call.outcomes or self.read or self.assigned)
         return self.capture(arguments, leaves, call.values if known else {}, call.outcomes)
+
+    @contextlib.contextmanager
+    def _guarded(self, call: Call) -> Iterator[None]:
+        """Reading variables, computing and assigning them is one step to other threads.
+
+        What callbacks give is remembered for a run in Python that may follow.
+        """
+        with contextlib.ExitStack() as stack:
+            for variable in self.assigned:
+                stack.enter_context(variable.lock)
+            stack.enter_context(journal.use(call.outcomes, None))
+            yield
+
+    def _replayed(self, call: Call) -> Result | None:
+        """Run the path that is usually taken, or the steps that the values choose."""
+        result = None if self.path is None else self._run_path(call)
+        if result is None:
+            result = replay(self.root, call)
+            if result is not None and self.habit.formed(result):
+                self.path = joined_path(self.root, result, self.fastmath)
+        return result
 
     def _run_path(self, call: Call) -> Result | None:
         path: Any = self.path
@@ -229,7 +240,8 @@ class Captured:
         elif left is not None or capture.unlike is not None:
             # Such as a layer that makes its variables when it is first called.
             self._begin_anew()
-            self.beginnings += 1
+            # That others came in between says nothing of the next call.
+            self.beginnings += capture.unlike != ASSIGNED_ELSEWHERE
             if self.beginnings > BEGINNINGS:
                 self.refuse(left or str(capture.unlike))
         elif capture.inconsistent:

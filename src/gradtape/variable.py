@@ -24,6 +24,8 @@ from gradtape.tensor import Tensor, asarray
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
+# More variables that were read are not remembered where nothing was computed from them.
+MOST_WAITING = 1000
 
 
 class Variable(Operators):
@@ -93,7 +95,14 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, entered = state.recording, None
+        recording, handle = state.recording, self._handle
+        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
+            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
+            if handle.computed is None:
+                state.evaluate(handle)
+            self._note(state.recording)
+            return self.value_class(None, None, handle.computed)
+        entered = None
         while entered is None or recording is not state.recording:
             recording = state.recording
             entered = self._enter(recording)
@@ -132,11 +141,21 @@ class Variable(Operators):
         else:
             node = handle.enter(recording)
         if recording is state.recording:
-            if not pending and not self._steady and (self.trainable or self._assigned):
-                recording.unassigned.add(self)
+            if not pending:
+                self._note(recording)
             for tape in state.tapes:
                 tape.note_read(self, node)
         return node, handle
+
+    def _note(self, recording: Recording) -> None:
+        """Remember the read, if an update may follow in the same step."""
+        if self._steady or not (self.trainable or self._assigned):
+            return
+        waiting = recording.unassigned
+        if len(waiting) > MOST_WAITING and not recording.nodes:
+            # Looked at one after another, and nothing computed: no step has begun.
+            waiting.clear()
+        waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
