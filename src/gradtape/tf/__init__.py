@@ -290,7 +290,7 @@ def get_static_value(tensor: Any, partial: Any = False) -> Any:
     return tensor.numpy() if isinstance(tensor, Tensor) else None
 
 
-def tuple(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
+def tuple(tensors: Any, control_inputs: Any = None, name: str | None = None) -> list[Any]:
     """The tensors as they are: they are computed together anyway.
 
     >>> [x.numpy().item() for x in tf.tuple([tf.constant(1), tf.constant(2)])]

@@ -44,11 +44,11 @@ def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
 
 
 def _numbers(values: Any, dtype: Any) -> Tensor:
-    return from_value(host_value(values, as_dtype(dtype).dtype))
+    return from_value(host_value(values, as_dtype(int32 if dtype is None else dtype).dtype))
 
 
 @operation
-def shape(input: Any, out_type: Any = int32, name: str | None = None) -> Tensor:
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """The shape as a tensor; `x.shape` is the same as a TensorShape.
 
     >>> tf.shape([[1, 2, 3]]).numpy().tolist()
@@ -68,7 +68,7 @@ def shape_n(input: Any, out_type: Any = int32, name: str | None = None) -> list[
 
 
 @operation
-def size(input: Any, out_type: Any = int32, name: str | None = None) -> Tensor:
+def size(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """The number of elements as a tensor.
 
     >>> tf.size([[1, 2, 3]]).numpy().item()

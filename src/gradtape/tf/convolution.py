@@ -279,13 +279,15 @@ def pool(
 
 
 def _pool(name: str, spatial: int | None, highest: bool, example: str, result: str) -> Any:
+    layout = {1: "NWC", 2: "NHWC", 3: "NDHWC"}.get(spatial or 0)
+
     @operation
     def pool(
         input: Any,
         ksize: Any,
         strides: Any,
         padding: Any,
-        data_format: str | None = None,
+        data_format: str | None = layout,
         name: str | None = None,
     ) -> Tensor:
         axes = convert(input).ndim - 2 if spatial is None else spatial

@@ -15,6 +15,7 @@ from gradtape.ops.movement import broadcast_to
 from gradtape.tf.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.dtypes import bool as boolean
 from gradtape.tf.errors import InvalidValueError
 from gradtape.tf.indexing import one_hot
 
@@ -177,7 +178,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
 
 @operation
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: str | None = None
+    lengths: Any, maxlen: Any = None, dtype: Any = boolean, name: str | None = None
 ) -> Any:
     """For each length a row that is true so far and false beyond.
 

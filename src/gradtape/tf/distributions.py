@@ -12,7 +12,7 @@ from gradtape.ops.arithmetic import stop_gradient
 from gradtape.tf.conversion import as_shape, common, convert
 from gradtape.tf.custom import numpy_function
 from gradtape.tf.dispatch import fresh, operation
-from gradtape.tf.dtypes import as_dtype, float32, int32
+from gradtape.tf.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.random import categorical_from, source
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor, adopt
@@ -137,7 +137,7 @@ def binomial(stream: Any, shape: Any, counts: Any, probs: Any, dtype: Any) -> An
 
 @operation
 def stateless_categorical(
-    logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: str | None = None
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = int64, name: str | None = None
 ) -> Tensor:
     """Classes drawn with probabilities softmax(logits), that only the seed decides.
 

@@ -14,7 +14,7 @@ from gradtape.ops.triangles import tril, triu
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.custom import custom_gradient, numpy_function
 from gradtape.tf.dispatch import operation
-from gradtape.tf.dtypes import as_dtype
+from gradtape.tf.dtypes import as_dtype, int32
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor
 
@@ -46,7 +46,7 @@ def _one_by_one(function: Any, x: Any) -> Any:
 
 
 @operation
-def lu(input: Any, output_idx_type: Any = "int32", name: str | None = None) -> Lu:
+def lu(input: Any, output_idx_type: Any = int32, name: str | None = None) -> Lu:
     """Lower and upper factor in one matrix, and the permutation of the rows; no derivative.
 
     >>> tf.linalg.lu([[0.0, 2.0], [1.0, 3.0]]).p.numpy().tolist()

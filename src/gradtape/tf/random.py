@@ -166,7 +166,7 @@ def stateless_normal(
     stddev: Any = 1.0,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Normally distributed numbers that depend on the seed alone.
 
@@ -185,7 +185,7 @@ def stateless_uniform(
     maxval: Any = None,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Uniform numbers that depend on the seed alone.
 
@@ -203,7 +203,7 @@ def stateless_truncated_normal(
     stddev: Any = 1.0,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Truncated normal numbers that depend on the seed alone.
 

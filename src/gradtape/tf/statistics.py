@@ -107,7 +107,6 @@ def compute_average_loss(
     per_example_loss: Any,
     sample_weight: Any = None,
     global_batch_size: Any = None,
-    max_global_batch_size: Any = None,
 ) -> Tensor:
     """The sum of losses over the number of examples.
 
