@@ -19,6 +19,7 @@ from gradtape.recording.steps import (
     Number,
     Outside,
     Position,
+    Scalar,
     Step,
 )
 
@@ -58,8 +59,8 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if isinstance(source, Position):
             names[name] = source.after
             return f"{name}(place{source.draw})"
-        if isinstance(source, Number):
-            names[name] = source.compute
+        if isinstance(source, (Number, Scalar)):
+            names[name] = source.compute if isinstance(source, Number) else source.of
             return f"{name}(inputs)"
         return None
 

@@ -460,3 +460,11 @@ class TestStatic:
 def test_many_calls_of_many_kinds():
     calls = tensors(1.0, 2.0, [1.0], [[1.0]], 3.0, [5.0], [[6.0]])
     assert agrees(stateless(lambda x: gt.sum(x) * 2.0), calls).runs == 3
+
+
+def test_none_beside_tensors_in_simple_calls():
+    f = gt.function(lambda x, b: -x if b is None else x * b)
+    for _ in range(2):
+        for b in (None, 2.0, gt.asarray(3.0), None):
+            expected = -1.0 if b is None else float(b)
+            assert float(f(gt.asarray(1.0), b)) == expected

@@ -30,6 +30,7 @@ from gradtape.recording.steps import (
     Outside,
     Position,
     Run,
+    Scalar,
     Source,
     Step,
     branch_key,
@@ -186,7 +187,10 @@ class Capture(Recording):
 
     def source(self, node: Node) -> Source:
         """Where a later call finds the value of a node."""
-        return self._source_of_leaf(node.params[0]) if node.op is LEAF else Computed(node)
+        if node.op is not LEAF:
+            return Computed(node)
+        found = self._source_of_leaf(node.params[0])
+        return Scalar(found.compute, node.dtype) if isinstance(found, Number) else found
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)

@@ -73,6 +73,21 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """Such a number as the value of a tensor."""
+
+    compute: Callable[[Sequence[Any]], Any]
+    dtype: Any
+
+    def __call__(self, call: Call) -> Value:
+        return self.of(call.arguments)
+
+    def of(self, arguments: Sequence[Any]) -> Value:
+        """The value for these arguments."""
+        return host_value(self.compute(arguments), self.dtype)
+
+
+@dataclass(frozen=True)
 class Held:
     """What a variable holds at the time of the call."""
 
