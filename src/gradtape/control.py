@@ -77,11 +77,11 @@ def _branch(
     index: Any,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
-    operands: tuple[Any, ...],
+    arguments: tuple[Any, ...],
 ) -> Any:
     settled()
     index = cast(index, INTEGER)
-    leaves, structure = flatten(operands)
+    leaves, structure = flatten(arguments)
     given = [asarray(leaf) for leaf in leaves]
     specs = [tensor.spec for tensor in given]
     carried = CarriedState(name)
@@ -104,7 +104,8 @@ def _branch(
         inputs, programs = bound(outer, traced, given)
         results: list[Any] = []
         if traced[0].roots:
-            results = apply_outside(BRANCH, (index.enter(outer), *inputs), (tuple(programs),))
+            operands = (index.enter(outer), *inputs)
+            results = apply_outside(BRANCH, operands, (tuple(programs),), traced)
         cut = shapes[0].count
         carried.assign(results[cut:])
         return unflatten(shapes[0], results[:cut])

@@ -171,9 +171,9 @@ def while_loop(
             node = outer.application(WHILE, tuple(inputs), params)
             length = count_of(outer, outputs(node)[-1])
             fixed = (step, constants, carry.count, length, False, False)
-            results = apply_outside(SCAN, inputs, fixed)
+            results = apply_outside(SCAN, inputs, fixed, traced)
         else:
-            results = apply_outside(WHILE, inputs, params)[:-1]
+            results = apply_outside(WHILE, inputs, params, traced)[:-1]
         return carry.closed(results)
     finally:
         for body in traced:
@@ -376,9 +376,10 @@ def _applied(
     if segment is None:
         operands = [tensor.enter(outer) for tensor in (*carry.given, *sequences)]
         params = (program, len(captured), carry.count, length, reverse, False)
-        return apply_outside(SCAN, (*captured, *operands, *drawn), params)
+        return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
     # More is recorded in between: nodes are held.
     held = outer.hold_all([*captured, *drawn], state.handle_class)
+    outer.lines.update(body.trace.lines)
     segments = _Segments(program, held[: len(captured)], reverse)
     return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)
 

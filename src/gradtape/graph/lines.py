@@ -28,10 +28,11 @@ def warn(message: str) -> None:
 
 
 def mark(error: BaseException, node: Any) -> None:
-    """Say of an error which node of a plan raised it."""
+    """Say of an error which node of a plan raised it; inside a body, the innermost."""
     # A class of exceptions may have no room for it.
     with contextlib.suppress(AttributeError, TypeError):
-        error.__gradtape_node__ = node  # type: ignore[attr-defined]
+        if node is None or marked(error) is None:
+            error.__gradtape_node__ = node  # type: ignore[attr-defined]
 
 
 def marked(error: BaseException) -> Any:

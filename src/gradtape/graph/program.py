@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
+from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import topological
 
 
@@ -109,6 +110,10 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     if found is None:
         # setdefault: of two threads that race here, both must end with the same object.
         found = _closed.setdefault(tuple(key), _copied(inputs, order, outputs))
+    noted = provenance()
+    if noted is not None:
+        for old, new in zip(order, found.nodes, strict=True):
+            noted.copy(old, new)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gradtape.graph.node import LEAF, PICK, Node, apply, leaf, pick
 from gradtape.graph.op import REGISTRY
+from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, host_value, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
@@ -140,6 +141,11 @@ class Carrier:
             else:
                 inputs = tuple([image[parent] for parent in node.inputs])
                 image[node] = application(node.op, inputs, node.params)
+        noted = provenance()
+        if noted is not None:
+            for node in graph.steps:
+                noted.copy(node, image[node])
+            noted.carried.update(image[node] for node in graph.steps)
         self._take_rules(outer, graph.batching, image)
         self._take_lines(outer, graph.batching, image)
         handles = [
@@ -198,7 +204,10 @@ class Carrier:
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
         """Where what may fail was recorded; it may have become several ops."""
+        own = set(self.trace.nodes)
         for one, line in self.trace.lines.items():
+            if one not in own:  # inside a loop, which tells it by its op
+                outer.lines[one] = line
             many = batching.batched.get(one, one)
             roots = many if isinstance(many, tuple) else (many,)
             ends = {batching.batched.get(parent, parent) for parent in one.inputs}

@@ -263,15 +263,21 @@ def batch_programs(
     return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
 
 
-def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> list[Any]:
-    """One more application where the function was called; gives handles on its outputs."""
+def apply_outside(
+    op: Op, inputs: Sequence[Node], params: tuple[Any, ...], traced: Sequence[Body] = ()
+) -> list[Any]:
+    """One more application where functions were called; gives handles on its outputs."""
     outer = state.recording
+    for body in traced:
+        outer.lines.update(body.trace.lines)
     node = outer.application(op, tuple(inputs), params)
     kind = state.handle_class
     handles = outer.hold_all(outputs(node), kind)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
-            outer.compute_at_once(handles[0])
+            # Each of them: what fails may be on the way to one result only.
+            for handle in handles:
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget(tuple(handles))
             raise

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError
-from gradtape.graph.node import Node, Table, exchange, numbered_placeholder
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import PICK, Node, Table, exchange, numbered_placeholder
+from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
@@ -31,6 +33,17 @@ def next_number() -> int:
     return next(_numbers)
 
 
+def note_line(handle: Handle) -> None:
+    """The node of a handle was recorded by the line of now."""
+    noted = provenance()
+    if noted is not None and handle.node in noted.carried:
+        noted.carried.discard(handle.node)
+    elif noted is not None and handle.node is not None:
+        line = noted.lines[handle.node] = user_line()
+        if handle.node.op is PICK:
+            noted.lines[handle.node.inputs[0]] = line
+
+
 class _Tables(threading.local):
     """Tables of interned nodes for traces, by how deep they are nested."""
 
@@ -39,6 +52,14 @@ class _Tables(threading.local):
 
 
 _tables = _Tables()
+
+
+class NotedHandles(list[Any]):
+    """Handles of a trace of which somebody wants to know the lines, for debugging."""
+
+    def append(self, handle: Handle) -> None:
+        super().append(handle)
+        note_line(handle)
 
 
 class Trace(Recording):
@@ -71,7 +92,10 @@ class Trace(Recording):
         # How many examples its graph becomes that of.
         self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
-        self._own_table = _tables.by_depth.setdefault(self.depth, Table())
+        # Where lines are noted, nothing is taken from what was made without.
+        self._own_table = (
+            _tables.by_depth.setdefault(self.depth, Table()) if provenance() is None else Table()
+        )
         before = exchange(self._own_table)
         try:
             super().__init__()
@@ -81,7 +105,7 @@ class Trace(Recording):
         self.name = name
         self.number = next_number()
         self.ended = False
-        self.handles = []
+        self.handles = [] if provenance() is None else NotedHandles()
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
         self.active = 1
         self.tapes[id(self)] = False
@@ -125,7 +149,8 @@ class Trace(Recording):
             yield
         finally:
             self._own_table = exchange(self._outer_table)
-            _tables.by_depth[self.depth] = self._own_table
+            if provenance() is None:
+                _tables.by_depth[self.depth] = self._own_table
             state.recording, state.tapes = recording, self._outer_tapes
             self.outer.tapes.pop(id(self), None)
 
