@@ -259,7 +259,7 @@ def test_holomorphic_functions(steps, size, seed):
     z = real + 1j * imaginary
 
     def f(z):
-        return apply_holomorphic(steps, z)
+        return apply_holomorphic(steps, gt.asarray(z))
 
     h = 1e-6
     steps_aside = [(f(z + h * e) - f(z - h * e)).numpy() / (2 * h) for e in np.eye(size)]

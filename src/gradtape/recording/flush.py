@@ -215,7 +215,8 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
     plans = recording.table.plans
     # What a plan keeps follows from its roots, but for what is saved on demand.
     wishes = (recording.available, frozenset(recording.saved)) if recording.saved else None
-    key = (roots, wishes or recording.available, watched)
+    # Losses it gives out may read leaves that the roots do not tell: a constant tells none.
+    key = (roots, wishes or recording.available, watched, tuple(recording.targets))
     found = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
