@@ -259,7 +259,7 @@ def test_holomorphic_functions(steps, size, seed):
     z = real + 1j * imaginary
 
     def f(z):
-        return apply_holomorphic(steps, z)
+        return apply_holomorphic(steps, gt.asarray(z))
 
     h = 1e-6
     steps_aside = [(f(z + h * e) - f(z - h * e)).numpy() / (2 * h) for e in np.eye(size)]
@@ -364,6 +364,73 @@ class TestComplex:
 
 class TestInside:
     """Derivatives written by hand, recomputed, or of what a variable holds."""
+
+    @pytest.mark.parametrize("ask", [{}, {"sparse": True}, {"chunk_size": 2}])
+    def test_a_derivative_by_hand_may_keep_what_it_was_given(self, ask):
+        kept = []
+
+        @gt.custom_gradient
+        def doubled(x):
+            def slope(g):
+                kept.extend([g, g * 2.0])
+                return kept[-1]
+
+            return x * 2.0, slope
+
+        x = gt.asarray([1.0, 2.0, 3.0])
+        found = gt.jacobian(doubled, mode="reverse", **ask)(x)
+        pending = gt.sin(x)
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = doubled(x)
+        assert tape.gradient(y, x).tolist() == [2.0, 2.0, 2.0]
+        np.testing.assert_allclose(pending.numpy(), np.sin([1.0, 2.0, 3.0]))
+        found = found.toarray() if "sparse" in ask else found.numpy()
+        np.testing.assert_allclose(found, 2.0 * np.eye(3))
+        with pytest.raises(gt.errors.NoValueError, match="all seeds of a Jacobian at once"):
+            kept[0].numpy()
+
+    def test_a_derivative_by_hand_may_change_its_mind(self):
+        factor = {"now": 2.0}
+
+        @gt.custom_gradient
+        def scaled(x):
+            return gt.sin(x), lambda g: g * np.full(4, factor["now"]) * gt.cos(x)
+
+        def loss(x):
+            return gt.sum(scaled(x**2) * np.arange(4.0))
+
+        x = np.linspace(0.1, 1.0, 4)
+        for factor["now"] in (2.0, 3.0, 4.0):
+            expected = gt.jacobian(gt.grad(loss))(x).numpy()
+            close(gt.hessian(loss)(x), expected)
+            close(gt.hessian(loss, sparse=True)(x).toarray(), expected)
+            close(gt.hessian_operator(loss, x) @ np.eye(4), expected)
+            close(gt.objective(loss).hess(x), expected)
+            close(gt.prepare_hessian(loss, x, sparse=True)(x).toarray(), expected)
+
+    def test_the_other_way_where_one_is_closed(self):
+        def steps(x):
+            return gt.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] * x + 0.1), (0, x))[
+                1
+            ]
+
+        many = np.random.default_rng(0).uniform(size=(3, 3))
+        expected = np.stack([gt.jacobian(steps, mode="forward")(x).numpy() for x in many])
+        # Inside vmap nobody knows how many steps there are, so reverse mode cannot go back.
+        close(gt.vmap(gt.jacobian(steps))(many), expected)
+        mapped = gt.vmap(steps)
+        with gt.GradientTape(persistent=True) as tape:
+            x = gt.asarray(many)
+            tape.watch(x)
+            y = gt.sum(mapped(x), axis=1)
+        with pytest.raises(gt.errors.UndefinedRuleError, match="while_loop"):
+            tape.jacobian(y, x, mode="reverse")
+        whole = tape.jacobian(y, x).numpy()
+        close(np.stack([whole[i, i] for i in range(3)]), expected.sum(axis=1))
+        close(tape.batch_jacobian(y, x, check=False), expected.sum(axis=1))
+        close(tape.jacobian(y, x, chunk_size=2), whole)
+        close(tape.jacobian(y, x, sparse=True).toarray(), whole.reshape(3, 9))
 
     @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
     @pytest.mark.parametrize("sparse", [False, True])
