@@ -24,12 +24,12 @@ from gradtape.graph.recording import (
 )
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec, spec
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops import bodies
 from gradtape.ops.batching import spread
-from gradtape.ops.custom import CUSTOM
+from gradtape.ops.custom import BARRIER, CUSTOM
 from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
-from gradtape.recording.custom import PythonRules
+from gradtape.recording.custom import Checkpointed, PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
@@ -215,15 +215,37 @@ class _Programs:
         self.order += 1
         slopes = self.of([slope for slope in dense if slope is not None])
         self.order -= 1
-        order = topological(slopes)
-        moving = dependents(order, set(seeds))
-        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
-        read = [one for one in order if one in needed and one not in moving]
-        # Constants need not be given; and of a node with several outputs these are what is read.
-        read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+        if isinstance(rule, Checkpointed):
+            slopes, read = self._computed_again(node, slopes)
+        else:
+            read = self._read(slopes, seeds)
         having = tuple(slope is not None for slope in dense)
         body = closed((*read, *seeds), slopes)
         return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
+
+    def _read(self, slopes: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
+        """What a derivative reads of the values: all that does not depend on cotangents."""
+        order = topological(slopes)
+        moving = dependents(order, set(seeds))
+        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
+        return _without_constants([one for one in order if one in needed and one not in moving])
+
+    def _computed_again(self, node: Node, slopes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+        """The derivative of a checkpoint, from what it was given and what it saves.
+
+        Nothing keeps a program of its own from computing again, so the barriers can go.
+        """
+        count = node.params[0]
+        ends = {self.new[parent] for parent in node.inputs[count:]} | set(node.inputs[count:])
+        ends |= {self.new.get(one, one) for one in self.trace.saved}
+        barriers = [one for one in topological(slopes, stop=ends) if one.op is BARRIER]
+        slopes = substitute(slopes, {one: one.inputs[0] for one in barriers})
+        return slopes, [one for one in topological(slopes, stop=ends) if one in ends]
+
+
+def _without_constants(nodes: Sequence[Node]) -> list[Node]:
+    """Constants need not be given; and of a node with several outputs these are what is read."""
+    return [one for one in nodes if one.op.family != "creation" and type(one.spec) is not tuple]
 
 
 def batch_programs(
@@ -255,8 +277,7 @@ def batch_programs(
     moving = dependents(order, {node for _, many, _ in made for node in many})
     needed = {parent for one in moving for parent in one.inputs}
     needed |= {root for _, _, results in made for root in results}
-    read = [one for one in order if one in needed and one not in moving]
-    read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+    read = _without_constants([one for one in order if one in needed and one not in moving])
     rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
     held = trace.hold_all(read, state.handle_class)
     params = (len(roots), len(arguments), call.name, rules)
