@@ -16,7 +16,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import ASSIGNED_ELSEWHERE, Capture
+from gradtape.recording.capture import MEANWHILE, Capture
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
@@ -241,7 +241,7 @@ class Captured:
             # Such as a layer that makes its variables when it is first called.
             self._begin_anew()
             # That others came in between says nothing of the next call.
-            self.beginnings += capture.unlike != ASSIGNED_ELSEWHERE
+            self.beginnings += capture.unlike != MEANWHILE
             if self.beginnings > BEGINNINGS:
                 self.refuse(left or str(capture.unlike))
         elif capture.inconsistent:

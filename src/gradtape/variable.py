@@ -258,9 +258,11 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
-    def restore(self, handle: Tensor) -> None:
-        """Hold again what it held before assignments that are undone."""
-        self._handle = handle
+    def restore(self, handle: Tensor, latest: Tensor) -> None:
+        """Hold again what it held before assignments that are undone, if nobody came after them."""
+        with self._lock:
+            if self._handle is latest:
+                self._handle = handle
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

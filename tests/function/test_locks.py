@@ -82,3 +82,26 @@ def test_calls_of_many_threads_are_whole_steps():
     for _ in range(808):
         expected = expected % 1_000_003 * 2 + 1
     assert int(v) == expected
+
+
+def test_draws_of_others_in_between_are_theirs():
+    """A function that shares its generator takes its own numbers only, and nobody's twice."""
+    generator = gt.random.Generator(1)
+    calls, drawn = [], []
+
+    def f(x):
+        a = generator.uniform((4,))
+        if len(calls) == 1:
+            # Another thread comes between two draws of the run that is captured.
+            task = threading.Thread(target=lambda: drawn.append(generator.uniform((4,)).tolist()))
+            task.start()
+            task.join(SECONDS)
+        return a + x, generator.uniform((4,)) + x
+
+    compiled = gt.function(f)
+    for _ in range(5):
+        calls.append(1)
+        drawn += [each.tolist() for each in compiled(gt.asarray(0.0))]
+    assert generator.state[2] == len(drawn) == 11
+    stream = gt.random.Generator(1).uniform((44,)).tolist()
+    assert sorted(sum(drawn, [])) == sorted(stream)

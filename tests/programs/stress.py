@@ -242,7 +242,8 @@ class Worker:
     def housekeeping(self):
         if self.number == 0:
             gc.collect()
-        elif self.number == 1:
+        elif self.number == 1 and self.notes["housekeeping"] % 8 == 0:
+            # Everybody plans and compiles again.
             gt.clear_plans()
         elif self.number == 2:
             gt.empty_cache()

@@ -39,7 +39,7 @@ from gradtape.recording.trace import next_number
 
 # Why a run is unlike others.
 GIVEN_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
-ASSIGNED_ELSEWHERE = "its variables are assigned meanwhile, by a callback or another thread"
+MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
 
 
 class Capture(Recording):
@@ -111,8 +111,8 @@ class Capture(Recording):
         self._made: dict[int, Any] = {}
         # How many draws came before this step; in it, their number and place; where all began.
         self._draws = 0
-        self._touched: dict[Any, tuple[int, int]] = {}
-        self._starts: dict[Any, tuple[int, int]] = {}
+        self._touched: dict[Any, tuple[int, int, int]] = {}
+        self._starts: dict[Any, tuple[int | None, int]] = {}
         # What may fail or calls Python, and is to run even if nothing reads its result.
         self.deferred: list[Handle] = []
         # Values of what was seen not to fail, and of what that was computed from.
@@ -198,12 +198,34 @@ class Capture(Recording):
 
     # Random numbers.
 
-    def touch(self, generator: Any) -> None:
-        """A generator from outside is about to move on."""
-        if generator not in self._touched:
-            place = generator.place
-            self._starts.setdefault(generator, (place, place))
-            self._touched[generator] = (self._draws + len(self._touched), place)
+    def drew(self, generator: Any, start: int, stop: int) -> None:
+        """A generator from outside was moved on by the function."""
+        first, latest = self._starts.get(generator, (start, start))
+        known = self._touched.get(generator)
+        if latest != start:
+            # Others have drawn in between: there is no way back, and two draws are not one.
+            first = None
+            if known is not None:
+                self.unlike = MEANWHILE
+        self._starts[generator] = (first, stop)
+        number, place, _ = known or (self._draws + len(self._touched), start, stop)
+        self._touched[generator] = (number, place, stop)
+
+    def drew_again(self, generator: Any, start: int, width: int, stop: int) -> None:
+        """What was drawn from `start` on was drawn many times, up to `stop`."""
+        first, latest = self._starts[generator]
+        if latest != start + width:
+            self.unlike, first = MEANWHILE, None
+        number, place, _ = self._touched[generator]
+        self._starts[generator] = (first, stop)
+        self._touched[generator] = (number, place, stop)
+
+    def gave_back(self, generator: Any, start: int) -> None:
+        """A generator was moved back to `start`: what was drawn since is to be drawn once more."""
+        first, _ = self._starts[generator]
+        number, place, _ = self._touched[generator]
+        self._starts[generator] = (first, start)
+        self._touched[generator] = (number, place, start)
 
     def is_outside(self, generator: Any) -> bool:
         """Whether a generator was there before, so that later calls find it where it is then."""
@@ -214,7 +236,7 @@ class Capture(Recording):
         value = host_value(positions)
         node = self.add_leaf(value, value.spec)
         if self.is_outside(generator):
-            draw, start = self._touched[generator]
+            draw, start, _ = self._touched[generator]
             counters = value.array[..., 2:].astype(object)
             offsets = counters[..., 0] + counters[..., 1] * 2**64 - start
             single = not isinstance(offsets, np.ndarray)
@@ -228,9 +250,7 @@ class Capture(Recording):
         return self.hold(self.enter_positions(generator, position), state.handle_class)
 
     def _end_draws(self) -> None:
-        draws = [(gen, gen.place - start) for gen, (_, start) in self._touched.items()]
-        for generator, _ in draws:
-            self._starts[generator] = (self._starts[generator][0], generator.place)
+        draws = [(gen, stop - start) for gen, (_, start, stop) in self._touched.items()]
         self._draws += len(draws)
         self._touched = {}
         if self._writes:
@@ -404,7 +424,7 @@ class Capture(Recording):
         """See whether a variable holds what it was last seen or assigned to hold."""
         latest = self._latest.get(variable)
         if latest is not None and latest is not handle and latest is not handle.computed:
-            self.unlike = ASSIGNED_ELSEWHERE
+            self.unlike = MEANWHILE
 
     def make(self, thing: Any) -> None:
         """A variable or generator was made here."""
@@ -493,12 +513,15 @@ class Capture(Recording):
         """Leave everything outside as it was; False if others have drawn random numbers."""
         self._end_draws()
         for variable, handle in self.assigned.items():
-            variable.restore(handle)
+            variable.restore(handle, self._latest[variable])
         for ref, before in self._rebound.values():
             handle = ref()
             if handle is not None:
                 handle.node, handle.recording, handle.computed = before
-        gone = [not gen.rewind(start, stop) for gen, (start, stop) in self._starts.items()]
+        gone = [
+            start is None or not generator.rewind(start, stop)
+            for generator, (start, stop) in self._starts.items()
+        ]
         return not any(gone)
 
 
