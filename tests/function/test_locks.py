@@ -104,4 +104,4 @@ def test_draws_of_others_in_between_are_theirs():
         drawn += [each.tolist() for each in compiled(gt.asarray(0.0))]
     assert generator.state[2] == len(drawn) == 11
     stream = gt.random.Generator(1).uniform((44,)).tolist()
-    assert sorted(sum(drawn, [])) == sorted(stream)
+    assert sorted(number for block in drawn for number in block) == sorted(stream)
