@@ -4,6 +4,7 @@ GRADTAPE_JACOBIAN_FUZZ=n takes n times as many functions, others each time.
 """
 
 import functools
+import itertools
 import math
 import os
 
@@ -303,6 +304,13 @@ def test_differences_of_everything(steps, shape, seed):
         )
         smooth = np.abs(one - other) < 1e-7
         close(found[smooth, column] * 1e-3, one[smooth] * 1e-3)
+
+
+@pytest.mark.parametrize("modes", list(itertools.product(("forward", "reverse"), repeat=3)))
+def test_derivatives_of_nothing(modes):
+    first, second, third = modes
+    slopes = gt.jacobian(gt.jacobian(lambda x: gt.tanh(gt.sin(x)[:0]), mode=first), mode=second)
+    assert gt.jacobian(slopes, mode=third)(np.ones(3)).numpy().shape == (0, 3, 3, 3)
 
 
 class TestComplex:
