@@ -144,8 +144,12 @@ def while_loop(
 
     Forward mode carries tangents along. Reverse mode goes back through every step, so under a tape
     that tracks an operand the loop runs at once, to count its steps, and is recorded as a `scan` of
-    that length. Where values are not known yet, as inside `vmap` or the body of another loop,
-    `maximum_iterations` must bound the steps for reverse mode to be possible.
+    that length. Where the values are not known or differ from call to call, as inside `vmap`, the
+    body of another loop or `gt.function`, the loop runs again in chunks on the way back: n steps
+    take about n² / 128 more. With `maximum_iterations` it is a scan of that length instead, which
+    saves every step.
+
+    Variables may be assigned in `body_fn`.
 
     >>> gt.grad(lambda a: gt.while_loop(lambda x: x < 10.0, lambda x: x * a, 1.0))(2.0).item()
     32.0
@@ -181,8 +185,11 @@ def while_loop(
 
 
 def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
-    """Whether reverse mode through a loop may be asked for, of values that are known."""
-    if isinstance(outer, Trace):
+    """Whether reverse mode through a loop may be asked for, of values that are known.
+
+    In a captured function they are those of one call, and another call makes other steps.
+    """
+    if isinstance(outer, Trace) or outer.capturing:
         return False
     reverses = any(isinstance(tape, GradientTape) for tape in state.tapes)
     return reverses and is_tracked(outer, inputs)
@@ -282,7 +289,13 @@ def scan(
     in a while and computes the rest again: every so many steps for an integer, and about every
     square root of the length for True. `unroll` is accepted for JAX's sake and changes nothing.
 
-    Random numbers are those that a Python loop would draw, new ones in every step.
+    Random numbers are those that a Python loop would draw, new ones in every step. Variables may be
+    assigned in `f`: they are carried along, and hold the last value afterwards.
+
+    >>> v = gt.Variable(1.0)
+    >>> _ = gt.scan(lambda carry, x: (carry, v.assign(v * x).value), None, np.array([2.0, 3.0]))
+    >>> float(v)
+    6.0
     """
     return _scan("scan", f, init, xs, length, reverse, checkpoint)
 

@@ -168,6 +168,8 @@ class Tensor(Handle, Operators):
         return identity(self)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
+        if self.recording is not None and self.recording.capturing:
+            return identity(self)
         return from_value(host_value(self.numpy()))
 
     def __reduce__(self) -> Any:

@@ -313,13 +313,14 @@ class Variable(Operators):
     # Copies are by value: a copied variable is another cell.
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(np.array(_peek(self)), self.trainable, self.name, self.dtype)
+        value = self.value if state.recording.capturing else np.array(_peek(self))
+        return Variable(value, self.trainable, self.name, self.dtype)
 
     def __copy__(self) -> Variable:
         return self.__deepcopy__(None)
 
     def __reduce__(self) -> Any:
-        return _restore, (np.array(_peek(self)), self.trainable, self.name, as_dtype(self.dtype))
+        return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
 
 
 def _own(tensor: Any) -> Tensor:

@@ -181,6 +181,75 @@ class TestOthersInside:
         assert [float(factorial(A(n))) for n in (5.0, 4.0, 5.0)] == [120.0, 24.0, 120.0]
 
 
+class TestValuesOfOneCall:
+    """What was computed with the values of one call must not serve another."""
+
+    @pytest.mark.parametrize(
+        "f",
+        [
+            lambda x: gt.grad(
+                lambda a: gt.while_loop(lambda v: v < 50.0, lambda v: v * (1.1 + a * a), a)
+            )(x),
+            lambda x: gt.jacobian(lambda y: gt.sort(gt.stack([y, 1.0 / y])) ** 2)(x),
+            lambda x: gt.stack([x, 2.0])[gt.cast(x > 1.0, gt.int64)],
+        ],
+    )
+    def test_compiled(self, f):
+        assert agrees(stateless(f), tensors(0.5, 2.0, 0.9, 3.0)).runs == 1
+
+    @pytest.mark.parametrize("operation", ["take", "scatter"])
+    def test_jacobians_whose_pattern_is_an_argument(self, operation):
+        def f(x, i):
+            if operation == "take":
+                return gt.jacobian(lambda y: gt.take(y, i, axis=0) ** 2)(x)
+            return gt.jacobian(lambda y: gt.scatter_add(gt.zeros(4), i, y[:2]) ** 2)(x)
+
+        x = A([1.0, 2.0, 3.0, 4.0])
+        calls = [(x, A(i)) for i in ([0, 1], [2, 3], [3, 3])]
+        assert agrees(stateless(f), calls).runs == 1
+
+    @pytest.mark.parametrize(
+        "f",
+        [
+            lambda a: gt.fixed_point(lambda x, a: gt.cos(x) * a, 1.0, a),
+            lambda a: gt.root(lambda x, a: x * x - a, 1.0, a),
+            lambda a: gt.grad(lambda b: gt.root(lambda x, c: x * x - c, 1.0, b))(a),
+            lambda a: gt.minimize(lambda x: gt.sum((x - a) ** 2), gt.zeros(2)),
+        ],
+        ids=["fixed point", "root", "slope of a root", "minimum"],
+    )
+    def test_solvers_run_in_python(self, f):
+        compiled = gt.function(f)
+        with pytest.warns(UserWarning, match="uncompiled.*test_nested.py"):
+            found = [compiled(A(value)) for value in (0.9, 0.5)]
+        for one, value in zip(found, (0.9, 0.5), strict=True):
+            np.testing.assert_allclose(one.numpy(), f(A(value)).numpy(), rtol=1e-9)
+
+    def test_solvers_that_read_variables(self):
+        v = gt.Variable(4.0)
+        f = gt.function(lambda x: x * gt.root(lambda y: y * y - v, 1.0))
+        with pytest.warns(UserWarning, match="a solver computes with values of this call"):
+            assert float(f(A(1.0))) == pytest.approx(2.0)
+        v.assign(9.0)
+        assert float(f(A(1.0))) == pytest.approx(3.0)
+
+    def test_copies(self):
+        import copy
+
+        def make():
+            v = gt.Variable(1.0)
+
+            def f(x):
+                w = copy.deepcopy(v)
+                w.assign_add(copy.deepcopy(x) * copy.copy(x))
+                v.assign_add(1.0)
+                return w * 1.0
+
+            return f, [v]
+
+        assert agrees(make, tensors(1.0, 2.0, 3.0)).runs == 1
+
+
 def test_pending_arguments_and_results():
     compiled = gt.function(lambda x: x + 1.0)
     x = A(1.0)

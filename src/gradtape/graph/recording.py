@@ -122,6 +122,9 @@ class Handle:
             return self.node
         if recording.outer is not None and self.recording is not None:
             return recording.capture(self)
+        if self.recording is not None and self.recording.capturing:
+            # What is computed from it elsewhere comes back as a mere number.
+            self.recording.escape()  # type: ignore[attr-defined]
         if self.computed is None:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
