@@ -8,6 +8,7 @@
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
+#   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -34,7 +35,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz fuzz-jacobians lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -69,6 +70,11 @@ FUZZ ?= 20000
 
 fuzz: $(DEV_READY)
 	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
+
+JACOBIAN_FUZZ ?= 20
+
+fuzz-jacobians: $(DEV_READY)
+	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -110,8 +110,8 @@ class MixedExamplesError(ValueError):
     >>> try:
     ...     tape.batch_jacobian(y, x)
     ... except gt.errors.MixedExamplesError as error:
-    ...     print(str(error)[:34])
-    batch_jacobian: sum mixes examples
+    ...     print(str(error)[:40])
+    batch_jacobian: mean: sum mixes examples
     """
 
 
