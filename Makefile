@@ -35,7 +35,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz fuzz-jacobians lint types format bench bench-recording clean
+.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -73,6 +73,7 @@ fuzz: $(DEV_READY)
 
 JACOBIAN_FUZZ ?= 20
 
+.PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
 	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
 
