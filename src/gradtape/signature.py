@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.recording import state
-from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.static_values import in_words, is_input, static_key
+from gradtape.pytree import flatten, leaf_names, unflatten, with_more
+from gradtape.static_values import Identity, in_words, is_input, static_key
 from gradtape.tensor import Tensor, asarray
 from gradtape.tensor_spec import checked
 
@@ -261,7 +261,9 @@ class Signature:
                 entries.append(part)
                 if is_input(part):
                     leaves.append(value)
-            key.append((name, structure, tuple(entries)))
+            # What else an instance has is its own: another one is another kind of call.
+            apart = [Identity(each) for each in with_more(argument, structure)]
+            key.append((name, structure, tuple(entries), *apart))
         return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))
 
     def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any]:
@@ -328,8 +330,8 @@ def _full(key: Any, names: Sequence[str]) -> Iterable[tuple[str, Any, Any]]:
     """The entries of a key as (name, structure, parts); simple calls have only the parts."""
     leaf = flatten(0)[1]
     for name, entry in zip(names, key, strict=True):
-        general = type(entry) is tuple and len(entry) == 3 and type(entry[0]) is str
-        yield entry if general else (name, leaf, (entry,))
+        general = type(entry) is tuple and len(entry) >= 3 and type(entry[0]) is str
+        yield entry[:3] if general else (name, leaf, (entry,))
 
 
 def _parameter_names(f: Callable[..., Any]) -> tuple[list[str], list[str], str | None]:
