@@ -222,6 +222,7 @@ from gradtape.scipy_bridges import objective, ode, residuals
 from gradtape.structure import hessian_pattern, sparsity_pattern, spy
 from gradtape.tape import GradientTape, gradients
 from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
+from gradtape.tensor_spec import TensorSpec
 from gradtape.variable import Variable
 from gradtape.vectorize import vectorized_map, vmap
 
@@ -243,8 +244,8 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "Variable",
-    "__array_api_version__", "__array_namespace_info__",
+    "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "TensorSpec",
+    "Variable", "__array_api_version__", "__array_namespace_info__",
     "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
     "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradtape.carried_state import CarriedState
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, numbered_placeholder
 from gradtape.graph.program import Program
@@ -76,35 +77,49 @@ def _branch(
     index: Any,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
-    operands: tuple[Any, ...],
+    arguments: tuple[Any, ...],
 ) -> Any:
     settled()
     index = cast(index, INTEGER)
-    leaves, structure = flatten(operands)
+    leaves, structure = flatten(arguments)
     given = [asarray(leaf) for leaf in leaves]
     specs = [tensor.spec for tensor in given]
+    carried = CarriedState(name)
     traced: list[Body] = []
     try:
-        shapes = []
-        for function in functions:
-            body, shape = trace(name, _calling(function, structure), specs)
-            traced.append(body)
-            shapes.append(shape)
+        while True:
+            shapes = []
+            for function in functions:
+                call = _calling(function, structure, carried)
+                body, shape = trace(name, call, specs, carries=True)
+                traced.append(body)
+                shapes.append(shape)
+            if not carried.grows(*[body.trace for body in traced]):
+                break
+            for body in reversed(traced):
+                body.give_up()
+            traced = []
         _check_branches(name, names, traced, shapes)
         outer = state.recording
         inputs, programs = bound(outer, traced, given)
-        if not traced[0].roots:
-            return unflatten(shapes[0], [])
-        results = apply_outside(BRANCH, (index.enter(outer), *inputs), (tuple(programs),))
-        return unflatten(shapes[0], results)
+        results: list[Any] = []
+        if traced[0].roots:
+            operands = (index.enter(outer), *inputs)
+            results = apply_outside(BRANCH, operands, (tuple(programs),), traced)
+        cut = shapes[0].count
+        carried.assign(results[cut:])
+        return unflatten(shapes[0], results[:cut])
     finally:
         for body in traced:
             body.end()
 
 
-def _calling(function: Callable[..., Any], structure: Structure) -> Callable[..., Any]:
-    def call(_: Any, arguments: list[Any]) -> Any:
-        return flatten(function(*unflatten(structure, arguments)))
+def _calling(
+    function: Callable[..., Any], structure: Structure, carried: CarriedState
+) -> Callable[..., Any]:
+    def call(made: Any, arguments: list[Any]) -> Any:
+        found, shape = flatten(function(*unflatten(structure, arguments)))
+        return [*found, *carried.leave(made)], shape
 
     return call
 
@@ -118,9 +133,9 @@ def _check_branches(
                 f"{name}: {names[0]} returns {described(shapes[0])} and {names[number]} "
                 f"{described(shapes[number])}. Return nests of one structure."
             )
-        pairs = zip(
-            leaf_names(shapes[0], "result"), traced[0].roots, traced[number].roots, strict=True
-        )
+        # Variables that they assign come after the results, and have one spec in any case.
+        names_of = leaf_names(shapes[0], "result")
+        pairs = zip(names_of, traced[0].roots, traced[number].roots, strict=False)
         for leaf, first, other in pairs:
             if first.spec is not other.spec:
                 raise (ShapeError if first.shape != other.shape else DtypeError)(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.recording import Recording, record, state
 from gradtape.ops.custom import CUSTOM
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.custom import as_nodes, inside
+from gradtape.recording.custom import PythonRules, as_nodes, inside
 from gradtape.tensor import Tensor, asarray
+from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 from gradtape.variable import Variable
 
@@ -29,6 +31,20 @@ class _Reads:
         if variable.trainable:
             self.variables.setdefault(variable.number, variable)
 
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the reads while this is entered."""
+        state.tapes.append(self)
+        try:
+            yield
+        finally:
+            state.tapes.remove(self)
+
+    def besides(self, leaves: Sequence[Any]) -> list[Variable]:
+        """The variables that were read, without those among the arguments."""
+        passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
+        return [v for v in self.variables.values() if v.number not in passed]
+
 
 def key_of(f: Any) -> Any:
     """What programs know a function by: closures made anew each time are the same to them."""
@@ -44,6 +60,43 @@ def wrapped(key: Any, outputs: Sequence[Any], inputs: Sequence[Any], rule: Any) 
     state.recording.rules[handles[0].node.inputs[0]] = rule
     assert recording is state.recording
     return list(handles)
+
+
+def placed(
+    name: str, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call with keyword arguments in the place of their parameters, as rules see arguments.
+
+    What can only be passed by keyword must not be something that a derivative is asked by.
+    """
+    if not kwargs:
+        return args, kwargs
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return args, kwargs
+    found, rest = list(args), dict(kwargs)
+    places = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    taken = len(args) - sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in parameters)
+    missing: list[Any] = []
+    for parameter in places[max(taken, 0) :]:
+        if parameter.name in rest:
+            found += [*missing, rest.pop(parameter.name)]
+            missing = []
+        elif parameter.default is inspect.Parameter.empty:
+            break  # Python will say so
+        else:
+            missing.append(parameter.default)
+    for keyword, value in rest.items():
+        for leaf in flatten(value)[0]:
+            tracked = isinstance(leaf, Tensor) and leaf.is_tracked()
+            if tracked or (isinstance(leaf, Variable) and leaf.trainable):
+                raise TypeError(
+                    f"{name}: {keyword} can only be passed by keyword, and the rule gives "
+                    "derivatives by place. Let the function take it by position, too, or pass "
+                    "gt.stop_gradient of it."
+                )
+    return tuple(found), rest
 
 
 def is_operand(leaf: Any) -> bool:
@@ -73,16 +126,14 @@ class custom_gradient:  # noqa: N801 - a decorator
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = placed("custom_gradient", self._f, args, kwargs)
         leaves, structure = flatten(args)
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
         given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
         reads = _Reads()
-        state.tapes.append(reads)
-        try:
+        with reads.noted():
             result = self._f(*given, **kwargs)
-        finally:
-            state.tapes.remove(reads)
         if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
             raise ValueError(
                 "custom_gradient: the function must return (y, grad_fn), a value and a function. "
@@ -90,8 +141,7 @@ class custom_gradient:  # noqa: N801 - a decorator
             )
         y, grad_fn = result
         outputs, shape = flatten(y)
-        passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
-        variables = [v for v in reads.variables.values() if v.number not in passed]
+        variables = reads.besides(leaves)
         differentiable = [is_operand(leaf) for leaf in leaves]
         rule = _GradientRule(grad_fn, len(outputs), structure, differentiable, variables)
         sources = [*operands, *variables]
@@ -194,6 +244,9 @@ class custom_jvp:  # noqa: N801 - a decorator
     ...     return f(x), 10.0 * t
     >>> float(gt.grad(f)(1.0))
     10.0
+
+    The rule gets the arguments by place, also those that were passed by keyword. By variables that
+    the function reads besides, the derivative is that of what it computes.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -214,14 +267,18 @@ class custom_jvp:  # noqa: N801 - a decorator
         if self._rule is None:
             name = getattr(self._f, "__name__", "f")
             raise ValueError(f"custom_jvp: {name} has no rule. Define one with @{name}.defjvp.")
+        args, kwargs = placed("custom_jvp", self._f, args, kwargs)
         leaves, structure = flatten(args)
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         fresh = iter(operands)
         given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
-        outputs, shape = flatten(self._f(*given, **kwargs))
-        others = [None if is_operand(leaf) else leaf for leaf in leaves]
+        reads = _Reads()
+        with reads.noted():
+            outputs, shape = flatten(self._f(*given, **kwargs))
+        others = [None if is_operand(leaf) else (leaf,) for leaf in leaves]
         rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
-        return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], operands, rule))
+        sources = [*operands, *reads.besides(leaves)]
+        return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], sources, rule))
 
 
 class _TangentRule:
@@ -232,15 +289,37 @@ class _TangentRule:
     ) -> None:
         self.rule = rule
         self.outputs = outputs
+        # Arguments that are no tensors, each in a tuple; None in the place of tensors.
         self.others = others
         self.structure = structure
         self.kwargs = kwargs
 
     def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
-        primals = node.inputs[self.outputs :]
+        last = self.outputs + sum(other is None for other in self.others)
+        primals, variables = node.inputs[self.outputs : last], node.inputs[last:]
+        given = tangents[self.outputs : last]
+        moving = [
+            (v, t) for v, t in zip(variables, tangents[last:], strict=True) if t is not None
+        ]  # fmt: skip
+        slopes: list[Any] = [None] * self.outputs
+        if not moving or any(tangent is not None for tangent in given):
+            slopes = self._by_rule(recording, primals, given)
+        if moving:
+            rules = PythonRules(recording)
+            more = forward(
+                node.inputs[: self.outputs], [v for v, _ in moving], [t for _, t in moving],
+                set(primals), rules.push,
+            )  # fmt: skip
+            pairs = zip(slopes, more, strict=True)
+            slopes = [b if a is None else a if b is None else a + b for a, b in pairs]
+        return tuple(slopes)
+
+    def _by_rule(
+        self, recording: Recording, primals: Sequence[Node], tangents: Sequence[Any]
+    ) -> list[Any]:
         directions = [
             constant(0, primal.spec) if tangent is None else tangent
-            for primal, tangent in zip(primals, tangents[self.outputs :], strict=True)
+            for primal, tangent in zip(primals, tangents, strict=True)
         ]
         with inside(recording):
             result = self.rule(
@@ -254,11 +333,11 @@ class _TangentRule:
                 )
             found = flatten(result[1])[0]
             _check_count("outputs", self.outputs, found)
-            return tuple(as_nodes(recording, found))
+            return as_nodes(recording, found)
 
     def _arguments(self, recording: Recording, nodes: Sequence[Node]) -> tuple[Any, ...]:
         handles = iter([recording.hold(node, Tensor) for node in nodes])
-        leaves = [next(handles) if other is None else other for other in self.others]
+        leaves = [next(handles) if other is None else other[0] for other in self.others]
         return tuple(unflatten(self.structure, leaves))
 
     def pull(self, recording: Recording, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:

@@ -13,6 +13,7 @@ from gradtape.graph.recording import record, state
 from gradtape.graph.spec import Spec
 from gradtape.ops.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
+from gradtape.recording.bodies import batch_programs
 from gradtape.recording.trace import Trace
 from gradtape.tensor import asarray
 
@@ -39,9 +40,11 @@ class custom_vmap:  # noqa: N801 - a decorator
     out_batched)`: what the function returns, for all examples, and a boolean for each leaf of it,
     or one for all. Keyword arguments arrive by position.
 
-    Elsewhere, and without a rule, it is the function itself, and so are derivatives that are taken
-    inside the mapped function. Derivatives of the mapped function are those of the rule. A function
-    with `custom_gradient` or `custom_jvp` may have a rule, and theirs may call one that has.
+    Inside a loop or branch that is one op, the rule is called while that is traced, with all
+    arguments batched. Elsewhere, and without a rule, it is the function itself, and so are
+    derivatives that are taken inside the mapped function. Derivatives of the mapped function are
+    those of the rule. A function with `custom_gradient` or `custom_jvp` may have a rule, and theirs
+    may call one that has.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -62,7 +65,8 @@ class custom_vmap:  # noqa: N801 - a decorator
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         trace = state.recording
-        if self._rule is None or not isinstance(trace, Trace) or not trace.is_batched:
+        sizes = trace.sizes() if isinstance(trace, Trace) else ()
+        if self._rule is None or not isinstance(trace, Trace) or not sizes:
             return self._f(*args, **kwargs)
         args = self._by_position(args, kwargs)
         leaves, structure = flatten(args)
@@ -80,7 +84,11 @@ class custom_vmap:  # noqa: N801 - a decorator
         if not tensors:
             return unflatten(shape, tensors)
         call = Call(self._f, self._rule, structure, others, shape)
-        return unflatten(shape, record(CUSTOM_BATCH, (*tensors, *operands), (len(tensors), call)))
+        if trace.is_batched:
+            found = record(CUSTOM_BATCH, (*tensors, *operands), (len(tensors), call))
+        else:
+            found = batch_programs(trace, call, tensors, operands, sizes)
+        return unflatten(shape, found)
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs:

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NonFiniteError
+from gradtape.first_bad_value import Found, search
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, Node, Table, exchange
+from gradtape.graph.node import LEAF, PICK, Node, Table, exchange
 from gradtape.graph.program import program
+from gradtape.graph.provenance import Provenance, note_into
 from gradtape.graph.recording import Recording, Value, modes, state
+from gradtape.recording.trace import note_line
 
 __all__ = ["debug_nans"]
 
@@ -30,20 +33,18 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
     debug_nans: log made -inf
 
     Every op is computed on its own line, which takes longer. An op of a gradient is named together
-    with the op that it is the derivative of, and the line that recorded that one. With
-    `infinities=False` only NaNs count.
+    with the op that it is the derivative of, and the line that recorded that one; inside a loop or
+    branch that is one op, the op inside and its step. With `infinities=False` only NaNs count.
     """
     state.cut()
     earlier = modes.handle_list
     watch = Watch(infinities)
-    table = Table()
-    table.origins = watch.origins
-    before = exchange(table)
+    before, noting = exchange(Table()), note_into(watch.noted)
 
     class Watched(list[Any]):
         def append(self, handle: Any) -> None:
             super().append(handle)
-            watch.see(handle)
+            watch.see(handle, self)
 
     modes.handle_list = Watched
     state.recording = Recording()
@@ -51,6 +52,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
         yield
     finally:
         modes.handle_list = earlier
+        note_into(noting)
         recording = state.recording
         recording.handles = list(recording.handles)
         with contextlib.suppress(NonFiniteError):
@@ -64,31 +66,32 @@ class Watch:
 
     def __init__(self, infinities: bool) -> None:
         self.infinities = infinities
-        # The line of every op that was recorded, and for nodes of derivatives what they are of.
-        self.lines: dict[Node, str] = {}
-        self.origins: dict[Node, Node | None] = {}
+        self.noted = Provenance()
 
-    def see(self, handle: Any) -> None:
+    def see(self, handle: Any, handles: list[Any]) -> None:
         """Compute what has just been recorded, and look at it."""
         node = handle.node
-        self.lines.setdefault(node, user_line())
+        note_line(handle)
         recording = handle.recording
         # Before it is computed: a flush may end the recording.
-        wanted = program([node], recording.values.keys())
+        several = node.inputs[0] if node.op is PICK else node
+        wanted = program([several], recording.values.keys())
         values = {found: _value(recording, found) for found in wanted.inputs}
-        state.evaluate(handle)
-        if not self._is_bad(handle.computed.array):
-            return
-        for found in wanted.nodes:
-            arrays = [values[parent] for parent in found.inputs]
-            with np.errstate(all="ignore"):
-                values[found] = found.op.numpy(*arrays, **found.keywords)
-            made = values[found] if type(found.spec) is tuple else (values[found],)
-            if any(self._is_bad(array) for array in made):
-                came_in = any(
-                    self._is_bad(array) for array in arrays if isinstance(array, np.ndarray)
-                )
-                raise NonFiniteError(self._sentence(found, made, came_in))
+        together = [handle]
+        for other in reversed(handles[:-1]):
+            if (
+                other.node is None
+                or other.node.op is not PICK
+                or other.node.inputs[0] is not several
+            ):
+                break
+            together.append(other)
+        for one in together:
+            state.evaluate(one)
+        if any(self._is_bad(one.computed.array) for one in together):
+            found = search(wanted.nodes, values, self._is_bad)
+            if found is not None:
+                raise NonFiniteError(self._sentence(found))
 
     def _is_bad(self, array: Any) -> bool:
         array = np.asarray(array)
@@ -97,21 +100,23 @@ class Watch:
         fine = np.isfinite(array) if self.infinities else ~np.isnan(array)
         return not bool(np.all(fine))
 
-    def _sentence(self, node: Node, made: Any, came_in: bool) -> str:
-        bad = next(array for array in map(np.asarray, made) if self._is_bad(array))
+    def _sentence(self, found: Found) -> str:
+        node, noted = found.node, self.noted
+        bad = next(array for array in map(np.asarray, found.made) if self._is_bad(array))
         chosen = bad[~np.isfinite(bad)] if self.infinities else bad[np.isnan(bad)]
         count = f" in {chosen.size} of {bad.size} elements" if bad.size > 1 else ""
         what = f"{node.op.name} made {chosen.reshape(-1)[0]}{count}"
-        origin = self.origins.get(node)
+        origin = noted.origin(node)
         if origin is not None:
-            line = self.lines.get(origin, "an unknown line")
+            line = noted.lines.get(origin, "an unknown line")
             where = f"in the derivative of {origin.op.name}, recorded at {line}"
         else:
-            where = f"at {self.lines.get(node, user_line())}"
-        hint = " An operand was not finite already." if came_in else ""
+            where = f"at {noted.lines.get(node, user_line())}"
+        steps = "".join(f", in {step}" for step in found.steps)
+        hint = " An operand was not finite already." if found.came_in else ""
         return (
-            f"debug_nans: {what} {where}.{hint} Guard its operand, with gt.where on both sides "
-            "or with a small constant."
+            f"debug_nans: {what} {where}{steps}.{hint} Guard its operand, with gt.where on both "
+            "sides or with a small constant."
         )
 
 

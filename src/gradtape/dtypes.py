@@ -67,6 +67,12 @@ def default_dtype() -> DType:
     return _default["float"]
 
 
+class World:
+    """Counts changes of what programs that were captured take for granted."""
+
+    number = 0
+
+
 def set_default_dtype(dtype: Any) -> None:
     """Choose the default floating dtype, `float32` or `float64`.
 
@@ -80,6 +86,8 @@ def set_default_dtype(dtype: Any) -> None:
         raise DtypeError(
             f"set_default_dtype: {chosen} is not float32 or float64. Choose one of them."
         )
+    if _default["float"] != chosen:
+        World.number += 1
     _default["float"] = chosen
 
 

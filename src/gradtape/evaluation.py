@@ -13,6 +13,7 @@ from gradtape.graph.recording import Recording, host_value, state
 from gradtape.layout import Layout, join
 from gradtape.ops.movement import reshape
 from gradtape.pytree import flatten
+from gradtape.recording.capture import capturing
 from gradtape.recording.jacobians import View
 from gradtape.recording.products import derive_value_and_gradient, product
 from gradtape.recording.sparse_jacobians import (
@@ -33,6 +34,9 @@ FILLED = 8
 def apart(recording: Recording | None = None) -> Iterator[Recording]:
     """Compute in a recording of its own with no tape entered: the user's goes on untouched."""
     outer, tapes = state.recording, state.tapes
+    capture = capturing(outer)
+    if capture is not None:
+        capture.escape("a solver computes with values of this call")
     inner = Recording() if recording is None else recording
     state.recording, state.tapes = inner, []
     try:

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import inspect
 import threading
-import time
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from gradtape.graph.deferred import Deferred
-from gradtape.graph.program import Program
-from gradtape.graph.recording import Recording, Value, modes, state
-from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import Call, Capture, Constant, Number, Result, Step, replay
-from gradtape.recording.flush import flush, retire
-from gradtape.signature import Signature, Specs, check_signature
-from gradtape.straight import Wrapped, straight_call
-from gradtape.tensor import RowSparse, Tensor, asarray
+from gradtape.captured import Captured, captured_run
+from gradtape.concrete import ConcreteFunction
+from gradtape.dtypes import World
+from gradtape.given import Given
+from gradtape.graph.program import Program, program
+from gradtape.graph.recording import Recording, modes, state
+from gradtape.pytree import flatten
+from gradtape.recording.capture import Capture
+from gradtape.recording.steps import Step
+from gradtape.returned import is_inside
+from gradtape.signature import Signature, Specs
+from gradtape.static_values import is_gone
+from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
 
-# Past so many paths through one function, it runs in Python.
-PATHS = 64
-# Past so many captures of one function, the next one is worth a warning.
+# Past so many kinds of calls of one function, the next one is worth a warning.
 CAPTURES = 5
-
-
-@dataclass(eq=False)
-class Captured:
-    """What is known of one kind of call: its steps, and what they cost and gave."""
-
-    why: str
-    root: Step = field(default_factory=Step)
-    paths: int = 0
-    calls: int = 0
-    seconds: float = 0.0
-    # The whole call, where it is one run and assigns nothing.
-    straight: Any = None
-    # Why it runs in Python, if it does.
-    refused: str | None = None
-    lines: list[str] = field(default_factory=list)
-    # Variables that it assigns, in the order in which they are locked.
-    assigned: tuple[Any, ...] = ()
 
 
 def function(
@@ -76,12 +55,48 @@ def function(
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
+    - Tensors from outside may be changed in place, or be replaced by others now and then. One that
+      is replaced while somebody goes on holding the old one is not noticed: make it a Variable.
+    - A function that keeps tensors outside, changes lists that it is given or returns objects of
+      other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
       function runs in Python, and one warning names the line.
     - Other effects, such as `print`, happen only while the function is run in Python.
 
+    >>> @gt.function
+    ... def root(x):
+    ...     guess = x
+    ...     while gt.abs(guess * guess - x) > 1e-9:
+    ...         guess = 0.5 * (guess + x / guess)
+    ...     return guess
+    >>> round(float(root(gt.asarray(2.0))), 6)
+    1.414214
+
     Under a tape the function runs undecorated, so that the tape can record it. `explain()` tells
-    what was captured and why. `autograph` and `jit_compile` are accepted for TensorFlow's sake.
+    what was captured and why.
+
+    `input_signature` is a sequence of `gt.TensorSpec`, one for each argument (nests of them for
+    nests): calls that do not agree with it are errors.
+
+    >>> @gt.function(input_signature=[gt.TensorSpec((None, 2), gt.float64)])
+    ... def total(rows):
+    ...     return gt.sum(rows)
+    >>> float(total([[1.0, 2.0], [3.0, 4.0]]))
+    10.0
+
+    With `reduce_retracing` ints are inputs from the first call on, not after a few values.
+
+    `fastmath` lets kernels add in another order, multiply by reciprocals instead of dividing, and
+    give 0.0 for -0.0. NaNs and infinities stay what they are. The last bits differ; and where the
+    reciprocal or the product of divisors overflows, so does the result. A softmax over rows took
+    three quarters of the time, x / (1 + x * x) / (2 + x) in float64 little more than half. Under a
+    tape it has no effect.
+
+    >>> unit = gt.function(lambda x: x / gt.sum(x), fastmath=True)
+    >>> np.allclose(unit(gt.asarray([1.0, 3.0])).numpy(), [0.25, 0.75])
+    True
+
+    `autograph` and `jit_compile` are accepted for TensorFlow's sake and change nothing.
     """
     if f is None:
         return functools.partial(
@@ -91,6 +106,19 @@ def function(
             reduce_retracing=reduce_retracing,
             fastmath=fastmath,
         )
+    if isinstance(f, (staticmethod, classmethod)):
+        kind, inner = type(f), f.__func__
+        return kind(
+            function(
+                inner,
+                static_argnames=static_argnames,
+                input_signature=input_signature,
+                reduce_retracing=reduce_retracing,
+                fastmath=fastmath,
+            )
+        )
+    if not callable(f):
+        raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
     if isinstance(static_argnames, str):
         static_argnames = (static_argnames,)
     return Function(f, tuple(static_argnames), input_signature, reduce_retracing, fastmath)
@@ -101,6 +129,7 @@ class _Captures(threading.local):
 
     def __init__(self) -> None:
         self.by_key: dict[Any, Captured] = {}
+        self.world = World.number
 
 
 class Function:
@@ -124,145 +153,53 @@ class Function:
         self.python_function = f
         self.input_signature = input_signature
         self.fastmath = bool(fastmath)
-        self._signature = Signature(f, static_argnames, reduce_retracing)
+        self.signature = Signature(
+            f, self.__name__, static_argnames, reduce_retracing, input_signature
+        )
         self._local = _Captures()
         self._warned = False
+        # A call of these only begins what they do.
+        self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else BoundFunction(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<gt.function {getattr(self, '__qualname__', self.__name__)}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; see `gt.function`."""
-        recording = state.recording
-        if (
-            state.tapes
-            or recording.active
-            or type(recording) is not Recording
-            or modes.handle_list is not list
-        ):
+        if runs_in_python():
+            if self.input_signature is not None:
+                args, kwargs = self.signature.completed(args, kwargs)
             # A tape wants to see the ops, and so does whoever traces, captures or debugs.
             return self.python_function(*args, **kwargs)
-        if self.input_signature is not None:
-            args = check_signature(self.__name__, self.input_signature, args)
-        key, leaves, rebuild = self._signature.of(args, kwargs)
-        known = self._local.by_key
-        captured = known.get(key)
+        key, leaves, arguments = self.signature.of(args, kwargs)
+        local = self._local
+        if local.world != World.number:
+            local.by_key, local.world = {}, World.number
+        captured = local.by_key.get(key)
         if captured is None:
-            captured = known[key] = Captured(self._signature.difference(key))
-            self._warn_of_many(known)
+            captured = self._new_kind(key)
         captured.calls += 1
         if captured.straight is not None:
             return captured.straight(leaves)
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
-        call = Call(leaves)
-        if captured.assigned:
-            return self._locked(captured, rebuild, call)
-        if captured.paths:
-            result = replay(captured.root, call)
-            if result is not None:
-                return _returned(result, call)
-        return self._capture(captured, rebuild, leaves, call.draws)
+        return captured.run(arguments, leaves)
 
-    def _locked(self, captured: Captured, rebuild: Any, call: Call) -> Any:
-        """Reading variables, computing and assigning them is one step to other threads."""
-        with contextlib.ExitStack() as locks:
-            for variable in captured.assigned:
-                locks.enter_context(variable.lock)
-            result = replay(captured.root, call) if captured.paths else None
-            if result is not None:
-                return _returned(result, call)
-            return self._capture(captured, rebuild, list(call.arguments), call.draws)
-
-    # Capturing.
-
-    def _capture(
-        self, captured: Captured, rebuild: Any, leaves: list[Any], draws: list[Any]
-    ) -> Any:
-        start = time.perf_counter()
-        outer = state.recording
-        capture = Capture(captured.root, [draw for draw in draws if draw is not None])
-        given = [
-            Tensor(capture.argument(position, leaf), capture, leaf)
-            if type(leaf) is Value
-            else _deferred(position, leaf, capture)
-            for position, leaf in enumerate(leaves)
-        ]
-        args, kwargs = rebuild(given)
-        state.recording = capture
-        try:
-            found = self.python_function(*args, **kwargs)
-            del args, kwargs, given
-            return self._finish(captured, capture, found)
-        finally:
-            capture.tapes.pop(id(capture), None)
-            capture.active = 0
-            try:
-                if not capture.closed and not capture.tapes:
-                    # Only after an error: what else was pending is computed, if it can be.
-                    with contextlib.suppress(Exception):
-                        flush(capture)
-            finally:
-                state.recording = Recording() if outer.closed else outer
-            captured.seconds += time.perf_counter() - start
-
-    def _finish(self, captured: Captured, capture: Capture, found: Any) -> Any:
-        """Compute what is returned and assigned, and note where later calls find it."""
-        leaves, structure = flatten(found)
-        updates = [(variable, variable._handle.node) for variable in capture.assigned]
-        nodes = [leaf.node if _is_inside(leaf, capture) else None for leaf in leaves]
-        capture.tapes.pop(id(capture), None)
-        capture.active = 0
-        outlived = bool(capture.tapes)
-        sources = [
-            _leaf_source(capture, leaf, node) for leaf, node in zip(leaves, nodes, strict=True)
-        ]
-        update_sources = tuple((variable, capture.source(node)) for variable, node in updates)
-        flush(capture)
-        if outlived:
-            captured.refused = "a tape made inside it is still used"
-        elif capture.escaped is not None:
-            self._refuse(captured, f"a value leaves for Python at {capture.escaped}")
-        elif capture.inconsistent:
-            # What it does changed between two runs on the same values.
-            captured.root, captured.paths = Step(), 0
-        else:
-            capture.step.result = Result(structure, tuple(sources), update_sources)
-            captured.paths += 1
-            assigned = {*captured.assigned, *capture.assigned}
-            captured.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
-            captured.lines = _guards(captured.root)
-            if captured.paths == 1 and capture.step is captured.root:
-                straight = straight_call(captured.root)
-                captured.straight = _locked(straight, captured.assigned) if straight else None
-            if captured.paths > PATHS:
-                self._refuse(captured, f"it takes more than {PATHS} paths, by values it looks at")
-        if not capture.closed and not capture.tapes:
-            retire(capture)
-        given = [leaf.value if type(leaf) is Deferred else leaf for leaf in leaves]
-        return unflatten(structure, given)
-
-    def _refuse(self, captured: Captured, why: str) -> None:
-        captured.refused = why
-        captured.root = Step()
-        warnings.warn(
-            f"gt.function: {self.__name__} runs in Python, uncompiled, for arguments of this kind: "
-            f"{why}. Keep the value a tensor, or leave the decorator out.",
-            stacklevel=4,
-        )
-
-    def _warn_of_many(self, known: dict[Any, Captured]) -> None:
-        if self._warned or len(known) <= CAPTURES:
-            return
-        self._warned = True
-        spent = sum(each.seconds for each in known.values())
-        last = list(known.values())[-1]
-        warnings.warn(
-            f"gt.function: {self.__name__} has been captured {len(known)} times, for "
-            f"{spent * 1e3:.0f} ms in all; the last time because {last.why}. Pass values that "
-            "change as floats or tensors of one shape, or name them in static_argnames.",
-            stacklevel=3,
-        )
+    def _new_kind(self, key: Any) -> Captured:
+        known = self._local.by_key
+        for gone in [each for each in known if is_gone(each)]:
+            del known[gone]
+        why = self.signature.difference(key, known)
+        captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
+        if self._runs_later:
+            captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
+        if not self._warned and len(known) > CAPTURES:
+            self._warned = True
+            warn_of_captures(self.__name__, list(known.values()))
+        return captured
 
     # Inspection.
 
@@ -271,15 +208,41 @@ class Function:
         """How many kinds of calls this thread has captured."""
         return len(self._local.by_key)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """Capture the function for arguments like these, and give the function to call.
+    @property
+    def captured(self) -> list[Captured]:
+        """What this thread has captured, in the order of the first calls."""
+        return list(self._local.by_key.values())
+
+    def capture(self, *args: Any, **kwargs: Any) -> None:
+        """Capture the function for arguments like these, and leave all state as it is.
+
+        >>> v = gt.Variable(1.0)
+        >>> f = gt.function(lambda x: v.assign_add(x).value)
+        >>> f.capture(gt.asarray(1.0))
+        >>> float(v.value), float(f(gt.asarray(1.0)))
+        (1.0, 2.0)
+        """
+        if runs_in_python():
+            return
+        key, leaves, arguments = self.signature.of(args, kwargs)
+        captured = self._local.by_key.get(key) or self._new_kind(key)
+        if not captured.paths and captured.refused is None:
+            captured.prepare(arguments, leaves)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """The function for arguments like these and no others; see `gt.TensorSpec`.
 
         >>> f = gt.function(lambda x: x + 1.0)
         >>> float(f.get_concrete_function(gt.asarray(1.0))(gt.asarray(2.0)))
         3.0
+        >>> g = f.get_concrete_function(gt.TensorSpec((None,)))
+        >>> g([1.0, 2.0]).tolist()
+        [2.0, 3.0]
+
+        With values the function is captured now, which changes no state; with specs when it is
+        first called.
         """
-        self(*args, **kwargs)
-        return self
+        return ConcreteFunction(self, args, kwargs)
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program that computes the results for arguments like these.
@@ -287,15 +250,21 @@ class Function:
         >>> print(gt.function(lambda x: gt.sin(x)).program(gt.asarray(1.0)))
         program(a: float64[]) -> b
           b: float64[] = sin(a)
-        """
-        from gradtape.tensor import program_of
 
-        tensors = [
-            leaf
-            for leaf in flatten(self.python_function(*_plain(args), **_plain(kwargs)))[0]
-            if isinstance(leaf, Tensor)
-        ]
-        return program_of(*tensors)
+        It is that of the path which these values take, and computes what variables are assigned,
+        too. Nothing is changed by asking.
+        """
+        _, leaves, arguments = self.signature.of(args, kwargs)
+        capture = Capture(Step(), {}, self.fastmath)
+        try:
+            given = Given(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, given) as found:
+                results = flatten(found)[0]
+                nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
+                nodes += [variable._handle.node for variable in capture.assigned]
+        finally:
+            capture.undo()
+        return program(dict.fromkeys(nodes))
 
     def explain(self) -> str:
         """What was captured, why, and what it cost.
@@ -305,82 +274,73 @@ class Function:
         >>> print(f.explain().splitlines()[0])
         <lambda>: 2 kinds of calls
         """
-        known = self._local.by_key
-        count = len(known)
-        lines = [f"{self.__name__}: {count} {'kind' if count == 1 else 'kinds'} of calls"]
-        for number, each in enumerate(known.values(), start=1):
-            lines.append(
-                f"{number}. {each.why}: {each.calls} calls, {each.paths} "
-                f"{'path' if each.paths == 1 else 'paths'}, {each.seconds * 1e3:.1f} ms to capture"
-            )
-            if each.refused is not None:
-                lines.append(f"   runs in Python: {each.refused}")
-            lines += [f"   looks at a value at {line}" for line in each.lines]
-        lines.append("Effects other than on variables and generators happen while capturing only.")
-        return "\n".join(lines)
+        return explained(self.__name__, self.captured)
 
 
-def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
-    """The call as one step to other threads that read or assign the same variables."""
-    if not variables:
-        return call
-    locks = [variable.lock for variable in variables]
+class BoundFunction:
+    """A method that was made a function, on its instance.
 
-    def locked(leaves: list[Any]) -> Any:
-        for lock in locks:
-            lock.acquire()
-        try:
-            return call(leaves)
-        finally:
-            for lock in locks:
-                lock.release()
+    >>> class Scale:
+    ...     def __init__(self, factor):
+    ...         self.factor = gt.Variable(factor)
+    ...
+    ...     @gt.function
+    ...     def apply(self, x):
+    ...         return self.factor * x
+    >>> double = Scale(2.0)
+    >>> float(double.apply(gt.asarray(3.0)))
+    6.0
+    """
 
-    return locked
+    def __init__(self, function: Function, instance: Any) -> None:
+        self.__func__ = function
+        self.__self__ = instance
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method."""
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, BoundFunction)
+            and self.__func__ is other.__func__
+            and self.__self__ is other.__self__
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
+
+    def __repr__(self) -> str:
+        return f"<bound {self.__func__!r} of {type(self.__self__).__name__}>"
+
+    @property
+    def python_function(self) -> Callable[..., Any]:
+        """The undecorated method."""
+        return functools.partial(self.__func__.python_function, self.__self__)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """The same as for a function."""
+        return ConcreteFunction(self.__func__, (self.__self__, *args), kwargs, (self.__self__,))
+
+    def capture(self, *args: Any, **kwargs: Any) -> None:
+        """The same as for a function."""
+        self.__func__.capture(self.__self__, *args, **kwargs)
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The same as for a function."""
+        return self.__func__.program(self.__self__, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__func__, name)
 
 
-def _plain(nest: Any) -> Any:
-    leaves, structure = flatten(nest)
-    return unflatten(
-        structure, [asarray(x) if isinstance(x, (np.ndarray, float)) else x for x in leaves]
+def runs_in_python() -> bool:
+    """Whether somebody wants to see every op: a tape, a trace, another capture, a debug mode."""
+    recording = state.recording
+    return bool(
+        state.tapes
+        or recording.active
+        or type(recording) is not Recording
+        or modes.handle_list is not list
     )
-
-
-def _is_inside(leaf: Any, capture: Capture) -> bool:
-    return isinstance(leaf, Tensor) and leaf.recording is capture
-
-
-def _leaf_source(capture: Capture, leaf: Any, node: Any) -> Any:
-    """Where a later call finds one leaf of what the function returns."""
-    if isinstance(leaf, RowSparse):
-        kind, of = type(leaf), leaf.spec
-        rows = [
-            _leaf_source(capture, part, part.node if _is_inside(part, capture) else None)
-            for part in leaf.rows
-        ]
-        return lambda call: kind(*[source(call) for source in rows], of)
-    if node is not None:
-        return Wrapped(capture.source(node), type(leaf).result_class)
-    return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
-
-
-def _deferred(position: int, leaf: Any, capture: Capture) -> Any:
-    return Deferred(leaf, lambda numbers: numbers[position], capture.guard_number)
-
-
-def _returned(result: Result, call: Call) -> Any:
-    found = [source(call) for source in result.leaves]
-    values = [(variable, source(call)) for variable, source in result.updates]
-    for variable, value in values:
-        variable.replace(Value(value.content, value.spec))
-    return unflatten(result.structure, found)
-
-
-def _guards(step: Step) -> list[str]:
-    found: dict[str, None] = {}
-    stack = [step]
-    while stack:
-        each = stack.pop()
-        if each.guard is not None:
-            found[each.line] = None
-        stack += each.branches.values()
-    return list(found)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.graph.lines import user_line
-from gradtape.graph.node import PICK, Node
+from gradtape.graph.node import PICK, Node, Table, exchange
 from gradtape.graph.program import program, sealed
+from gradtape.graph.provenance import Provenance, note_into
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.graph.rows import Rows
 from gradtape.ops.custom import passes_through
@@ -17,6 +17,7 @@ from gradtape.pytree import flatten, map_leaves
 from gradtape.recording.derive import derive_reverse
 from gradtape.recording.flush import flush
 from gradtape.recording.keep import is_expensive
+from gradtape.recording.trace import NotedHandles
 from gradtape.scope import direction
 from gradtape.tape import GradientTape
 from gradtape.tensor import Tensor, asarray
@@ -100,36 +101,32 @@ def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Save
     state.cut()
     earlier = modes.handle_list
     # A recording that looks at every op, which a native recorder leaves alone.
-    modes.handle_list = _Handles
+    modes.handle_list = NotedHandles
+    noted = Provenance()
+    table, noting = exchange(Table()), note_into(noted)
     before, state.recording = state.recording, Recording()
     tapes, state.tapes = state.tapes, []
-    lines = _Lines()
-    state.recording.nodes = lines
     try:
-        return _run(f, args, kwargs, lines.of)
+        return _run(f, args, kwargs, lambda node: _line(noted, node))
     finally:
         modes.handle_list = earlier
+        exchange(table)
+        note_into(noting)
         state.recording, state.tapes = before, tapes
 
 
-class _Handles(list[Any]):
-    """Any list but the built-in one."""
-
-
-class _Lines(list[Node]):
-    """The applications of a recording, with the line of each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._by_node: dict[Node, str] = {}
-
-    def append(self, node: Node) -> None:
-        super().append(node)
-        self._by_node.setdefault(node, user_line())
-
-    def of(self, node: Node) -> str:
-        """Where a value was recorded."""
-        return self._by_node.get(node.inputs[0] if node.op is PICK else node, "unknown")
+def _line(noted: Provenance, node: Node) -> str:
+    """Where a value was recorded; what a loop saves of its steps, inside it."""
+    several = node.inputs[0] if node.op is PICK else node
+    if several.op.name == "scan":
+        inner = several.params[0].outputs[node.params[0]]
+        inside = noted.lines.get(inner) or noted.lines.get(
+            inner.inputs[0] if inner.inputs else inner
+        )
+        if inside is not None:
+            return inside
+    found = noted.lines.get(several) or noted.lines.get(noted.origin(several))
+    return "unknown" if found is None else found
 
 
 def _run(f: Callable[..., Any], args: Any, kwargs: Any, line_of: LineOf) -> SavedValues:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.carried_state import CarriedState
 from gradtape.control import bound, described
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, apply, outputs, placeholder, scratch
 from gradtape.graph.program import Program, closed
-from gradtape.graph.recording import SCALARS, Recording, state
+from gradtape.graph.recording import SCALARS, Recording, enter, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.casting import cast
 from gradtape.ops.creation import arange
@@ -26,7 +28,7 @@ from gradtape.ops.scan import SCAN
 from gradtape.ops.slicing import along_axis
 from gradtape.ops.while_loop import INTEGER, WHILE
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.bodies import Body, apply_outside, is_tracked, settled, trace, value_of
+from gradtape.recording.bodies import Body, apply_outside, count_of, is_tracked, settled, trace
 from gradtape.recording.trace import Trace
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray
@@ -35,17 +37,42 @@ __all__ = ["fori_loop", "map", "scan", "while_loop"]
 
 
 class _Carry:
-    """The values that a loop carries: given, and checked when they come back."""
+    """The values that a loop carries: given, and checked when they come back.
+
+    Variables that the body assigns are carried after them.
+    """
 
     def __init__(self, name: str, function: str, init: Any) -> None:
         self.name = name
         self.function = function
         self.leaves, self.structure = flatten(init)
         self.tensors = [asarray(leaf) for leaf in self.leaves]
+        self.state = CarriedState(name)
+
+    @property
+    def given(self) -> list[Any]:
+        """What the loop begins with."""
+        return [*self.tensors, *self.state.values()]
 
     @property
     def specs(self) -> list[Spec]:
         return [tensor.spec for tensor in self.tensors]
+
+    @property
+    def all_specs(self) -> list[Spec]:
+        """Those of variables included."""
+        return [*self.specs, *self.state.specs()]
+
+    @property
+    def count(self) -> int:
+        """How many tensors are carried."""
+        return len(self.tensors) + len(self.state.variables)
+
+    def opened(self, made: Any, arguments: list[Any]) -> Any:
+        """The nest of values at the beginning of a step; variables are what they are there."""
+        cut = len(self.tensors)
+        self.state.enter(made, arguments[cut : self.count])
+        return unflatten(self.structure, arguments[:cut])
 
     def returned(self, made: Any, value: Any) -> list[Any]:
         """The leaves of what a body returned as the next values."""
@@ -56,16 +83,24 @@ class _Carry:
                 f"returned {described(structure)}. Return the same structure."
             )
         # A Python number takes the dtype of what it replaces, where it fits.
-        return [
-            made.add_leaf(leaf, spec((), of.dtype))
-            if type(leaf) in SCALARS and np.can_cast(np.min_scalar_type(leaf), of.dtype)
-            else leaf
+        own = [
+            enter(made, leaf, of.dtype) if _fits(leaf, of) else leaf
             for leaf, of in zip(leaves, self.specs, strict=True)
         ]
+        return [*own, *self.state.leave(made)]
+
+    def closed(self, results: Sequence[Any]) -> Any:
+        """The nest of values after the loop; variables are assigned."""
+        cut = len(self.tensors)
+        self.state.assign(results[cut : self.count])
+        return unflatten(self.structure, results[:cut])
 
     def adapted(self, body: Body) -> bool:
-        """Check what came back; True if Python numbers at the start took its dtypes: once more."""
-        again = False
+        """Check what came back; True if Python numbers at the start took its dtypes: once more.
+
+        So it is if there are more variables to carry.
+        """
+        again = self.state.grows(body.trace)
         names = leaf_names(self.structure, "carry")
         for number, (name, of) in enumerate(zip(names, self.specs, strict=True)):
             found = body.roots[number].spec
@@ -82,6 +117,14 @@ class _Carry:
                 f"A loop carries values of one {what}: change the start, or what is returned."
             )
         return again
+
+
+def _fits(leaf: Any, of: Spec) -> bool:
+    """Whether something is a Python number that the dtype of what is carried can hold."""
+    if type(leaf) not in SCALARS:
+        return False
+    number = leaf.value if type(leaf) is Deferred else leaf
+    return bool(np.can_cast(np.min_scalar_type(number), of.dtype))
 
 
 def while_loop(
@@ -101,8 +144,12 @@ def while_loop(
 
     Forward mode carries tangents along. Reverse mode goes back through every step, so under a tape
     that tracks an operand the loop runs at once, to count its steps, and is recorded as a `scan` of
-    that length. Where values are not known yet, as inside `vmap` or the body of another loop,
-    `maximum_iterations` must bound the steps for reverse mode to be possible.
+    that length. Where the values are not known or differ from call to call, as inside `vmap`, the
+    body of another loop or `gt.function`, the loop runs again in chunks on the way back: n steps
+    take about n² / 128 more. With `maximum_iterations` it is a scan of that length instead, which
+    saves every step.
+
+    Variables may be assigned in `body_fn`.
 
     >>> gt.grad(lambda a: gt.while_loop(lambda x: x < 10.0, lambda x: x * a, 1.0))(2.0).item()
     32.0
@@ -118,28 +165,31 @@ def while_loop(
             body = _traced_step("while_loop", carry, body_fn)
             if not carry.adapted(body):
                 break
-            body.end()
+            body.give_up()
         traced = [_traced_condition(carry, cond_fn), body]
         outer = state.recording
-        inputs, (condition, step) = bound(outer, traced, carry.tensors)
-        constants = len(inputs) - len(carry.tensors)
+        inputs, (condition, step) = bound(outer, traced, carry.given)
+        constants = len(inputs) - carry.count
         params = (condition, step, constants, maximum)
         if _needs_steps(outer, inputs):
             node = outer.application(WHILE, tuple(inputs), params)
-            length = int(value_of(outer, outputs(node)[-1]))
-            fixed = (step, constants, len(carry.tensors), length, False, False)
-            results = apply_outside(SCAN, inputs, fixed)
+            length = count_of(outer, outputs(node)[-1])
+            fixed = (step, constants, carry.count, length, False, False)
+            results = apply_outside(SCAN, inputs, fixed, traced)
         else:
-            results = apply_outside(WHILE, inputs, params)[:-1]
-        return unflatten(carry.structure, results)
+            results = apply_outside(WHILE, inputs, params, traced)[:-1]
+        return carry.closed(results)
     finally:
         for body in traced:
             body.end()
 
 
 def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
-    """Whether reverse mode through a loop may be asked for, of values that are known."""
-    if isinstance(outer, Trace):
+    """Whether reverse mode through a loop may be asked for, of values that are known.
+
+    In a captured function they are those of one call, and another call makes other steps.
+    """
+    if isinstance(outer, Trace) or outer.capturing:
         return False
     reverses = any(isinstance(tape, GradientTape) for tape in state.tapes)
     return reverses and is_tracked(outer, inputs)
@@ -147,9 +197,9 @@ def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
 
 def _traced_step(name: str, carry: _Carry, function: Callable[..., Any]) -> Body:
     def call(made: Any, arguments: list[Any]) -> Any:
-        return carry.returned(made, function(unflatten(carry.structure, arguments))), None
+        return carry.returned(made, function(carry.opened(made, arguments))), None
 
-    body, _ = trace(name, call, carry.specs)
+    body, _ = trace(name, call, carry.all_specs, carries=True)
     if body.draws:
         body.end()
         raise ValueError(
@@ -160,8 +210,8 @@ def _traced_step(name: str, carry: _Carry, function: Callable[..., Any]) -> Body
 
 
 def _traced_condition(carry: _Carry, function: Callable[..., Any]) -> Body:
-    def call(_: Any, arguments: list[Any]) -> Any:
-        result = asarray(function(unflatten(carry.structure, arguments)))
+    def call(made: Any, arguments: list[Any]) -> Any:
+        result = asarray(function(carry.opened(made, arguments)))
         if result.shape != ():
             raise ShapeError(
                 f"while_loop: cond_fn gives shape {result.shape}, not a single truth value. "
@@ -169,7 +219,7 @@ def _traced_condition(carry: _Carry, function: Callable[..., Any]) -> Body:
             )
         return [result if result.dtype.kind == "b" else result != 0], None
 
-    return trace("while_loop", call, carry.specs)[0]
+    return trace("while_loop", call, carry.all_specs)[0]
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable[..., Any], init: Any) -> Any:
@@ -239,7 +289,13 @@ def scan(
     in a while and computes the rest again: every so many steps for an integer, and about every
     square root of the length for True. `unroll` is accepted for JAX's sake and changes nothing.
 
-    Random numbers are those that a Python loop would draw, new ones in every step.
+    Random numbers are those that a Python loop would draw, new ones in every step. Variables may be
+    assigned in `f`: they are carried along, and hold the last value afterwards.
+
+    >>> v = gt.Variable(1.0)
+    >>> _ = gt.scan(lambda carry, x: (carry, v.assign(v * x).value), None, np.array([2.0, 3.0]))
+    >>> float(v)
+    6.0
     """
     return _scan("scan", f, init, xs, length, reverse, checkpoint)
 
@@ -261,8 +317,8 @@ def _scan(
     elements = [spec(tensor.shape[1:], tensor.dtype) for tensor in sequences]
 
     def call(made: Any, arguments: list[Any]) -> Any:
-        carried = unflatten(carry.structure, arguments[: len(carry.tensors)])
-        result = f(carried, unflatten(shape, arguments[len(carry.tensors) :]))
+        carried = carry.opened(made, arguments)
+        result = f(carried, unflatten(shape, arguments[carry.count :]))
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(
                 f"{name}: the function returned {type(result).__name__}, not a tuple of two, the "
@@ -272,15 +328,15 @@ def _scan(
         return [*carry.returned(made, result[0]), *rows], structure
 
     while True:
-        body, structure = trace(name, call, [*carry.specs, *elements])
+        body, structure = trace(name, call, [*carry.all_specs, *elements], carries=True)
         try:
             if carry.adapted(body):
+                body.trace.rewind()
                 continue
             results = _applied(body, carry, sequences, count, bool(reverse), checkpoint)
         finally:
             body.end()
-        cut = len(carry.tensors)
-        return unflatten(carry.structure, results[:cut]), unflatten(structure, results[cut:])
+        return carry.closed(results), unflatten(structure, results[carry.count :])
 
 
 def _length(name: str, shape: Structure, sequences: Sequence[Any], length: Any) -> int:
@@ -331,13 +387,14 @@ def _applied(
     drawn = [body.bind_draw(outer, leaf, rows) for leaf, rows in positions.items()]
     segment = _segment(checkpoint, length)
     if segment is None:
-        operands = [tensor.enter(outer) for tensor in (*carry.tensors, *sequences)]
-        params = (program, len(captured), len(carry.tensors), length, reverse, False)
-        return apply_outside(SCAN, (*captured, *operands, *drawn), params)
+        operands = [tensor.enter(outer) for tensor in (*carry.given, *sequences)]
+        params = (program, len(captured), carry.count, length, reverse, False)
+        return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
     # More is recorded in between: nodes are held.
     held = outer.hold_all([*captured, *drawn], state.handle_class)
+    outer.lines.update(body.trace.lines)
     segments = _Segments(program, held[: len(captured)], reverse)
-    return segments.record(carry.tensors, [*sequences, *held[len(captured) :]], length, segment)
+    return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)
 
 
 def _positions(body: Body, length: int, reverse: bool) -> dict[Node, Any]:

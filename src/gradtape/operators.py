@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.recording import state
 from gradtape.ops import (
     arithmetic,
     complexes,
@@ -111,6 +112,8 @@ class Operators:
         def numpy(self) -> Any:
             """The value as a read-only NumPy array, computed now if it is pending."""
 
+        def _look(self) -> Any: ...
+
     def __bool__(self) -> bool:
         return self._decided(bool)
 
@@ -135,7 +138,9 @@ class Operators:
         """A value that Python is about to act on: a captured function acts on it in every call."""
         tensor: Any = getattr(self, "value", self)
         recording = tensor.recording
-        if recording is not None and recording.capturing and tensor.size == 1:
+        if recording is None or not recording.capturing:
+            recording = state.recording
+        if recording.capturing and tensor.size == 1:
             return recording.decide(tensor, kind, kind.__name__)
         return kind(self._single(kind.__name__))
 
@@ -157,7 +162,9 @@ class Operators:
         return self.numpy().tolist()
 
     def __format__(self, template: str) -> str:
-        return format(self.item(), template) if template and not self.shape else str(self)
+        if not template or self.shape:
+            return str(self)
+        return format(self._look().reshape(())[()].item(), template)
 
     # Facts of the spec.
 

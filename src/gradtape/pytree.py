@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 __all__ = [
     "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
-    "unflatten",
+    "unflatten", "with_more",
 ]  # fmt: skip
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.
 _leaf_types: set[type] = set()
 _ROWS: frozenset[Any] = frozenset((list, tuple))
 _registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+
+
+class _Keys(tuple[Any, ...]):
+    """The keys of a dict that makes entries of its own."""
+
+    factory: Any
+
+    def __new__(cls, keys: Any, factory: Any) -> _Keys:
+        found = super().__new__(cls, keys)
+        found.factory = factory
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +78,8 @@ def _children(tree: Any) -> tuple[Any, Any, tuple[Any, ...]] | None:
     if isinstance(tree, tuple):
         return kind, None, tuple(tree)
     if isinstance(tree, dict):
+        if isinstance(tree, defaultdict):
+            return kind, _Keys(tree, tree.default_factory), tuple(tree.values())
         return kind, tuple(tree), tuple(tree.values())
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = tuple(field.name for field in dataclasses.fields(tree))
@@ -105,6 +119,23 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         return LEAF
     kind, context, children = found
     return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
+
+
+def with_more(tree: Any, structure: Structure) -> list[Any]:
+    """The dataclass instances in a nest that have attributes besides their fields.
+
+    >>> gt.pytree.with_more([1, 2], gt.pytree.flatten([1, 2])[1])
+    []
+    """
+    if not structure.children:
+        return []
+    kind, found = structure.kind, []
+    if dataclasses.is_dataclass(kind) and kind not in _registered:
+        found = [tree] if len(getattr(tree, "__dict__", ())) > len(structure.context) else []
+    children: Any = _children(tree)
+    for child, below in zip(children[2], structure.children, strict=True):
+        found += with_more(child, below)
+    return found
 
 
 def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
@@ -159,6 +190,8 @@ def _unflatten(structure: Structure, leaves: Any) -> Any:
         return children
     if issubclass(kind, tuple):
         return kind(*children) if hasattr(kind, "_fields") else kind(children)
+    if issubclass(kind, defaultdict):
+        return kind(structure.context.factory, zip(structure.context, children, strict=True))
     if issubclass(kind, dict):
         return kind(zip(structure.context, children, strict=True))
     return _rebuild_dataclass(kind, dict(zip(structure.context, children, strict=True)))
@@ -202,6 +235,8 @@ def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
     [11, 22]
     """
+    if not rest and type(tree) in _leaf_types:
+        return function(tree)
     leaves, structure = flatten(tree)
     columns = [leaves]
     for other in rest:

@@ -22,7 +22,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
-from gradtape.graph.recording import state
+from gradtape.graph.recording import state as recording_state
 from gradtape.modes import is_deterministic
 from gradtape.ops import random as draws
 from gradtape.ops.arithmetic import less, record_operand
@@ -30,7 +30,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.indexing import take
 from gradtape.ops.shapes import normalize_shape
 from gradtape.ops.sorting import argsort
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.trace import Trace, next_number
 
 __all__ = [
@@ -46,6 +46,15 @@ def _key_of(seed: int) -> tuple[int, int]:
     """The key that NumPy's Philox derives from the same seed."""
     words = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return int(words[0]), int(words[1])
+
+
+def _checked_key(seed: Any) -> tuple[int, int]:
+    try:
+        return _key_of(operator.index(seed))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Generator: seed {seed!r} is not a non-negative integer. Pass one, or None."
+        ) from None
 
 
 def _float_dtype(name: str, dtype: Any) -> Any:
@@ -78,26 +87,27 @@ class Generator:
     `np.random.Philox(seed)`. Generators may be shared between threads.
     """
 
-    __slots__ = ("_counter", "_key", "_lock", "_number")
+    __slots__ = ("__weakref__", "_counter", "_key", "_lock", "number")
 
     def __init__(self, seed: int | None = None) -> None:
+        capture = capturing(recording_state.recording)
+        if capture is not None:
+            capture.make(self)
+            if seed is None:
+                capture.escape("a generator without a seed is made")
         if seed is None:
             _require_repeatable("a generator without a seed starts anywhere")
             seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-        try:
-            self._key = _key_of(operator.index(seed))
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"Generator: seed {seed!r} is not a non-negative integer. Pass one, or None."
-            ) from None
+        self._key = _checked_key(seed)
         self._counter = 0
         # Tells generators that were made inside a function that vmap traces from those outside.
-        self._number = next_number()
+        self.number = next_number()
         self._lock = new_lock()
 
     @property
     def state(self) -> State:
         """Key and counter: all there is to restore with `from_state`."""
+        self._leave("the state of a generator is read")
         return (*self._key, self._counter)
 
     @classmethod
@@ -122,27 +132,78 @@ class Generator:
 
     def _next(self, count: int) -> Any:
         """The position of a draw, as a leaf: its value is no part of the program's structure."""
-        trace = state.recording
-        if isinstance(trace, Capture):
-            return trace.draw(self, count)
+        recording = recording_state.recording
+        capture = capturing(recording)
         position = self.advance(count)
-        counter = self._counter - draws.blocks(count)
-        if isinstance(trace, Trace) and self._number < trace.number:
-            return trace.draw(self, counter, position)
+        if capture is None and not isinstance(recording, Trace):
+            return position
+        start = int(position[2]) + (int(position[3]) << 64)
+        if capture is not None and capture.is_outside(self):
+            capture.drew(self, start, start + draws.blocks(count))
+        if isinstance(recording, Capture):
+            return recording.draw(self, position)
+        if isinstance(recording, Trace) and self.number < recording.number:
+            return recording.draw(self, start, position, start + draws.blocks(count))
         return position
 
     def advance(self, count: int) -> Any:
         """Move on by the place that so many numbers take, and give the position before."""
+        first, second, counter = self.reserve(draws.blocks(count))
+        return np.array([first, second, counter & (2**64 - 1), counter >> 64], np.uint64)
+
+    # What captured functions draw when they run without Python.
+
+    @property
+    def place(self) -> int:
+        """The counter."""
+        return self._counter
+
+    def reserve(self, blocks: int) -> State:
+        """Move the counter on, and give the state before."""
         with self._lock:
             counter = self._counter
-            self._counter = counter + draws.blocks(count)
-        return np.array([*self._key, counter & (2**64 - 1), counter >> 64], np.uint64)
+            self._counter = counter + blocks
+            return (*self._key, counter)
+
+    def rewind(self, start: int, stop: int) -> bool:
+        """Go back to `start` if nobody has drawn since the counter was at `stop`."""
+        with self._lock:
+            if self._counter != stop:
+                return False
+            self._counter = start
+        capture = capturing(recording_state.recording)
+        if capture is not None and capture.is_outside(self):
+            capture.gave_back(self, start)
+        return True
+
+    def restart(self, seed: int) -> None:
+        """Begin anew, from a seed.
+
+        >>> generator = gt.random.Generator(1)
+        >>> first = generator.uniform((2,)).tolist()
+        >>> generator.restart(1)
+        >>> generator.uniform((2,)).tolist() == first
+        True
+        """
+        self._leave("a generator is begun anew")
+        key = _checked_key(seed)
+        with self._lock:
+            self._key, self._counter = key, 0
+
+    def _leave(self, what: str) -> None:
+        """Python looks at or sets the state: a captured function cannot follow."""
+        capture = capturing(recording_state.recording)
+        if capture is not None and capture.is_outside(self):
+            capture.escape(what)
 
     def _repeat(self, start: int, times: int) -> int:
         """Draw what was drawn since position `start` so many times in all; gives its length."""
         with self._lock:
             width = self._counter - start
-            self._counter = start + times * width
+            stop = self._counter = start + times * width
+        capture = capturing(recording_state.recording)
+        if capture is not None and capture.is_outside(self):
+            capture.drew_again(self, start, width, stop)
         return width
 
     def bits(self, shape: Any = ()) -> Any:
@@ -269,7 +330,7 @@ def _generator(seed: int | None) -> Generator:
     with _lock:
         if not _shared:
             made = _shared["generator"] = Generator()
-            made._number = 0  # wherever it is first used
+            made.number = 0  # wherever it is first used
         return _shared["generator"]
 
 
@@ -283,7 +344,12 @@ def seed(seed: int, /) -> None:
     True
     """
     with _lock:
-        _shared["generator"] = Generator(seed)
+        if _shared:
+            # The same generator: functions that were captured draw from it.
+            _shared["generator"].restart(seed)
+            return
+        made = _shared["generator"] = Generator(seed)
+        made.number = 0
 
 
 def uniform(

@@ -2,47 +2,145 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
 from gradtape.graph.recording import state
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import flatten, leaf_names, unflatten, with_more
+from gradtape.static_values import Identity, in_words, is_input, static_key
 from gradtape.tensor import Tensor, asarray
-from gradtape.variable import Variable
+from gradtape.tensor_spec import checked
 
 # An int that has been seen with so many values is an input from then on.
 STATIC_INTS = 3
 
 Specs = Sequence[Any] | None
-Rebuild = Callable[[list[Any]], tuple[Any, Any]]
+
+_NUMBERS = (float, complex)
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+# What is static and told apart by its value.
+_STATIC = (bool, str, type(None))
+# Defaults that a call is completed with; others may be changed in place, and stay where they are.
+_SIMPLE = (bool, int, float, complex, str, type(None), tuple, Tensor)
+
+
+class Arguments:
+    """The arguments of one call: inputs, and how to put others in their place."""
+
+    __slots__ = ("args", "key", "kwargs", "signature")
+
+    def __init__(
+        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any
+    ) -> None:
+        self.signature = signature
+        self.args = args
+        self.kwargs = kwargs
+        self.key = key
+
+    def rebuilt(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with other inputs."""
+        fresh = iter(given)
+        built = []
+        for _, argument, entry in self._entries():
+            if entry[1] == "static" or argument is None:
+                built.append(argument)
+                continue
+            leaves, structure = flatten(argument)
+            filled = [
+                next(fresh) if is_input(part) else leaf
+                for leaf, part in zip(leaves, entry[2], strict=True)
+            ]
+            built.append(unflatten(structure, filled))
+        count = len(self.args)
+        return tuple(built[:count]), dict(zip(self.kwargs, built[count:], strict=True))
+
+    def inputs(self) -> list[tuple[str, Any]]:
+        """What each input is called, and what it was given as."""
+        found = []
+        for name, argument, entry in self._entries():
+            if entry[1] == "static" or argument is None:
+                continue
+            leaves, structure = flatten(argument)
+            labels = leaf_names(structure, name)
+            found += [
+                (label, leaf)
+                for label, leaf, part in zip(labels, leaves, entry[2], strict=True)
+                if is_input(part)
+            ]
+        return found
+
+    def _entries(self) -> Iterable[tuple[str, Any, Any]]:
+        names = [*map(self.signature.name, range(len(self.args))), *self.kwargs]
+        arguments = [*self.args, *self.kwargs.values()]
+        return zip(names, arguments, _full(self.key, names), strict=True)
 
 
 class Signature:
     """Sorts the arguments of calls into inputs and static values."""
 
     def __init__(
-        self, f: Callable[..., Any], static_names: tuple[str, ...], reduce_retracing: bool
+        self,
+        f: Callable[..., Any],
+        called: str,
+        static_names: tuple[str, ...],
+        reduce_retracing: bool,
+        specs: Specs = None,
     ) -> None:
-        self._names = _parameter_names(f)
-        unknown = [name for name in static_names if self._names and name not in self._names]
+        self._called = called
+        names, self._names, self._rest = _parameter_names(f)
+        unknown = [name for name in static_names if names and name not in names]
         if unknown:
             raise ValueError(
                 f"function: static_argnames {unknown} are not among the parameters "
-                f"{self._names}. Name parameters of the function."
+                f"{names}. Name parameters of the function."
             )
         self._static = frozenset(static_names)
         self._int_limit = 0 if reduce_retracing else STATIC_INTS
         # Values of ints seen, by where they were passed.
         self._ints: dict[Any, set[int]] = {}
-        self._last: list[tuple[str, Any]] | None = None
+        self._specs = None if specs is None else tuple(specs)
+        # Parameters by place and by name only, and their defaults; None where nobody knows.
+        self._order: list[str] | None = None
+        self._by_name: list[str] = []
+        self._defaults: dict[str, Any] = {}
+        # How many positional arguments make a call that is complete as it is.
+        self._complete = -1
+        self._read_parameters(f)
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Rebuild]:
-        """The key of a call, its inputs, and how to put other inputs into its arguments."""
+    def _read_parameters(self, f: Callable[..., Any]) -> None:
+        try:
+            # What it is called with, not what a function that it wraps would be.
+            parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+        except (TypeError, ValueError):
+            return
+        kinds = {parameter.kind for parameter in parameters}
+        self._more = inspect.Parameter.VAR_KEYWORD in kinds
+        self._order = [p.name for p in parameters if p.kind in _PLACED]
+        self._nameless = {p.name for p in parameters if p.kind is _PLACED[0]}
+        self._by_name = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        self._defaults = {
+            p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
+        }
+        if not self._by_name and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            self._complete = len(self._order)
+
+    def name(self, position: int) -> str:
+        """What an argument is called."""
+        if position < len(self._names):
+            return self._names[position]
+        rest = "argument" if self._rest is None else self._rest
+        return f"{rest}[{position - len(self._names)}]"
+
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Arguments]:
+        """The key of a call, its inputs, and its arguments in the order of the parameters."""
+        if kwargs or len(args) != self._complete:
+            args, kwargs = self.arranged(args, kwargs)
+        if self._specs is not None:
+            args, kwargs = self._checked(args, kwargs)
         if not kwargs and not self._static:
             key: list[Any] = []
             leaves: list[Any] = []
@@ -58,178 +156,194 @@ class Signature:
                 elif kind is float:
                     key.append(float)
                     leaves.append(argument)
+                elif kind in _STATIC:
+                    key.append((kind, argument))
+                elif kind is int:
+                    part, value = self._leaf(len(key), argument)
+                    key.append(part)
+                    if part is int:
+                        leaves.append(value)
                 else:
                     break
             else:
-                return tuple(key), leaves, lambda given: (given, {})
+                found = tuple(key)
+                return found, leaves, Arguments(self, args, kwargs, found)
         return self._general(args, kwargs)
+
+    def arranged(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with arguments and simple defaults where the parameters have them.
+
+        As it is where that cannot be done: Python will say what is wrong with it.
+        """
+        order = self._order
+        if order is None or not (kwargs or self._by_name or len(args) < len(order)):
+            return args, kwargs
+        rest, placed, named = dict(kwargs), list(args), {}
+        for name in (*order[len(args) :], *self._by_name):
+            if name in rest and name not in self._nameless:
+                value = rest.pop(name)
+            elif name not in self._defaults:
+                return args, kwargs
+            elif isinstance(self._defaults[name], _SIMPLE):
+                value = self._defaults[name]
+            else:
+                continue
+            if len(placed) < len(order) and order[len(placed)] == name:
+                placed.append(value)
+            elif name in self._nameless:
+                return args, kwargs
+            else:
+                named[name] = value
+        if rest and not self._more:
+            return args, kwargs
+        return tuple(placed), {**named, **rest}
+
+    def completed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call arranged, and checked against the specs that were given."""
+        args, kwargs = self.arranged(args, kwargs)
+        return self._checked(args, kwargs) if self._specs is not None else (args, kwargs)
+
+    def _checked(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as tensors that agree with the given shapes and dtypes."""
+        specs: tuple[Any, ...] = self._specs  # type: ignore[assignment]
+        # It says nothing of the instance that a method is called on.
+        first = int(self._names[:1] == ["self"] and len(self._names) > len(specs))
+        placed, named = list(args), dict(kwargs)
+        labels = [self.name(first + number) for number in range(len(specs))]
+        for number, (label, wanted) in enumerate(zip(labels, specs, strict=True), start=first):
+            if number < len(args):
+                placed[number] = checked(self._called, label, wanted, args[number])
+            elif label in kwargs:
+                named[label] = checked(self._called, label, wanted, kwargs[label])
+            elif label not in self._defaults:
+                raise self._miscounted(f"{label} is missing")
+        beyond = [self.name(number) for number in range(first + len(specs), len(args))]
+        beyond += [name for name in kwargs if name not in labels]
+        # Defaults that the call was completed with are no business of the signature.
+        for name in beyond:
+            if name not in self._defaults:
+                raise self._miscounted(f"{name} is not among them")
+        return tuple(placed), named
+
+    def _miscounted(self, what: str) -> ValueError:
+        return ValueError(
+            f"{self._called}: input_signature has {len(self._specs or ())} entries, and {what}. "
+            "Pass one argument for each."
+        )
 
     def _general(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[Any], Rebuild]:
-        parts = [(self._name(position), argument) for position, argument in enumerate(args)]
-        parts += list(kwargs.items())
+    ) -> tuple[Any, list[Any], Arguments]:
+        names = self._names
+        if len(args) > len(names):
+            names = [self.name(position) for position in range(len(args))]
+        parts = [*zip(names, args, strict=False), *kwargs.items()]
         key: list[Any] = []
         leaves: list[Any] = []
-        slots: list[Any] = []
         for name, argument in parts:
             if name in self._static:
-                key.append((name, "static", _identity(argument)))
-                slots.append((None, [(None, argument)]))
+                key.append((name, "static", static_key(argument)))
                 continue
             found, structure = flatten(argument)
-            entries: list[tuple[int | None, Any]] = []
-            key.append((name, structure))
-            for number, leaf in enumerate(found):
-                part, value, dynamic = self._leaf((name, number), leaf)
-                key.append(part)
-                if dynamic:
-                    entries.append((len(leaves), getattr(leaf, "result_class", None)))
-                    leaves.append(value)
+            entries: list[Any] = []
+            for leaf in found:
+                kind = type(leaf)
+                if kind is Tensor and leaf.computed is not None:
+                    part, value = leaf.computed.spec, leaf.computed
                 else:
-                    entries.append((None, leaf))
-            slots.append((structure, entries))
-        count, names = len(args), tuple(kwargs)
+                    part, value = self._leaf((name, len(entries)), leaf)
+                entries.append(part)
+                if is_input(part):
+                    leaves.append(value)
+            # What else an instance has is its own: another one is another kind of call.
+            apart = [Identity(each) for each in with_more(argument, structure)]
+            key.append((name, structure, tuple(entries), *apart))
+        return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))
 
-        def rebuild(given: list[Any]) -> tuple[Any, Any]:
-            built = []
-            for structure, entries in slots:
-                filled = [
-                    content if place is None else _of_class(given[place], content)
-                    for place, content in entries
-                ]
-                built.append(filled[0] if structure is None else unflatten(structure, filled))
-            return tuple(built[:count]), dict(zip(names, built[count:], strict=True))
-
-        return tuple(key), leaves, rebuild
-
-    def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any, bool]:
-        """Its part of the key, the input it is, and whether it is one."""
+    def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any]:
+        """Its part of the key, and the input that it is."""
         if isinstance(leaf, Tensor):
             if leaf.computed is None:
                 state.evaluate(leaf)
             value: Any = leaf.computed
             kind = leaf.result_class
-            return value.spec if kind is Tensor else (value.spec, kind), value, True
+            return value.spec if kind is Tensor else (value.spec, kind), value
         if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufc":
             value = asarray(leaf).computed
-            return value.spec, value, True
-        if type(leaf) is float:
-            return float, leaf, True
+            return value.spec, value
+        if type(leaf) in _NUMBERS:
+            return type(leaf), leaf
         if type(leaf) is int:
             seen = self._ints.setdefault(where, set())
             if len(seen) <= self._int_limit:
                 seen.add(leaf)
             if len(seen) > self._int_limit:
-                return int, leaf, True
-        return _identity(leaf), leaf, False
+                return int, leaf
+        return static_key(leaf), leaf
 
-    def _name(self, position: int) -> str:
-        if position < len(self._names):
-            return self._names[position]
-        return f"argument {position}"
+    def difference(self, key: Any, known: Iterable[Any]) -> tuple[str, str, str] | None:
+        """Which argument makes a call another one than those known, and what it was and is.
 
-    def difference(self, key: tuple[Any, ...]) -> str:
-        """Why a call is of another kind than the one before."""
-        now = _labelled(key, self._names)
-        last, self._last = self._last, now
-        if last is None:
-            return "first call"
-        for (name, new), (_, old) in zip(now, last, strict=False):
-            if new != old:
-                return f"{name} was {old} and is {new}"
-        return "the number of arguments changed"
+        That is compared with the known call that is most like it, and the latest of those.
+        """
+        now = self._described(key)
+        best: list[tuple[str, str, str]] | None = None
+        for other in known:
+            before = self._described(other)
+            if [label for label, _ in before] != [label for label, _ in now]:
+                found = [_structural(now, before)]
+            else:
+                pairs = zip(now, before, strict=True)
+                found = [(label, old, new) for (label, new), (_, old) in pairs if new != old]
+            if best is None or len(found) <= len(best):
+                best = found
+        return best[0] if best else None
 
-
-def _labelled(key: tuple[Any, ...], names: list[str]) -> list[tuple[str, Any]]:
-    found = []
-    name = ""
-    for position, part in enumerate(key):
-        if isinstance(part, tuple) and part and isinstance(part[0], str) and len(part) > 1:
-            name = part[0]
-            if part[1] == "static":
-                found.append((name, part[2]))
-            continue
-        label = name or (names[position] if position < len(names) else f"argument {position}")
-        found.append((label, part.__name__ if isinstance(part, type) else part))
-    return found
-
-
-def _of_class(tensor: Any, kind: Any) -> Any:
-    """An argument in the class of tensors that it was given in."""
-    if kind is None or kind is Tensor or not isinstance(tensor, Tensor):
-        return tensor
-    return kind(tensor.node, tensor.recording, tensor.computed)
+    def _described(self, key: Any) -> list[tuple[str, str]]:
+        """The parts of a key in words, by what they are called."""
+        found = []
+        names = [self.name(position) for position in range(len(key))]
+        for name, entry in zip(names, _full(key, names), strict=True):
+            if entry[1] == "static":
+                found.append((entry[0], in_words(entry[2])))
+                continue
+            labels = leaf_names(entry[1], entry[0] or name)
+            found += [(label, in_words(part)) for label, part in zip(labels, entry[2], strict=True)]
+        return found
 
 
-class Identity:
-    """An object that is told from others by being itself; it is not kept alive by that."""
-
-    __slots__ = ("_hash", "_reference")
-
-    def __init__(self, thing: Any) -> None:
-        self._hash = id(thing)
-        try:
-            self._reference: Any = weakref.ref(thing)
-        except TypeError:
-            self._reference = lambda: thing
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Identity):
-            return False
-        mine = self._reference()
-        return mine is not None and mine is other._reference()
-
-    def __repr__(self) -> str:
-        thing = self._reference()
-        return "an object that is gone" if thing is None else f"{type(thing).__name__} object"
+def _structural(now: Any, before: Any) -> tuple[str, str, str]:
+    labels = [dict(each) for each in (before, now)]
+    for label in (*labels[0], *labels[1]):
+        if (label in labels[0]) != (label in labels[1]):
+            return label, labels[0].get(label, "absent"), labels[1].get(label, "absent")
+    return "the arguments", "in one order", "in another"
 
 
-def _identity(thing: Any) -> Any:
-    """What stands for a static value in a key: the value, or the object itself."""
-    if isinstance(thing, (bool, int, str, bytes, complex, type(None))):
-        # True is 1 to a dictionary, but not to a program.
-        return type(thing), thing
-    if isinstance(thing, Variable) or callable(thing):
-        return Identity(thing)
+def _full(key: Any, names: Sequence[str]) -> Iterable[tuple[str, Any, Any]]:
+    """The entries of a key as (name, structure, parts); simple calls have only the parts."""
+    leaf = flatten(0)[1]
+    for name, entry in zip(names, key, strict=True):
+        general = type(entry) is tuple and len(entry) >= 3 and type(entry[0]) is str
+        yield entry[:3] if general else (name, leaf, (entry,))
+
+
+def _parameter_names(f: Callable[..., Any]) -> tuple[list[str], list[str], str | None]:
+    """All parameters, those that have a place, and what is called the rest of them."""
+    # A partial has fewer than what it wraps.
+    f = inspect.unwrap(f, stop=lambda found: isinstance(found, functools.partial))
     try:
-        hash(thing)
-    except TypeError:
-        return Identity(thing)
-    return Identity(thing) if type(thing).__hash__ is object.__hash__ else (type(thing), thing)
-
-
-def _parameter_names(f: Callable[..., Any]) -> list[str]:
-    try:
-        return list(inspect.signature(f).parameters)
+        parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
-        return []
-
-
-def check_signature(name: str, specs: Sequence[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Positional arguments as tensors that agree with the given shapes and dtypes."""
-    if len(args) != len(specs):
-        raise ValueError(
-            f"{name}: input_signature has {len(specs)} entries and the call {len(args)} "
-            "positional arguments. Pass one for each."
-        )
-    found = []
-    for position, (argument, of) in enumerate(zip(args, specs, strict=True)):
-        tensor = asarray(argument, dtype=as_dtype(of.dtype))
-        shape = of.shape
-        if shape is not None and not _agrees(tensor.shape, tuple(shape)):
-            raise ValueError(
-                f"{name}: argument {position} has shape {tensor.shape}, and input_signature asks "
-                f"for {tuple(shape)}. Pass such a shape, or None where any length will do."
-            )
-        found.append(tensor)
-    return tuple(found)
-
-
-def _agrees(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(
-        want is None or want == have for have, want in zip(shape, wanted, strict=True)
-    )
+        return [], [], None
+    rest = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]
+    placed = [p.name for p in parameters if p.kind in _PLACED]
+    if inspect.Parameter.VAR_KEYWORD in {p.kind for p in parameters}:
+        return [], placed, rest[0] if rest else None  # any name will do
+    return [p.name for p in parameters], placed, rest[0] if rest else None

@@ -11,20 +11,29 @@ from typing import Any
 
 from gradtape.graph.recording import Value
 from gradtape.pytree import unflatten
-from gradtape.recording.capture import Argument, Computed, Constant, Held, Number, Step
+from gradtape.recording.steps import (
+    Argument,
+    Computed,
+    Constant,
+    Held,
+    Number,
+    Outside,
+    Position,
+    Scalar,
+    Step,
+)
 
 
 def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     """A function of the inputs of a call, or None if there is more to it than one run."""
     result = step.result
-    if result is None or len(step.runs) != 1:
+    if result is None or len(step.runs) != 1 or result.rebound or result.moved:
         return None
     (run,) = step.runs
     if run.lines is not None:  # something may fail, and would have to say where it was recorded
         return None
     names: dict[str, Any] = {
-        "Value": Value, "plan": run.plan, "structure": result.structure,
-        "unflatten": unflatten,
+        "Value": Value, "structure": result.structure, "unflatten": unflatten,
     }  # fmt: skip
 
     def written(source: Any) -> str | None:
@@ -36,18 +45,33 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
             names[f"spec{place}"] = source.node.spec
             return f"Value(found[{place}], spec{place})"
         name = f"n{len(names)}"
+        if isinstance(source, Outside):
+            source = source.settled()
         if isinstance(source, Constant):
             names[name] = source.content
             return name
         if isinstance(source, Held):
             names[name] = source.variable
             return f"{name}.current()"
-        if isinstance(source, Number):
-            names[name] = source.compute
+        if isinstance(source, Outside):
+            names[name] = source.current
+            return f"{name}()"
+        if isinstance(source, Position):
+            names[name] = source.after
+            return f"{name}(place{source.draw})"
+        if isinstance(source, (Number, Scalar)):
+            names[name] = source.compute if isinstance(source, Number) else source.of
             return f"{name}(inputs)"
         return None
 
-    given = [written(source) for source in run.inputs]
+    inputs = [source.settled() if isinstance(source, Outside) else source for source in run.inputs]
+    fixed = {
+        position: source.content
+        for position, source in enumerate(inputs)
+        if isinstance(source, Constant)
+    }
+    names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
+    given = [written(source) for position, source in enumerate(inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
     leaves = []
     for leaf in result.leaves:
@@ -61,18 +85,17 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         leaves.append(found)
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):", f"    given = [{', '.join(map(str, given))}]"]
-    if run.lines is None:
-        lines[1:] = [f"    found = plan.run([{', '.join(map(str, given))}])"]
-    else:
-        names["explain"] = run.lines.explain
-        lines += [
-            "    try:",
-            "        found = plan.run(given)",
-            "    except Exception as error:",
-            "        explain(error, given)",
-            "        raise",
-        ]
+    lines = ["def call(inputs):"]
+    for number, (generator, blocks) in enumerate(step.draws):
+        names[f"reserve{number}"] = generator.reserve
+        lines.append(f"    place{number} = reserve{number}({blocks})")
+    lines.append(f"    found = run({', '.join(map(str, given))})")
+    # What is returned may be what a variable held before.
+    single = result.structure.kind is None
+    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
+    if updates:
+        lines.append(f"    returned = {returned}")
+        returned = "returned"
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
@@ -81,8 +104,6 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if not str(source).startswith("Value("):
             fresh = f"Value({fresh}.content, {fresh}.spec)"
         lines.append(f"    v{number}.replace({fresh})")
-    single = result.structure.kind is None
-    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
     lines.append(f"    return {returned}")
     exec("\n".join(lines), names)
     return names["call"]

@@ -9,11 +9,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
-from gradtape.graph.recording import Handle, State, Value, host_value, state
-from gradtape.graph.spec import Spec
+from gradtape.graph.recording import Handle, State, Value, host_value, scalar_spec, state
+from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.operators import Operators
 from gradtape.ops import indexing
@@ -64,11 +66,17 @@ class Tensor(Handle, Operators):
         >>> gt.asarray([1.0, 2.0]).numpy()
         array([1., 2.])
         """
-        if self.computed is None:
-            state.evaluate(self)
         recording = self.recording
         if recording is not None and recording.capturing:
             recording.escape()  # type: ignore[attr-defined]
+        elif state.recording.capturing:
+            state.recording.look(self)  # type: ignore[attr-defined]
+        return self._look()
+
+    def _look(self) -> Any:
+        """The same for people to read: what a captured function prints decides nothing."""
+        if self.computed is None:
+            state.evaluate(self)
         array = self.computed.array  # type: ignore[union-attr]
         if array.flags.writeable:
             array.flags.writeable = False
@@ -79,7 +87,7 @@ class Tensor(Handle, Operators):
         raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
-        values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
+        values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
         return f"Tensor({values}, shape={self.shape}, dtype={self.dtype})"
 
     # Rebinding.
@@ -100,6 +108,9 @@ class Tensor(Handle, Operators):
                 if self.dtype.kind == new.dtype.kind
                 else _refuse_dtype(self, new, what)
             )
+        recording = state.recording
+        if recording.capturing:
+            recording.rebinding(self, new)  # type: ignore[attr-defined]
         self.node, self.recording, self.computed = new.node, new.recording, new.computed
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
@@ -157,6 +168,8 @@ class Tensor(Handle, Operators):
         return identity(self)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
+        if self.recording is not None and self.recording.capturing:
+            return identity(self)
         return from_value(host_value(self.numpy()))
 
     def __reduce__(self) -> Any:
@@ -180,7 +193,8 @@ class Tensor(Handle, Operators):
         recording = self.recording
         if recording is None or not recording.active or not recording.watched:
             return False
-        return self.node in dependents(topological([self.node]), recording.watched)
+        order = topological([self.node], parents=_followed)
+        return self.node in dependents(order, recording.watched)
 
     def __dlpack__(
         self,
@@ -258,6 +272,11 @@ def _caller_stores_item(frame: Any) -> bool:
     return position < len(code) and code[position] == _STORE_SUBSCR
 
 
+def _followed(node: Node) -> tuple[Node, ...]:
+    """What derivatives of a node pass on to."""
+    return () if node.op.name == "stop_gradient" else node.inputs
+
+
 def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:
     raise InPlaceError(
         f"{what}: the result has dtype {new.dtype} and the tensor {old.dtype}. "
@@ -267,7 +286,25 @@ def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:
 
 def from_value(value: Value) -> Tensor:
     """A handle on a computed value."""
-    return Tensor(None, None, value)
+    made = Tensor(None, None, value)
+    recording = state.recording
+    if recording.capturing:
+        recording.own(made)  # type: ignore[attr-defined]
+    return made
+
+
+def _from_number(number: Deferred, dtype: Any) -> Tensor:
+    """A tensor of a number that differs between the calls of a function."""
+    of = scalar_spec(number.value, number.kind, None)
+    if dtype is not None:
+        of = spec((), as_dtype(dtype))
+    recording = state.recording
+    if recording.outer is None and not recording.capturing:
+        return from_value(host_value(number.read(), of.dtype))
+    node = recording.add_number(number, of)
+    if not recording.capturing:
+        return recording.hold(node, Tensor)
+    return Tensor(node, recording, host_value(number.value, of.dtype))
 
 
 def asarray(
@@ -282,6 +319,8 @@ def asarray(
         raise ValueError(f"asarray: {device!r} is not a device here. The only one is 'cpu'.")
     if isinstance(obj, Tensor):
         found: Any = obj.copy() if copy else obj
+    elif type(obj) is Deferred:
+        return _from_number(obj, dtype)
     elif isinstance(obj, (bool, int, float, complex)) and type(obj) in (bool, int, float, complex):
         from gradtape.dtypes import of_scalar
 

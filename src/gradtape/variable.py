@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
@@ -16,7 +16,7 @@ from gradtape.operators import Operators
 from gradtape.ops import indexing
 from gradtape.ops.arithmetic import identity
 from gradtape.ops.casting import cast
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.tensor import Tensor, asarray
@@ -24,6 +24,8 @@ from gradtape.tensor import Tensor, asarray
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
+# More variables that were read are not remembered where nothing was computed from them.
+MOST_WAITING = 1000
 
 
 class Variable(Operators):
@@ -73,7 +75,16 @@ class Variable(Operators):
         self._steady = False
         self._epoch = state.epoch
         self._lock = new_lock()
-        self._handle = _own(start)
+        recording = state.recording
+        if isinstance(recording, Trace):
+            self._handle = _concrete(self.name, recording, start)
+            recording.make(self)
+        else:
+            # While a function is captured, later calls may have another value.
+            self._handle = identity(start) if recording.capturing else _own(start)
+        capture = capturing(recording)
+        if capture is not None:
+            capture.make(self)
 
     # Reading.
 
@@ -84,38 +95,67 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, node = state.recording, None
-        while node is None or recording is not state.recording:
+        recording, handle = state.recording, self._handle
+        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
+            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
+            if handle.computed is None:
+                state.evaluate(handle)
+            self._note(state.recording)
+            return self.value_class(None, None, handle.computed)
+        entered = None
+        while entered is None or recording is not state.recording:
             recording = state.recording
-            node = self.enter(recording)
-        handle = self._handle
+            entered = self._enter(recording)
+        # Both of one moment: another thread may have assigned since.
+        node, handle = entered
+        if isinstance(recording, Trace) and recording.is_bound(self):
+            return recording.hold(node, self.value_class)
         if handle.computed is not None and handle.recording is not recording:
-            if recording.capturing:
-                return self.value_class(node, recording, handle.computed)
+            if recording.capturing or recording.outer is not None:
+                found = self.value_class(node, recording, handle.computed)
+                if recording.capturing:
+                    recording.own(found)  # type: ignore[attr-defined]
+                return found
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
+        return self._enter(recording)[0]
+
+    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
+        """The same with the handle on that value."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
-            node = recording.capture(self)
+            bound = recording.bound(self)
+            node = recording.capture(self) if bound is None else bound.node
             if recording is state.recording:
                 for tape in state.tapes:
                     tape.note_read(self, node)
-            return node
+            return node, handle
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
-        node = handle.enter(recording)
         if isinstance(recording, Capture) and handle.recording is not recording:
-            recording.read_variable(self, node)
+            node = recording.enter_variable(self, handle)
+        else:
+            node = handle.enter(recording)
         if recording is state.recording:
-            if not pending and not self._steady and (self.trainable or self._assigned):
-                recording.unassigned.add(self)
+            if not pending:
+                self._note(recording)
             for tape in state.tapes:
                 tape.note_read(self, node)
-        return node
+        return node, handle
+
+    def _note(self, recording: Recording) -> None:
+        """Remember the read, if an update may follow in the same step."""
+        if self._steady or not (self.trainable or self._assigned):
+            return
+        waiting = recording.unassigned
+        if len(waiting) > MOST_WAITING and not recording.nodes:
+            # Looked at one after another, and nothing computed: no step has begun.
+            waiting.clear()
+        waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
@@ -131,6 +171,9 @@ class Variable(Operators):
     def numpy(self) -> Any:
         """The value of now as a read-only NumPy array."""
         return self.value.numpy()
+
+    def _look(self) -> Any:
+        return self.value._look()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.value.__array__(dtype, copy)
@@ -166,6 +209,8 @@ class Variable(Operators):
     def _store(self, new: Tensor) -> None:
         recording = state.recording
         if isinstance(recording, Trace):
+            if recording.bind(self, new):
+                return
             with recording.assigning(self.name, new) as outside:
                 self._store(outside)
             recording.is_read_as(self._handle, new)
@@ -181,7 +226,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assigned[self] = None
+            recording.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
@@ -212,6 +257,12 @@ class Variable(Operators):
         unassigned = state.recording.unassigned
         if unassigned:
             unassigned.discard(self)
+
+    def restore(self, handle: Tensor, latest: Tensor) -> None:
+        """Hold again what it held before assignments that are undone, if nobody came after them."""
+        with self._lock:
+            if self._handle is latest:
+                self._handle = handle
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.
@@ -262,13 +313,14 @@ class Variable(Operators):
     # Copies are by value: a copied variable is another cell.
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(np.array(_peek(self)), self.trainable, self.name, self.dtype)
+        value = self.value if state.recording.capturing else np.array(_peek(self))
+        return Variable(value, self.trainable, self.name, self.dtype)
 
     def __copy__(self) -> Variable:
         return self.__deepcopy__(None)
 
     def __reduce__(self) -> Any:
-        return _restore, (np.array(_peek(self)), self.trainable, self.name, as_dtype(self.dtype))
+        return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
 
 
 def _own(tensor: Any) -> Tensor:
@@ -277,6 +329,18 @@ def _own(tensor: Any) -> Tensor:
         value: Value = tensor.computed
         return Tensor(None, None, Value(value.array, value.spec))
     return tensor.recording.hold(tensor.node, Tensor)
+
+
+def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
+    """What a variable that is made inside a traced function begins with: one value for all."""
+    if tensor.recording is trace:
+        if trace.lacks_value(tensor.node):
+            raise NoValueError(
+                f"Variable: {name} would be made inside {trace.name}, from a tensor that has no "
+                "value there. Make it outside, and assign it inside."
+            )
+        state.evaluate(tensor)
+    return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
 
 
 def _peek(variable: Variable) -> Any:

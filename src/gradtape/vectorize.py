@@ -175,7 +175,7 @@ class _Call:
             nodes = [tensor.enter(outer) for tensor in mapped]
             if state.recording is outer:
                 break
-        trace = Trace(outer, self.name)
+        trace = Trace(outer, self.name, size)
         try:
             with trace.entered():
                 ones = [trace.add_unknown(spec(n.shape[1:], n.dtype)) for n in nodes]

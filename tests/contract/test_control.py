@@ -334,10 +334,10 @@ class TestErrors:
         with pytest.raises(NoValueError, match=r"inside scan has no value.*gt\.cond"):
             gt.scan(lambda c, x: (c if c > 0 else -c, None), 0.0, np.zeros(2))
 
-    def test_assigning(self):
+    def test_assigning_in_a_condition(self):
         v = gt.Variable(1.0, name="counter")
-        with pytest.raises(NoValueError, match="counter would be assigned inside fori_loop"):
-            gt.fori_loop(0, 3, lambda i, x: x + v.assign_add(1.0).value, 0.0)
+        with pytest.raises(NoValueError, match="counter would be assigned inside the condition"):
+            gt.while_loop(lambda x: v.assign_add(1.0) < 5.0, lambda x: x, 0.0)
 
     def test_branches_differ(self):
         with pytest.raises(ShapeError, match=r"result is float64\[3\] from false_fn"):

@@ -201,10 +201,109 @@ def test_what_the_rule_replaces_is_not_tried():
     np.testing.assert_array_equal(gt.vmap(f)(matrices).numpy(), matrices)
 
 
-def test_inside_a_scan_it_is_the_function():
-    f = tagged(1000.0)
-    got = gt.vmap(lambda x: gt.scan(lambda c, a: (c + f(a), c), gt.asarray(0.0), x)[0])(X)
-    np.testing.assert_allclose(got.numpy(), np.cos(X).sum(axis=1))
+class TestInsideLoops:
+    """The rule is called while the loop is traced, for each number of examples around it."""
+
+    def test_scan(self):
+        f = tagged(1000.0)
+
+        def total(x):
+            return gt.scan(lambda c, a: (c + f(a), c), gt.asarray(0.0), x)[0]
+
+        expected = (np.cos(X) * 1000.0).sum(axis=1)
+        np.testing.assert_allclose(gt.vmap(total)(X).numpy(), expected)
+        np.testing.assert_allclose(gt.function(gt.vmap(total))(gt.asarray(X)).numpy(), expected)
+        np.testing.assert_allclose(total(X[0]).numpy(), np.cos(X[0]).sum())
+
+    @pytest.mark.parametrize(
+        "loop",
+        [
+            lambda f: lambda x: gt.fori_loop(0, 1, lambda i, c: f(c), x),
+            lambda f: lambda x: gt.map(f, gt.stack([x, x]))[1],
+            lambda f: lambda x: gt.cond(gt.sum(x) > -9.0, lambda: f(x), lambda: x),
+            lambda f: lambda x: gt.cond(gt.asarray(True), lambda: f(x), lambda: x),
+            lambda f: lambda x: gt.switch(1, [lambda a: a, f], x),
+            lambda f: lambda x: gt.while_loop(lambda c: gt.max(c) < 9.0, f, x, 1),
+            lambda f: lambda x: gt.scan(lambda c, _: (f(c), None), x, length=1, checkpoint=True)[0],
+            lambda f: (
+                lambda x: gt.fori_loop(
+                    0, 1, lambda i, c: gt.fori_loop(0, 1, lambda j, d: f(d), c), x
+                )
+            ),
+        ],
+        ids=["fori", "map", "cond apart", "cond", "switch", "while", "checkpoint", "nested"],
+    )
+    def test_all_of_them(self, loop):
+        f = tagged(1000.0)
+        np.testing.assert_allclose(gt.vmap(loop(f))(X).numpy(), np.cos(X) * 1000.0)
+
+    def test_nested_maps(self):
+        f = tagged(1000.0)
+        many = np.stack([X, X + 1.0, X - 1.0])
+
+        def total(x):
+            return gt.scan(lambda c, a: (c + f(a), c), gt.asarray(0.0), x)[0]
+
+        found = gt.vmap(gt.vmap(total))(many)
+        np.testing.assert_allclose(found.numpy(), (np.cos(many) * 1000.0).sum(axis=-1))
+
+    def test_what_all_examples_share_is_the_function(self):
+        f = tagged(1000.0)
+
+        def total(x):
+            return gt.sum(x) + gt.scan(lambda c, a: (c + f(a), c), gt.asarray(0.0), X[0])[0]
+
+        expected = X.sum(axis=1) + np.cos(X[0]).sum()
+        np.testing.assert_allclose(gt.vmap(total)(X).numpy(), expected)
+
+    def test_arguments_in_part_and_closures_of_the_rule(self):
+        weight, offset = gt.Variable(3.0), gt.asarray([1.0, 2.0])
+        f = gt.custom_vmap(lambda x, w, power: x * w * weight)
+        f.def_vmap(
+            lambda n, b, x, w, power: (gt.sum(x * w, axis=1)[:, None] + offset * weight, True)
+        )
+
+        def loop(x):
+            return gt.fori_loop(0, 2, lambda i, c: f(c, gt.ones(2), 2), x)
+
+        x = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        once = x.sum(axis=1)[:, None] + np.array([3.0, 6.0])
+        twice = once.sum(axis=1)[:, None] + np.array([3.0, 6.0])
+        np.testing.assert_allclose(gt.vmap(loop)(x).numpy(), twice)
+        weight.assign(0.0)
+        np.testing.assert_allclose(gt.vmap(loop)(x).numpy(), np.stack([x.sum(axis=1)] * 2, 1) * 2)
+
+    def test_derivatives_of_the_mapped_loop_are_those_of_the_rule(self):
+        f = gt.custom_vmap(lambda x: gt.sin(x))
+        f.def_vmap(lambda n, b, x: (x * x, True))
+
+        def loss(x):
+            return gt.sum(gt.vmap(lambda a: gt.fori_loop(0, 2, lambda i, c: f(c), a))(x))
+
+        x = np.array([0.5, 1.5])
+        np.testing.assert_allclose(gt.grad(loss)(x).numpy(), 4.0 * x**3)
+        inside = gt.vmap(gt.grad(lambda a: gt.fori_loop(0, 1, lambda i, c: f(c), a)))(x)
+        np.testing.assert_allclose(inside.numpy(), np.cos(x))
+
+    def test_what_differs_must_be_an_argument(self):
+        def loop(x):
+            def step(i, c):
+                f = gt.custom_vmap(lambda y: gt.sum(y) * c)
+                f.def_vmap(lambda n, b, y: (y, True))
+                return f(c * 2.0)
+
+            return gt.fori_loop(0, 2, step, x)
+
+        with pytest.raises(gt.errors.NoValueError, match="it reads a tensor that may differ"):
+            gt.vmap(loop)(np.ones(3))
+
+        def other(x):
+            f = gt.custom_vmap(lambda y: y)
+            f.def_vmap(lambda n, b, y: (y * x, True))
+            return gt.fori_loop(0, 2, lambda i, c: f(c), x)
+
+        with pytest.raises(gt.errors.NoValueError, match="its rule reads a tensor that differs"):
+            gt.vmap(other)(np.ones(3))
 
 
 class TestErrors:

@@ -113,6 +113,18 @@ class TestNothingInPython:
 
         natively(gt.grad(total), WEIGHTS)
 
+    def test_derivatives_and_batch_rules_by_hand(self):
+        f = gt.custom_gradient(lambda x: (gt.sin(x), lambda dy: dy * gt.cos(x)))
+        g = gt.custom_vmap(lambda x: gt.cos(x))
+        g.def_vmap(lambda n, b, x: (gt.cos(x) * 2.0, True))
+
+        def total(x: Any) -> Any:
+            return gt.sum(gt.scan(lambda c, u: (f(c) + g(u), None), x, inputs(10))[0])
+
+        natively(total, START)
+        natively(gt.grad(total), START)
+        natively(gt.vmap(total), gt.asarray(RNG.normal(size=(3, 4))))
+
     def test_batches(self):
         many = gt.asarray(RNG.normal(size=(3, 4)))
         natively(gt.vmap(lambda x: recurrence(x, inputs(5), WEIGHTS)), many)

@@ -7,8 +7,11 @@ and what the methods do with it is written in `complexvalues`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +30,35 @@ BOOL = np.dtype(bool)
 CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
 if CONTRACT not in ("on", "off"):
     raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
+
+
+# What `gt.function(fastmath=True)` allows: sums in another order, quotients by reciprocals, 0.0 for
+# -0.0. Not allowed is to take for granted that no NaN and no infinity appears.
+_FLAGS = {"on": "contract", "off": "", "fast": "reassoc nsz arcp contract"}
+
+
+class _Rounding(threading.local):
+    """How the thread that compiles rounds now."""
+
+    fast = False
+
+
+_rounding = _Rounding()
+
+
+@contextlib.contextmanager
+def rounding(fast: bool) -> Iterator[None]:
+    """Compile kernels that round as is quickest, or strictly."""
+    before, _rounding.fast = _rounding.fast, fast
+    try:
+        yield
+    finally:
+        _rounding.fast = before
+
+
+def rounding_mode() -> str:
+    """What tells kernels apart that compute the same and round differently."""
+    return "fast" if _rounding.fast else CONTRACT
 
 
 class NotLowered(Exception):  # noqa: N818 - a question answered, not a fault
@@ -140,7 +172,7 @@ class Builder:
         """One instruction for floats, which may join another in one rounding, or for integers."""
         kind = x.dtype.kind
         if kind == "f":
-            name = f"{real} contract" if contract and CONTRACT == "on" else real
+            name = f"{real} {_FLAGS[rounding_mode()]}" if contract else real
         elif kind in "iu":
             name = whole
         elif kind == "c":

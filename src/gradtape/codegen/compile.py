@@ -9,7 +9,7 @@ from gradtape.codegen.kernel import Kernel
 from gradtape.codegen.loops import Emitter, lane_count
 from gradtape.graph.locks import new_lock
 
-# By structure, and by whether products and sums may share one rounding.
+# By structure, and by how they round.
 _addresses: dict[tuple[Kernel, str], int] = {}
 _lock = new_lock()
 
@@ -36,7 +36,7 @@ def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, int], int]:
     """The address of each kernel, and how many had to be compiled."""
     wanted = list(dict.fromkeys(kernels))
     with _lock:
-        mode = builder.CONTRACT
+        mode = builder.rounding_mode()
         fresh = [kernel for kernel in wanted if (kernel, mode) not in _addresses]
         if fresh:
             text, names = module_text(fresh)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Shape, Spec
 
 # Above this many interned nodes a thread starts a new table; old nodes live while they are used.
@@ -127,16 +128,17 @@ class Node:
 class Table:
     """A thread's interned nodes, with what was derived from them."""
 
-    __slots__ = ("cache", "derived", "deriving", "nodes", "origins", "plans")
+    __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads")
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Any, ...], Node] = {}
         self.derived: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}
+        # Parts of nodes, by the bounds that the user wrote.
+        self.reads: dict[tuple[Any, ...], Node] = {}
         # Where a native recorder finds some of `nodes` faster; it fills it itself.
         self.cache: bytes | None = None
-        # For debugging: of which node each new one is part of the derivative, and the one of now.
-        self.origins: dict[Node, Node | None] | None = None
+        # For debugging: of which node new ones are part of the derivative.
         self.deriving: Node | None = None
 
 
@@ -165,7 +167,9 @@ def exchange(new: Table) -> Table:
 @contextlib.contextmanager
 def scratch() -> Iterator[None]:
     """Nodes made meanwhile are interned among themselves, and forgotten."""
-    before = exchange(Table())
+    new = Table()
+    new.deriving = _local.table.deriving
+    before = exchange(new)
     try:
         yield
     finally:
@@ -203,8 +207,9 @@ def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Nod
     found = nodes.get(key)
     if found is None:
         found = nodes[key] = build(op, inputs, params)
-        if current.origins is not None:
-            current.origins[found] = current.deriving
+        noted = provenance()
+        if noted is not None:
+            noted.origins[found] = current.deriving
     return found
 
 

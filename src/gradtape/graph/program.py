@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
+from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import topological
 
 
@@ -64,11 +65,8 @@ def sealed(found: Program) -> Program:
     A plan is found by what programs have in common, and that is not how values came about which
     are known already: a pass must not look through them.
     """
-    new = {
-        node: node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
-        for at, node in enumerate(found.inputs)
-    }
-    inputs = tuple(new.values())
+    inputs = sealed_inputs(found)
+    new = dict(zip(found.inputs, inputs, strict=True))
     if inputs == found.inputs:
         return found
     for node in found.nodes:
@@ -77,6 +75,16 @@ def sealed(found: Program) -> Program:
         new[node] = node if same else Node(node.op, parents, node.params, node.spec)
     nodes = tuple(new[node] for node in found.nodes)
     return Program(inputs, nodes, tuple(new[node] for node in found.outputs))
+
+
+def sealed_inputs(found: Program) -> tuple[Node, ...]:
+    """Inputs that do not tell how they were computed."""
+    return tuple(
+        [
+            node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
+            for at, node in enumerate(found.inputs)
+        ]
+    )
 
 
 _closed: WeakValueDictionary[tuple[Any, ...], Program] = WeakValueDictionary()
@@ -102,6 +110,10 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     if found is None:
         # setdefault: of two threads that race here, both must end with the same object.
         found = _closed.setdefault(tuple(key), _copied(inputs, order, outputs))
+    noted = provenance()
+    if noted is not None:
+        for old, new in zip(order, found.nodes, strict=True):
+            noted.copy(old, new)
     return found
 
 

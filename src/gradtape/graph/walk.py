@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gradtape.graph.node import Node, apply
+from gradtape.graph.provenance import provenance
 
 
 def _inputs(node: Node) -> tuple[Node, ...]:
@@ -51,10 +52,13 @@ def substitute(
     """The roots with nodes replaced and everything above them rebuilt."""
     new: dict[Node, Node] = dict(replacement)
     roots = list(roots)
+    noted = provenance()
     for node in topological(roots, stop=replacement.keys()):
         if node in new:
             continue
         inputs = tuple(new[parent] for parent in node.inputs)
         unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         new[node] = node if unchanged else make(node.op, inputs, node.params)
+        if noted is not None:
+            noted.copy(node, new[node])
     return [new[root] for root in roots]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradtape import saved_state
+from gradtape.recording import capture
 from gradtape.variable import Variable
 
 __all__ = ["Module"]
@@ -31,8 +32,20 @@ class Module:
     copy has variables of its own.
     """
 
-    # Whether layers such as dropout behave as in training.
-    training = True
+    _training = True
+
+    @property
+    def training(self) -> bool:
+        """Whether layers such as dropout behave as in training; see `train` and `eval`.
+
+        >>> gt.nn.Dropout(0.5).training
+        True
+        """
+        return capture.read_state(self, "_training", f"training of {type(self).__name__}")
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._training = bool(mode)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What `call` gives."""
@@ -98,7 +111,7 @@ class Module:
         False
         """
         for module in self.modules():
-            module.training = bool(mode)
+            module.training = mode
         return self
 
     def eval(self) -> Module:

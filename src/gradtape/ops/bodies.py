@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.lines import mark
 from gradtape.graph.node import Node, constant, placeholder, scratch
 from gradtape.graph.program import Program, closed
+from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, substitute
 from gradtape.ops.batching import spread
@@ -34,10 +36,12 @@ class Transforms:
 
 def remembered(body: Program, key: tuple[Any, ...], build: Callable[[], Any]) -> Any:
     """What `build` makes of a body, the first time it is asked for."""
-    found = body.derived.get(key)
+    found = None if provenance() is not None else body.derived.get(key)
     if found is None:
         with scratch():
             found = build()
+        if provenance() is not None:  # whose nodes are looked up in it, not in what is remembered
+            return found
         # setdefault: whoever comes second must see what the first has made nodes of.
         found = body.derived.setdefault(key, found)
     return found
@@ -56,8 +60,12 @@ def run(body: Program, arrays: Sequence[Any]) -> list[Any]:
     if steps is None:
         steps = body.derived["steps"] = _steps(body)
     values = list(arrays)
-    for kernel, sources in steps[0]:
-        values.append(kernel(*[values[source] for source in sources]))
+    try:
+        for kernel, sources in steps[0]:
+            values.append(kernel(*[values[source] for source in sources]))
+    except Exception as error:
+        mark(error, body.nodes[len(values) - len(body.inputs)])
+        raise
     return [
         np.asarray(values[number], of.dtype)
         for number, of in zip(steps[1], [node.spec for node in body.outputs], strict=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.recording import SCALARS, host_value, record
@@ -179,9 +180,13 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     """
     if dtype is None:
         kind = type(fill_value)
+        if kind is Deferred:
+            kind = fill_value.kind
         dtype = of_scalar(kind, None) if kind in SCALARS else record_operand(fill_value).dtype
     shape, dtype = _chosen("full", shape, dtype, device)
-    if type(fill_value) in SCALARS:
+    if type(fill_value) is Deferred:
+        _check_kind(fill_value, dtype)
+    elif type(fill_value) in SCALARS:
         _check_kind(fill_value, dtype)
         if (fill_value == 1 or fill_value == 0) and not _has_negative_zero(fill_value):
             return record(FULL, (), (shape, int(fill_value.real), dtype))
@@ -302,6 +307,8 @@ def _number(name: str, value: Any) -> Any:
         return value + 0  # -0.0 equals 0.0 and must not stand for it
     if hasattr(value, "shape") and value.shape == () and hasattr(value, "item"):
         value = value.item()
+    if type(value) is Deferred:
+        value = value.read()
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name}: {value!r} is not a real number. Pass an int or a float.")
     return value + 0

@@ -93,7 +93,7 @@ CUSTOM_BATCH = declare(
 )
 
 # Nothing is left to compute of these: their outputs are inputs of their own.
-PASSING = frozenset((CUSTOM, CUSTOM_BATCH))
+PASSING = frozenset({"custom_derivative", "custom_batch", "custom_body", "custom_batch_body"})
 
 
 def _barrier_spec(x: Spec) -> Spec:
@@ -149,6 +149,6 @@ ASSIGNED = declare(
 
 def passes_through(node: Any) -> Any:
     """The input that an output of a custom node stands for, or None for another node."""
-    if node.op.name == "pick" and node.inputs[0].op in PASSING:
+    if node.op.name == "pick" and node.inputs[0].op.name in PASSING:
         return node.inputs[0].inputs[node.params[0]]
     return None

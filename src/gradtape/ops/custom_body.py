@@ -1,7 +1,7 @@
-"""The op that carries a derivative written by hand inside a body: there it is a program.
+"""Ops that carry derivatives and batch rules written by hand inside a body: there, as programs.
 
-Elsewhere such a derivative is a Python closure that a recording knows (ops/custom.py). A body
-outlives its recording, so the closure is called once while the body is traced.
+Elsewhere they are Python closures that a recording knows (ops/custom.py). A body outlives its
+recording, so the closure is called once while the body is traced.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import NoValueError
 from gradtape.graph.node import Node, apply, placeholder
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.program import Program, closed
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import bodies
 from gradtape.ops.batching import Flags, Inputs, size_of, spread
-from gradtape.ops.reads import Operand, dense
+from gradtape.ops.reads import SAME, Operand, dense
 from gradtape.ops.samples import Sample
 
 # Inputs: the outputs as computed; what is differentiated by; what the derivative reads besides.
@@ -104,5 +105,69 @@ CUSTOM_BODY = declare(
         sparsity=_reads,
         params=PARAMS,
         samples=_samples,
+    )
+)
+
+
+def _batch_by_rule(
+    inputs: Inputs,
+    flags: Flags,
+    y: Node,
+    *,
+    count: int,
+    arguments: int,
+    name: str,
+    rules: tuple[tuple[int, Program], ...],
+) -> tuple[Node, ...]:
+    """What the user's rule gives for all examples, if it was asked for so many."""
+    size = size_of(inputs, flags)
+    last = count + arguments
+    body = dict(rules).get(size)
+    if body is None or not any(flags[count:last]):
+        return tuple(
+            node if flag else spread(node, size)
+            for node, flag in zip(inputs[:count], flags, strict=False)
+        )
+    if any(flags[last:]):
+        raise NoValueError(
+            f"custom_vmap: {name}: its rule reads a tensor that differs from example to example "
+            "and is not among the arguments. Pass it as an argument."
+        )
+    many = [
+        node if flag else spread(node, size)
+        for node, flag in zip(inputs[count:last], flags[count:last], strict=True)
+    ]
+    return tuple(bodies.inlined(body, (*inputs[last:], *many)))
+
+
+def _passing_reads(
+    y: Node, operands: tuple[Operand, ...], *, count: int, **_: Any
+) -> list[tuple[Any, ...]]:
+    return [
+        tuple(SAME if at == number else None for at in range(len(operands)))
+        for number in range(count)
+    ]
+
+
+def _rule_samples() -> list[Sample]:
+    arrays = (np.array([0.5, 1.5]), np.array([1.0, 2.0]))
+    return [Sample(arrays, {"count": 1, "arguments": 1, "name": "f", "rules": ()}, 0)]
+
+
+# Inputs: the outputs as computed for one example; the arguments; what the rule reads besides.
+# `rules` has for each number of examples that may be mapped over what the user's rule made: it
+# takes the last of these and the arguments of all examples.
+CUSTOM_BATCH_BODY = declare(
+    Op(
+        "custom_batch_body",
+        "custom",
+        spec=lambda *specs, count, **_: tuple(specs[:count]),
+        numpy=lambda *values, count, **_: tuple(values[:count]),
+        batch=_batch_by_rule,
+        jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
+        sparsity=_passing_reads,
+        params=("count", "arguments", "name", "rules"),
+        samples=_rule_samples,
     )
 )

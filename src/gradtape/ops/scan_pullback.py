@@ -16,6 +16,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program, closed
+from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops import bodies
@@ -64,6 +65,9 @@ def residuals(node: Node) -> list[Node]:
     body, constants, carries, length, reverse, recompute = node.params
     whole, more = saved(body, constants, carries, recompute)
     again = apply(node.op, node.inputs, (whole, constants, carries, length, reverse, recompute))
+    noted = provenance()
+    if noted is not None:
+        noted.copy(node, again)
     return list(outputs(again)[len(body.outputs) :]) if more else []
 
 

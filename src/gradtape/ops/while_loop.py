@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError, UndefinedRuleError
+from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.program import Program, closed
@@ -24,6 +24,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.composed_reads import while_reads
 from gradtape.ops.samples import Sample, generator
 from gradtape.ops.scan import SCAN, grown, scan_node
+from gradtape.ops.while_pullback import pull_while
 
 PARAMS = ("condition", "body", "constants", "maximum")
 INTEGER = np.dtype(np.int64)
@@ -149,11 +150,7 @@ def _pullback(
     maximum: int | None,
 ) -> list[Node | None]:
     if maximum is None:
-        raise UndefinedRuleError(
-            "while_loop: reverse mode goes back through every step, and how many there are is not "
-            "known here, inside a traced function or before a tape watches. Pass "
-            "maximum_iterations, or use fori_loop or scan, or forward mode."
-        )
+        return pull_while(wanted, list(cotangents)[:-1], y[-1], inputs, body, constants)
     node = bounded(inputs, condition, body, constants, maximum)
     rule: Any = SCAN.pullback
     return rule(wanted, list(cotangents)[:-1], outputs(node), inputs, **node.keywords)

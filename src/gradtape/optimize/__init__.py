@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.graph.program import Program
+from gradtape.optimize.relax import relax
 from gradtape.optimize.share import share
 from gradtape.optimize.simplify import simplify
 from gradtape.optimize.subsume import subsume
@@ -23,8 +24,8 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
 )
 
 
-def optimize(program: Program) -> Program:
-    """Run all passes."""
+def optimize(program: Program, fast: bool = False) -> Program:
+    """Run all passes; with `fast` also what changes the last bits."""
     for step in PASSES:
         program = step(program)
-    return program
+    return share(relax(program)) if fast else program

@@ -16,11 +16,11 @@ def share(program: Program) -> Program:
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for node in program.nodes:
-        inputs = tuple(same[parent] for parent in node.inputs if parent.op not in PASSING)
+        inputs = tuple(same[parent] for parent in node.inputs if parent.op.name not in PASSING)
         if node.op.name in _TRANSPARENT:
             same[node] = inputs[0]
             continue
-        if node.op in PASSING:  # its outputs are inputs of its own; nothing is left to compute
+        if node.op.name in PASSING:  # its outputs are inputs of its own; nothing is left to compute
             continue
         passed = passes_through(node)
         if passed is not None:

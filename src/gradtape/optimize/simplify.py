@@ -11,6 +11,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.graph.walk import topological
+from gradtape.ops.custom import passes_through
 
 Rule = Callable[[Node], Node | None]
 
@@ -160,9 +161,7 @@ def _reduction(node: Node) -> Node | None:
 
 def _pick(node: Node) -> Node | None:
     """A derivative written by hand is of no account here: the value passes through."""
-    several = node.inputs[0]
-    passes = several.op.name == "custom_derivative"
-    return several.inputs[node.params[0]] if passes else None
+    return passes_through(node)
 
 
 RULES: dict[str, Rule] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from gradtape.graph.node import LEAF, PICK, Node, apply, leaf, pick
 from gradtape.graph.op import REGISTRY
+from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, host_value, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
@@ -140,6 +141,11 @@ class Carrier:
             else:
                 inputs = tuple([image[parent] for parent in node.inputs])
                 image[node] = application(node.op, inputs, node.params)
+        noted = provenance()
+        if noted is not None:
+            for node in graph.steps:
+                noted.copy(node, image[node])
+            noted.carried.update(image[node] for node in graph.steps)
         self._take_rules(outer, graph.batching, image)
         self._take_lines(outer, graph.batching, image)
         handles = [
@@ -161,9 +167,11 @@ class Carrier:
 
     def _bind_draw(self, outer: Recording, one: Node) -> Node:
         generator, positions = self.trace.draws[one], self.draws[one]
-        if isinstance(outer, Trace) and generator._number < outer.number:
+        if isinstance(outer, Trace) and generator.number < outer.number:
             start = self.trace.starts[generator]
             return outer.draw(generator, start, positions).node
+        if outer.capturing:
+            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
     def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Any]) -> None:
@@ -173,7 +181,7 @@ class Carrier:
         tried = [outer.hold(node, Handle) for node in first]
         try:
             for handle in tried:
-                state.evaluate(handle)
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget((*tried, *handles))
             raise
@@ -196,7 +204,10 @@ class Carrier:
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
         """Where what may fail was recorded; it may have become several ops."""
+        own = set(self.trace.nodes)
         for one, line in self.trace.lines.items():
+            if one not in own:  # inside a loop, which tells it by its op
+                outer.lines[one] = line
             many = batching.batched.get(one, one)
             roots = many if isinstance(many, tuple) else (many,)
             ends = {batching.batched.get(parent, parent) for parent in one.inputs}

@@ -6,32 +6,30 @@ so do Python numbers, so that a body with another number in it is the same progr
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
-
-import numpy as np
 
 from gradtape.errors import NoValueError
 from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
 from gradtape.graph.recording import (
-    SCALARS,
     Handle,
     Recording,
     enter,
     host_value,
-    scalar_spec,
+    record,
     state,
 )
 from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph.spec import Spec, spec
+from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops import bodies
-from gradtape.ops.custom import CUSTOM
-from gradtape.ops.custom_body import CUSTOM_BODY
-from gradtape.recording.custom import PythonRules
+from gradtape.ops.batching import spread
+from gradtape.ops.custom import BARRIER, CUSTOM
+from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
+from gradtape.recording.custom import Checkpointed, PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
@@ -47,7 +45,41 @@ class BodyTrace(Trace):
 
     is_batched = False
 
-    __slots__ = ()
+    __slots__ = ("_made", "_variables", "carries")
+
+    def __init__(self, outer: Recording, name: str, carries: bool) -> None:
+        super().__init__(outer, name)
+        # Whether variables may be assigned: they are carried from step to step, then.
+        self.carries = carries
+        # Variables assigned, by id, and what they are now; those made inside.
+        self._variables: dict[int, tuple[Any, Handle]] = {}
+        self._made: dict[int, Any] = {}
+
+    def bound(self, variable: Any) -> Handle | None:
+        """What a variable is inside, if it was assigned there or is carried."""
+        reference, handle = self._variables.get(id(variable), (None, None))
+        return handle if reference is not None and reference() is variable else None
+
+    def bind(self, variable: Any, new: Any) -> bool:
+        """Assign a variable inside."""
+        if not self.carries:
+            self._refuse_assignment(variable.name)
+        handle = self.hold(new.enter(self), variable.value_class)
+        self._variables[id(variable)] = (weakref.ref(variable), handle)
+        return True
+
+    def make(self, variable: Any) -> None:
+        """A variable was made inside: if it does not outlive the body it is nobody's state."""
+        self._made[id(variable)] = weakref.ref(variable)
+
+    def assigned(self) -> list[Any]:
+        """The variables assigned that are still there."""
+        found = [reference() for reference, _ in self._variables.values()]
+        return [variable for variable in found if variable is not None]
+
+    def made(self) -> list[Any]:
+        """The variables made inside that are still there."""
+        return [found for reference in self._made.values() if (found := reference()) is not None]
 
     def refusal(self, node: Node) -> NoValueError:
         """The error for a look at what has no value."""
@@ -59,16 +91,10 @@ class BodyTrace(Trace):
             "gt.where or gt.cond instead, or write the loop in Python."
         )
 
-    @contextlib.contextmanager
-    def assigning(self, name: str, new: Any) -> Iterator[Any]:
-        """Variables are not assigned in a body, which is called once for all steps."""
-        self._refuse_assignment(name)
-        yield
-
     def _refuse_assignment(self, name: str) -> NoReturn:
         raise NoValueError(
-            f"assign: {name} would be assigned inside {self.name}, whose function is called once "
-            "for all steps. Carry the value, return it, and assign it after the loop."
+            f"assign: {name} would be assigned inside the condition of {self.name}, which is only "
+            "looked at. Assign it in the body."
         )
 
 
@@ -106,12 +132,19 @@ class Body:
     def bind_draw(self, outer: Recording, leaf: Node, positions: Any) -> Node:
         """Positions of random numbers, which are unknown again where a function is traced."""
         generator = self.trace.draws[leaf]
-        if isinstance(outer, Trace) and generator._number < outer.number:
+        if isinstance(outer, Trace) and generator.number < outer.number:
             return outer.draw(generator, self.trace.starts[generator], positions).node
+        if outer.capturing:
+            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
     def end(self) -> None:
         """Nothing more is asked of the trace."""
+        self.trace.end()
+
+    def give_up(self) -> None:
+        """The function will be traced once more."""
+        self.trace.rewind()
         self.trace.end()
 
 
@@ -123,12 +156,15 @@ def settled() -> Recording:
     return state.recording
 
 
-def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tuple[Body, Any]:
+def trace(
+    name: str, function: Callable[..., Any], specs: Sequence[Spec], carries: bool = False
+) -> tuple[Body, Any]:
     """Call `function` on tensors without values; it gives (results, anything).
 
-    Results may be nodes of tensors, variables, arrays and numbers.
+    Results may be nodes of tensors, variables, arrays and numbers. If it `carries` variables, they
+    may be assigned, which the caller sees to.
     """
-    made = BodyTrace(state.recording, name)
+    made = BodyTrace(state.recording, name, carries)
     try:
         with made.entered():
             arguments = [made.add_unknown(of) for of in specs]
@@ -144,15 +180,13 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> tup
 def _node(made: BodyTrace, result: Any) -> Node:
     if type(result) is Node:
         return result
-    if type(result) in SCALARS:
-        return made.add_leaf(result, scalar_spec(result, type(result), None))
     return enter(made, result)
 
 
 class _Programs:
     """Derivatives in Python become programs: their closures do not outlive the trace."""
 
-    def __init__(self, trace: BodyTrace) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.new: dict[Node, Node] = {}
         # Derivatives may call functions with derivatives that call the first again, for ever.
@@ -181,26 +215,90 @@ class _Programs:
         self.order += 1
         slopes = self.of([slope for slope in dense if slope is not None])
         self.order -= 1
-        order = topological(slopes)
-        moving = dependents(order, set(seeds))
-        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
-        read = [one for one in order if one in needed and one not in moving]
-        # Constants need not be given; and of a node with several outputs these are what is read.
-        read = [one for one in read if one.op.family != "creation" and type(one.spec) is not tuple]
+        if isinstance(rule, Checkpointed):
+            slopes, read = self._computed_again(node, slopes)
+        else:
+            read = self._read(slopes, seeds)
         having = tuple(slope is not None for slope in dense)
         body = closed((*read, *seeds), slopes)
         return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
 
+    def _read(self, slopes: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
+        """What a derivative reads of the values: all that does not depend on cotangents."""
+        order = topological(slopes)
+        moving = dependents(order, set(seeds))
+        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
+        return _without_constants([one for one in order if one in needed and one not in moving])
 
-def apply_outside(op: Op, inputs: Sequence[Node], params: tuple[Any, ...]) -> list[Any]:
-    """One more application where the function was called; gives handles on its outputs."""
+    def _computed_again(self, node: Node, slopes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+        """The derivative of a checkpoint, from what it was given and what it saves.
+
+        Nothing keeps a program of its own from computing again, so the barriers can go.
+        """
+        count = node.params[0]
+        ends = {self.new[parent] for parent in node.inputs[count:]} | set(node.inputs[count:])
+        ends |= {self.new.get(one, one) for one in self.trace.saved}
+        barriers = [one for one in topological(slopes, stop=ends) if one.op is BARRIER]
+        slopes = substitute(slopes, {one: one.inputs[0] for one in barriers})
+        return slopes, [one for one in topological(slopes, stop=ends) if one in ends]
+
+
+def _without_constants(nodes: Sequence[Node]) -> list[Node]:
+    """Constants need not be given; and of a node with several outputs these are what is read."""
+    return [one for one in nodes if one.op.family != "creation" and type(one.spec) is not tuple]
+
+
+def batch_programs(
+    trace: Trace, call: Any, outputs: Sequence[Any], operands: Sequence[Any], sizes: Sequence[int]
+) -> Any:
+    """The results of a function with a batch rule, with what the rule gives for so many examples.
+
+    The rule is called here and now, on arguments that are all batched.
+    """
+    arguments = [operand.enter(trace) for operand in operands]
+    roots = [output.enter(trace) for output in outputs]
+    inside = topological(roots, stop=set(arguments))
+    if any(n.op is LEAF and n not in arguments and trace.lacks_value(n) for n in inside):
+        raise NoValueError(
+            f"custom_vmap: {call.name}: it reads a tensor that may differ from example to example "
+            "and is not among the arguments. Pass it as an argument."
+        )
+    made = []
+    for size in sizes:
+        many = [trace.add_unknown(spec((size, *n.shape), n.dtype)) for n in arguments]
+        handles = [trace.hold(node, state.handle_class) for node in many]
+        given = call.run(size, [True] * len(many), handles, [root.spec for root in roots])
+        results = [
+            found.enter(trace) if flag else spread(found.enter(trace), size)
+            for found, flag in given
+        ]
+        made.append((size, many, _Programs(trace).of(results)))
+    order = topological([root for _, _, results in made for root in results])
+    moving = dependents(order, {node for _, many, _ in made for node in many})
+    needed = {parent for one in moving for parent in one.inputs}
+    needed |= {root for _, _, results in made for root in results}
+    read = _without_constants([one for one in order if one in needed and one not in moving])
+    rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
+    held = trace.hold_all(read, state.handle_class)
+    params = (len(roots), len(arguments), call.name, rules)
+    return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
+
+
+def apply_outside(
+    op: Op, inputs: Sequence[Node], params: tuple[Any, ...], traced: Sequence[Body] = ()
+) -> list[Any]:
+    """One more application where functions were called; gives handles on its outputs."""
     outer = state.recording
+    for body in traced:
+        outer.lines.update(body.trace.lines)
     node = outer.application(op, tuple(inputs), params)
     kind = state.handle_class
     handles = outer.hold_all(outputs(node), kind)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
-            state.evaluate(handles[0])
+            # Each of them: what fails may be on the way to one result only.
+            for handle in handles:
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget(tuple(handles))
             raise
@@ -214,12 +312,15 @@ def is_tracked(recording: Recording, nodes: Sequence[Node]) -> bool:
     return not dependents(topological(nodes), recording.watched).isdisjoint(nodes)
 
 
-def value_of(recording: Recording, node: Node) -> Any:
-    """The value of a node, computed now."""
+def count_of(recording: Recording, node: Node) -> int:
+    """The value of a node that counts something, computed now."""
     handle = recording.hold(node, Handle)
+    if recording.capturing:
+        # Another call may count something else.
+        return recording.decide(handle, int, "count")  # type: ignore[attr-defined]
     state.evaluate(handle)
     assert handle.computed is not None
-    return np.asarray(handle.computed.array)
+    return int(handle.computed.array)
 
 
 # Derivatives that are part of the graph, as those of solutions, need no recording: bodies too.

@@ -37,7 +37,11 @@ class Bound:
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
             recording.observed = True
-            return self.plan.run([self._input(recording, each, given) for each in self.bindings])
+            return self.plan.run(self.inputs(recording, given))
+
+    def inputs(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
+        """What the plan runs on."""
+        return [self._input(recording, each, given) for each in self.bindings]
 
     def _input(self, recording: Recording, binding: int | Node, given: Mapping[Node, Any]) -> Any:
         if isinstance(binding, int):
@@ -56,4 +60,4 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
         node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
         for node in found.inputs
     ]
-    return Bound(plan_for(found), tuple(bindings), found.outputs)
+    return Bound(plan_for(found, recording.fastmath), tuple(bindings), found.outputs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import Node, apply
+from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Recording, enter, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.walk import topological
@@ -136,8 +137,13 @@ class Checkpointed(Structural):
 
 def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
     inputs = tuple(copies[parent] for parent in node.inputs)
-    unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-    return node if unchanged else apply(node.op, inputs, node.params)
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    new = apply(node.op, inputs, node.params)
+    noted = provenance()
+    if noted is not None:
+        noted.copy(node, new)
+    return new
 
 
 def _with(rules: PythonRules, slopes: Sequence[Any], replacement: dict[Node, Node]) -> list[Any]:

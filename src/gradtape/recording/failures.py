@@ -18,8 +18,13 @@ class Lines:
     def __init__(self, program: Program, lines: Mapping[Node, str]) -> None:
         self.program = program
         own = set(program.nodes)
+        inside = _ops_inside(program)
         # Of a callback's derivative the callback itself, which may have run before.
-        self.lines = {n: at for n, at in lines.items() if n in own or n.op.family == "callback"}
+        self.lines = {
+            node: line
+            for node, line in lines.items()
+            if node in own or node.op.family == "callback" or node.op in inside
+        }
 
     def explain(self, error: BaseException, inputs: Sequence[Any]) -> None:
         """Add to an error of the program's plan where the op was recorded."""
@@ -40,12 +45,19 @@ class Lines:
             error.add_note(f"gradtape: {what} recorded at {' or '.join(places)}")
 
     def _places(self, node: Node) -> dict[str, None]:
-        """The lines of the nodes that this one of the plan may be."""
-        return dict.fromkeys(
+        """The lines of the nodes that this one of the plan may be.
+
+        Inside a loop for many examples it has another shape than what was recorded.
+        """
+        same = [(other, line) for other, line in self.lines.items() if other.op is node.op]
+        exact = [
             line
-            for other, line in self.lines.items()
-            if (other.op, other.params, other.spec) == (node.op, node.params, node.spec)
-        )
+            for other, line in same
+            if (other.params, other.spec) == (node.params, node.spec)
+        ]  # fmt: skip
+        if not exact and node not in self.program.nodes:
+            exact = [line for _, line in same]
+        return dict.fromkeys(exact)
 
     def _certain(self, inputs: Sequence[Any]) -> dict[str, None]:
         """Of several the one that fails where nothing is shared or compiled, if it can be tried."""
@@ -57,6 +69,18 @@ class Lines:
             line = self.lines.get(marked(error))
             return {} if line is None else {line: None}
         return {}
+
+
+def _ops_inside(program: Program) -> set[Any]:
+    """The ops in bodies that a program holds, and in those that they hold."""
+    stack = [body for node in program.nodes for body in held(node)]
+    found: set[Any] = set()
+    while stack:
+        body = stack.pop()
+        for node in body.nodes:
+            found.add(node.op)
+            stack += held(node)
+    return found
 
 
 def called(node: Node) -> str:

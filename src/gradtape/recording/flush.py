@@ -134,7 +134,7 @@ def _alone(recording: Recording, handle: Handle) -> None:
                     "made of it."
                 )
             wanted = _program(recording, (handle.node,), ())
-            schedule = Schedule(wanted, plan_for(wanted))
+            schedule = Schedule(wanted, plan_for(wanted, recording.fastmath))
             content = schedule.run(recording)[handle.node]
             handle.computed = Value(content, handle.node.spec)
 
@@ -147,6 +147,8 @@ def flush(recording: Recording) -> None:
             tracked = _flush(recording)
         finally:
             recording.flushing = False
+    if recording.handles:
+        return  # what has no value yet goes on here
     if not tracked:
         retire(recording)
     elif state.recording is recording and not recording.active and recording.is_pinned():
@@ -168,16 +170,20 @@ def _flush(recording: Recording) -> bool:
     schedule = _find(recording, roots) if roots else None
     if roots and schedule is None:
         # A derivative by hand has kept what it was given for all seeds at once: no value is known.
-        held = [h for h in held if h.node in values or not _seeds_of(recording, h.node)]
+        lacking = [h for h in held if h.node not in values and _seeds_of(recording, h.node)]
+        recording.handles.extend(lacking)
+        gone = {id(handle) for handle in lacking}
+        held = [handle for handle in held if id(handle) not in gone]
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         schedule = _find(recording, roots) if roots else None
     if schedule is not None:
         if isinstance(recording, Trace):
             recording.compute_leaves(schedule.bindings)
         try:
-            results = schedule.run(recording)
             if recording.capturing:
-                recording.ran(schedule)  # type: ignore[attr-defined]
+                results = recording.run(schedule)  # type: ignore[attr-defined]
+            else:
+                results = schedule.run(recording)
         except BaseException:
             # Nothing is lost: what could not run is still pending.
             recording.handles = type(recording.handles)(held)
@@ -229,7 +235,9 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
     # What a plan keeps follows from its roots, but for what is saved on demand.
-    wishes = (recording.available, frozenset(recording.saved)) if recording.saved else None
+    wishes = None
+    if recording.saved or recording.fastmath:
+        wishes = (recording.available, frozenset(recording.saved), recording.fastmath)
     # Losses it gives out may read leaves that the roots do not tell: a constant tells none.
     key = (roots, wishes or recording.available, watched, tuple(recording.targets))
     found = plans.get(key)
@@ -242,7 +250,7 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
-        found = Schedule(wanted, plan_for(wanted))
+        found = Schedule(wanted, plan_for(wanted, recording.fastmath))
         candidates.append(found)
     else:
         COUNTS.plan_hits += 1

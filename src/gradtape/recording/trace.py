@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import NoValueError
-from gradtape.graph.node import Node, Table, exchange, numbered_placeholder
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import PICK, Node, Table, exchange, numbered_placeholder
+from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
@@ -31,6 +33,17 @@ def next_number() -> int:
     return next(_numbers)
 
 
+def note_line(handle: Handle) -> None:
+    """The node of a handle was recorded by the line of now."""
+    noted = provenance()
+    if noted is not None and handle.node in noted.carried:
+        noted.carried.discard(handle.node)
+    elif noted is not None and handle.node is not None:
+        line = noted.lines[handle.node] = user_line()
+        if handle.node.op is PICK:
+            noted.lines[handle.node.inputs[0]] = line
+
+
 class _Tables(threading.local):
     """Tables of interned nodes for traces, by how deep they are nested."""
 
@@ -39,6 +52,14 @@ class _Tables(threading.local):
 
 
 _tables = _Tables()
+
+
+class NotedHandles(list[Any]):
+    """Handles of a trace of which somebody wants to know the lines, for debugging."""
+
+    def append(self, handle: Handle) -> None:
+        super().append(handle)
+        note_line(handle)
 
 
 class Trace(Recording):
@@ -61,14 +82,21 @@ class Trace(Recording):
         "number",
         "outer",
         "replaced",
+        "size",
         "sources",
         "stand_ins",
         "starts",
+        "stops",
     )
 
-    def __init__(self, outer: Recording, name: str) -> None:
+    def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
+        # How many examples its graph becomes that of.
+        self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
-        self._own_table = _tables.by_depth.setdefault(self.depth, Table())
+        # Where lines are noted, nothing is taken from what was made without.
+        self._own_table = (
+            _tables.by_depth.setdefault(self.depth, Table()) if provenance() is None else Table()
+        )
         before = exchange(self._own_table)
         try:
             super().__init__()
@@ -78,7 +106,7 @@ class Trace(Recording):
         self.name = name
         self.number = next_number()
         self.ended = False
-        self.handles = []
+        self.handles = [] if provenance() is None else NotedHandles()
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
         self.active = 1
         self.tapes[id(self)] = False
@@ -93,10 +121,21 @@ class Trace(Recording):
         # Leaves that are positions of random draws, with the generator; where each generator was.
         self.draws: dict[Node, Any] = {}
         self.starts: dict[Any, int] = {}
+        self.stops: dict[Any, int] = {}
         # Nodes inside functions that say themselves how they are batched.
         self.replaced: set[Node] = set()
         # Placeholders that were given to derivations outside, and the nodes here they stand for.
         self.stand_ins: dict[Node, Node] = {}
+
+    def sizes(self) -> tuple[int, ...]:
+        """How many examples this function and those around it are mapped over, innermost first."""
+        found: dict[int, None] = {}
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.size is not None:
+                found[outer.size] = None
+            outer = outer.outer
+        return tuple(found)
 
     # Going in and out.
 
@@ -112,7 +151,8 @@ class Trace(Recording):
             yield
         finally:
             self._own_table = exchange(self._outer_table)
-            _tables.by_depth[self.depth] = self._own_table
+            if provenance() is None:
+                _tables.by_depth[self.depth] = self._own_table
             state.recording, state.tapes = recording, self._outer_tapes
             self.outer.tapes.pop(id(self), None)
 
@@ -162,16 +202,30 @@ class Trace(Recording):
 
     def enter_value(self, value: Value) -> Node:
         """The leaf of a computed value, which is one of the recording outside too."""
+        return self._imported(value, lambda: self.outer.enter_value(value))
+
+    def enter_handle(self, handle: Handle) -> Node:
+        """The same of a tensor, which a captured function outside may find rebound."""
+        value: Any = handle.computed
+        return self._imported(value, lambda: self.outer.enter_handle(handle))
+
+    def _imported(self, value: Value, enter: Callable[[], Node]) -> Node:
         stamp, node = value.entry
         if stamp == self.stamp:
             return node  # type: ignore[return-value]
         found = self.imported.get(id(value))
         if found is None:
             with self.outside():
-                source = self.outer.enter_value(value)
+                source = enter()
             found = self.imported[id(value)] = self._stand_in(source, value)
         value.entry = (self.stamp, found)
         return found
+
+    def add_number(self, number: Any, of: Spec) -> Node:
+        """The leaf of a number that later calls of a captured function have another of."""
+        with self.outside():
+            source = self.outer.add_number(number, of)
+        return self._stand_in(source, None)
 
     def _stand_in(self, source: Node, value: Value | None) -> Node:
         found = self._captured.get(source)
@@ -194,9 +248,10 @@ class Trace(Recording):
             outer = outer.outer
         return outer is recording
 
-    def draw(self, generator: Any, counter: int, position: Any) -> Handle:
+    def draw(self, generator: Any, counter: int, position: Any, stop: int | None = None) -> Handle:
         """The leaf of a random position, which differs from example to example."""
         self.starts.setdefault(generator, counter)
+        self.stops[generator] = generator.place if stop is None else stop
         value = host_value(position)
         found = self.add_leaf(value, value.spec)
         self.draws[found] = generator
@@ -260,6 +315,31 @@ class Trace(Recording):
                 with self.outside():
                     state.evaluate(handle)
                 self.leaves[ordinal] = handle.computed
+
+    def rewind(self) -> None:
+        """Give back the random numbers drawn: the function will be traced once more."""
+        for generator, start in self.starts.items():
+            generator.rewind(start, self.stops[generator])
+
+    def bound(self, variable: Any) -> Handle | None:
+        """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""
+        return None
+
+    def is_bound(self, variable: Any) -> bool:
+        """Whether a variable was assigned here or in a traced function around this one."""
+        outer: Any = self
+        while isinstance(outer, Trace):
+            if outer.bound(variable) is not None:
+                return True
+            outer = outer.outer
+        return False
+
+    def bind(self, variable: Any, new: Any) -> bool:
+        """Assign a variable inside; False where that is not done."""
+        return False
+
+    def make(self, variable: Any) -> None:
+        """A variable was made inside."""
 
     # Installed by gradtape.recording.batched: what `new` is where the function was called.
     carry_out: Any = None

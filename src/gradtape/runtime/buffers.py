@@ -19,7 +19,7 @@ import mmap
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -121,6 +121,10 @@ class Buffer:
         counts.bytes_held += capacity
         if counts.bytes_held > limit.nbytes:  # type: ignore[operator] # set by the first block
             trim(limit.nbytes)
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would give the same memory back a second time.
+        raise TypeError("a buffer is memory and cannot be copied. Copy the tensor that holds it.")
 
     def __repr__(self) -> str:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes}, capacity={self.capacity})"

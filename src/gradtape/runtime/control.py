@@ -129,7 +129,7 @@ def _native(node: Node) -> Any:
 
 def _plan(body: Program) -> Any:
     """The plan of a body, or None if it is not all native."""
-    key = ("native", builder.CONTRACT, threads.get_num_threads())
+    key = ("native", builder.rounding_mode(), threads.get_num_threads())
     if key not in body.derived:
         from gradtape.runtime.bodies import body_plan
 

@@ -9,6 +9,7 @@ from typing import Any
 from gradtape.errors import NoValueError
 from gradtape.graph.node import PICK, Node, pick
 from gradtape.graph.op import Undefined
+from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import topological
 from gradtape.ops.batching import spread
 from gradtape.ops.custom import CUSTOM, CUSTOM_BATCH
@@ -68,9 +69,20 @@ class Batching:
             flags = tuple(parent in self.batched for parent in node.inputs)
             if any(flags):
                 self.batched[node] = self._through(node, flags)
+                self._note(node)
             if node.op is CUSTOM:
                 self.custom.append((node, self.batched.get(node, node)))
         return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
+
+    def _note(self, node: Node) -> None:
+        """For debugging: what a node became was recorded where it was."""
+        noted = provenance()
+        if noted is not None:
+            many = self.batched[node]
+            ends = {self.batched.get(parent, parent) for parent in node.inputs}
+            ends = {end for end in ends if not isinstance(end, tuple)}
+            made = topological(many if isinstance(many, tuple) else (many,), stop=ends)
+            noted.inherit(node, (one for one in made if one not in ends))
 
     def _parents(self, node: Node) -> tuple[Node, ...]:
         return node.inputs[node.params[0] :] if self._has_rule(node) else node.inputs
