@@ -76,10 +76,10 @@ class Captured:
                 return _returned(result, call, arguments)
         except Exception as error:
             call.give_back()
-            return self._in_python(arguments, error)
+            return self.run_in_python(arguments, error)
         return self.capture(arguments, leaves, call.values if call.give_back() else {})
 
-    def _in_python(self, arguments: Arguments, error: Exception) -> Any:
+    def run_in_python(self, arguments: Arguments, error: Exception) -> Any:
         """Run the function as it is: then what fails does so on its line, and is told there."""
         try:
             return self.function(*arguments.args, **arguments.kwargs)
@@ -105,7 +105,7 @@ class Captured:
         finally:
             self._took(start)
         capture.undo()
-        return self._in_python(arguments, failure)
+        return self.run_in_python(arguments, failure)
 
     def prepare(self, arguments: Arguments, leaves: list[Any]) -> None:
         """Capture a run for arguments like these, and leave all state as it is."""

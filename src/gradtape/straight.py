@@ -82,7 +82,21 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     for number, (generator, blocks) in enumerate(step.draws):
         names[f"reserve{number}"] = generator.reserve
         lines.append(f"    place{number} = reserve{number}({blocks})")
-    lines.append(f"    found = plan.run([{', '.join(map(str, given))}])")
+    computed = f"found = plan.run([{', '.join(map(str, given))}])"
+    if step.draws:
+        back = [
+            f"        reserve{n}.__self__.rewind(place{n}[2], place{n}[2] + {blocks})"
+            for n, (_, blocks) in enumerate(step.draws)
+        ]
+        lines += [
+            "    try:",
+            f"        {computed}",
+            "    except BaseException:",
+            *back,
+            "        raise",
+        ]
+    else:
+        lines.append(f"    {computed}")
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
