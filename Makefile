@@ -5,6 +5,7 @@
 #   make test-scalar       the tests without libmvec: libm lane by lane
 #   make test-own          the tests without libmvec: our own polynomials
 #   make test-one-core     the tests on one core
+#   make test-threads      64 threads on the same functions and variables, for 30 s
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
@@ -34,7 +35,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-scalar test-own test-one-core test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo test test-scalar test-own test-one-core test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -54,6 +55,11 @@ test-scalar test-own: test-%: $(DEV_READY)
 
 test-one-core: $(DEV_READY)
 	taskset -c 0 $(BIN)/python -m pytest $(TEST_ARGS)
+
+STRESS_SECONDS ?= 30
+
+test-threads: $(DEV_READY)
+	GRADTAPE_STRESS_SECONDS=$(STRESS_SECONDS) $(BIN)/python -m pytest -q tests/programs/test_threads.py
 
 # The lower bounds in pyproject.toml.
 OLDEST := $(shell sed -n 's/^ *"\(numpy\|scipy\|llvmlite\)>=\([0-9.]*\)",/\1==\2.*/p' pyproject.toml)

@@ -30,6 +30,7 @@ class Cell:
     version: str | None = None
     trouble: str | None = None  # missing, failed or wrong
     wrong: bool = False
+    said: str | None = None  # of a right answer, where there are many
 
     @property
     def best(self) -> float | None:
@@ -139,6 +140,7 @@ def _start(
         process.close()
         return None
     cell.first = first
+    cell.said = checked.get("said")
     return process
 
 

@@ -35,7 +35,9 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
         cells.append(_ratio(ours, limit))
         lines.append(f"  {label:<{LABEL - 2}}" + "".join(_cell(cell) for cell in cells))
     lines += [
-        f"  {title}: {cell.trouble}" for title, cell in measured.cells.items() if cell.trouble
+        f"  {title}: {cell.trouble or cell.said}"
+        for title, cell in measured.cells.items()
+        if cell.trouble or cell.said
     ]
     return lines
 
@@ -56,6 +58,7 @@ def as_json(measured: Measured) -> dict[str, Any]:
                 "peak_bytes": cell.peak,
                 "calls": len(cell.seconds),
                 "trouble": cell.trouble,
+                "said": cell.said,
             }
             for title, cell in measured.cells.items()
         },

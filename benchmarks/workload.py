@@ -37,6 +37,8 @@ class Workload:
     reference: Callable[[Arrays], list[Any]]
     builds: tuple[Build, ...]
     limit: Limit = Limit()
+    # Where many answers are right: what is compared with the reference instead, and what to say.
+    judge: Callable[[Arrays, list[Any]], tuple[list[Any], str]] | None = None
     checked_after: int = 1
     # Calls timed together and waited for once, at the end: more than one for training steps.
     calls_together: int = 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.sparse.linalg import cg, eigsh, gmres, lsmr, svds
+from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lsmr, svds
 
 import gradtape as gt
 
@@ -71,6 +71,53 @@ def test_a_pattern_may_be_given():
     x = np.arange(6.0)
     np.testing.assert_allclose(prepared(x).toarray(), gt.jacobian(chain)(x).numpy())
     assert prepared.pattern is pattern
+
+
+@pytest.mark.parametrize("order", [None, "natural", "largest_first", "smallest_last"])
+def test_colourings_and_orders(order):
+    def arrow(x):
+        return gt.concat([gt.sum(x**2, keepdims=True), x[1:] * x[0]])
+
+    x = np.linspace(1.0, 2.0, 12)
+    expected = gt.jacobian(arrow)(x).numpy()
+    products = {"column": 12, "row": 12, "bidirectional": 3}
+    for colouring, most in products.items():
+        prepared = gt.prepare_jacobian(arrow, x, colouring=colouring, order=order)
+        assert prepared.method == colouring
+        assert prepared.colours == most
+        np.testing.assert_allclose(prepared(x).toarray(), expected, rtol=1e-14)
+
+    def energy(x):
+        return gt.sum(x[0] * x**3) + gt.sum(x[1:] * x[:-1])
+
+    expected = gt.hessian(energy)(x).numpy()
+    for colouring in ("star", "acyclic"):
+        hessian = gt.prepare_hessian(energy, x, colouring=colouring, order=order)
+        assert hessian.method == colouring
+        assert hessian.colours <= 5
+        np.testing.assert_allclose(hessian(x).toarray(), expected, rtol=1e-12)
+
+
+def test_unknown_colourings():
+    x = np.ones(3)
+    with pytest.raises(ValueError, match="colouring 'star' is unknown"):
+        gt.prepare_jacobian(chain, x, colouring="star")
+    with pytest.raises(ValueError, match="colouring 'row' is unknown"):
+        gt.prepare_hessian(lambda x: gt.sum(x**2), x, colouring="row")
+    with pytest.raises(ValueError, match="order 'any' is unknown"):
+        gt.prepare_jacobian(chain, x, order="any")
+    with pytest.raises(ValueError, match="Drop sparse=False"):
+        gt.prepare_jacobian(chain, x, sparse=False, colouring="row")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.coo_array])
+def test_a_pattern_may_be_a_matrix(kind):
+    x = np.linspace(0.0, 1.0, 150)
+    given = kind(gt.sparsity_pattern(chain, x).toarray().astype(float))
+    expected = gt.jacobian(chain)(x).numpy()
+    np.testing.assert_allclose(gt.prepare_jacobian(chain, x, sparse=given)(x).toarray(), expected)
+    np.testing.assert_allclose(gt.residuals(chain, sparse=given).jac(x).toarray(), expected)
+    np.testing.assert_allclose(gt.jacobian(chain, sparse=given)(x).toarray(), expected)
 
 
 def test_other_arguments_and_nests():
@@ -240,3 +287,50 @@ def test_products_derive_and_compile_nothing_anew():
     assert after.plans_built == before.plans_built
     assert after.kernels_compiled == before.kernels_compiled
     assert after.derivatives_built == before.derivatives_built
+
+
+class TestLinearized:
+    """What `linearize` gives, as a map both ways and as an operator."""
+
+    x = np.linspace(1.0, 2.0, 5)
+
+    def test_nests_and_several_primals(self):
+        def f(p, s):
+            return {"u": p["a"] ** 2 * s, "v": gt.sum(p["b"]) * p["a"][0]}
+
+        given = ({"a": self.x, "b": np.ones(2)}, 2.0)
+        _, push = gt.linearize(f, *given)
+        operator = push.as_linear_operator()
+        assert isinstance(operator, LinearOperator)
+        assert operator.shape == (6, 8)
+        matrix = gt.linear_operator(f, *given) @ np.eye(8)
+        np.testing.assert_allclose(operator @ np.eye(8), matrix, rtol=1e-14)
+        np.testing.assert_allclose(operator.H @ np.eye(6), matrix.T, rtol=1e-14)
+        v = np.arange(8.0)
+        np.testing.assert_allclose(operator.matvec(v), matrix @ v, rtol=1e-14)
+        w = np.arange(6.0)
+        np.testing.assert_allclose(operator.rmatvec(w), matrix.T @ w, rtol=1e-14)
+        by_p, by_s = push.transpose({"u": w[:5], "v": w[5]})
+        np.testing.assert_allclose(by_p["a"].numpy(), (matrix.T @ w)[:5], rtol=1e-14)
+        assert float(by_s) == pytest.approx((matrix.T @ w)[7])
+
+    def test_complex(self):
+        z = self.x * (1.0 + 1j)
+        operator = gt.linearize(lambda z: gt.exp(z) * z[0], z)[1].as_linear_operator()
+        matrix = gt.jacobian(lambda z: gt.exp(z) * z[0])(z).numpy()
+        assert operator.dtype == np.complex128
+        np.testing.assert_allclose(operator @ np.eye(5), matrix, rtol=1e-13)
+        np.testing.assert_allclose(operator.H @ np.eye(5), matrix.conj().T, rtol=1e-13)
+
+    def test_a_solver(self):
+        _, push, aux = gt.linearize(lambda x: (x**3 + x[0], "more"), self.x, has_aux=True)
+        assert aux == "more"
+        operator = push.as_linear_operator()
+        found, trouble = gmres(operator, np.ones(5), rtol=1e-12)
+        assert trouble == 0
+        np.testing.assert_allclose(operator @ found, np.ones(5), rtol=1e-9)
+
+    def test_wrong_number_of_tangents(self):
+        _, push = gt.linearize(lambda x: x, self.x)
+        with pytest.raises(ValueError, match="1 primals and 2 tangents"):
+            push(self.x, self.x)

@@ -6,6 +6,7 @@ from benchmarks.workload import Workload
 from benchmarks.workloads import (
     brusselator,
     chain,
+    compiling,
     composition,
     functions,
     jacobian_layers,
@@ -26,7 +27,7 @@ from benchmarks.workloads import (
 MODULES = (
     *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
     *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
-    *(functions, recurrence, newton, lstm),
+    *(functions, recurrence, newton, lstm, compiling),
 )
 WORKLOADS: tuple[Workload, ...] = tuple(
     workload for module in MODULES for workload in module.WORKLOADS

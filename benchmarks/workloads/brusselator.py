@@ -58,8 +58,17 @@ def pattern_reference(inputs: Arrays) -> list[Any]:
 
 
 def colours_reference(inputs: Arrays) -> list[Any]:
-    """How many products it takes, at least: a row has so many entries."""
-    return [np.array(float((reference(inputs)[0] != 0).sum(axis=1).max()))]
+    """Each entry stands alone: a row has as many colours as entries."""
+    return [(reference(inputs)[0] != 0).sum(axis=1).astype("float64")]
+
+
+def judge_colours(inputs: Arrays, found: list[Any]) -> tuple[list[Any], str]:
+    """How many colours each row has, and how many there are."""
+    (colours,) = found
+    rows, columns = np.nonzero(reference(inputs)[0])
+    pairs = np.unique(np.stack([rows, colours[columns].astype(int)]), axis=1)
+    each = np.bincount(pairs[0], minlength=UNKNOWNS).astype("float64")
+    return [each], f"{len(np.unique(colours))} colours, at least {int(each.max())}"
 
 
 def by_gradtape(state: Any) -> Any:
@@ -87,7 +96,7 @@ class Colours:
         from gradtape.sparsity.prepare import colour
 
         pattern = gt.sparsity_pattern(by_gradtape, inputs["state"])
-        return lambda: np.array(float(colour(pattern, "column").forward_count))
+        return lambda: colour(pattern, "column").columns.of.astype("float64")
 
 
 class Jacobian:
@@ -138,6 +147,7 @@ WORKLOADS = (
         dtype="float64",
         inputs=inputs,
         reference=colours_reference,
+        judge=judge_colours,
         builds=(Colours.gradtape,),
     ),
     Workload(

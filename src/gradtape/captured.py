@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradtape.graph.deferred import Deferred
+from gradtape.given import Given
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.graph.recording import Recording, Value, state
+from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.capture import Capture
+from gradtape.recording.capture import MEANWHILE, Capture
 from gradtape.recording.flush import flush, retire
-from gradtape.recording.steps import Call, Constant, Number, Result, Step, replay
+from gradtape.recording.paths import Habit, Path, joined_path
+from gradtape.recording.steps import Call, Result, Step, replay
+from gradtape.returned import Returned, is_inside, returned, source_of, strange
 from gradtape.signature import Arguments
-from gradtape.straight import Wrapped, straight_call
-from gradtape.tensor import RowSparse, Tensor
+from gradtape.straight import straight_call
+from gradtape.tensor import RowSparse
 from gradtape.tracing_report import warn_of_paths
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
 # So many runs that leave variables, generators or tapes behind are taken for a beginning.
 BEGINNINGS = 3
+# Tensors from outside that stay for so many calls may be replaced then.
+STAY = 32
+
+_NOTHING = contextlib.nullcontext()
 
 
 class Captured:
@@ -46,6 +55,9 @@ class Captured:
         self.root, self.paths = Step(), 0
         # The whole call, where it is one run.
         self.straight: Any = None
+        # The way through the steps that it usually takes, as one plan.
+        self.path: Path | None = None
+        self.habit = Habit()
         # Why it runs in Python, if it does.
         self.refused: str | None = None
         # How often it left something behind that the next call goes on with.
@@ -54,35 +66,82 @@ class Captured:
         self.read: tuple[str, ...] = ()
         self.assigned: tuple[Any, ...] = ()
         self.draws = False
+        # Arguments that are changed in place, and whether something in it may fail or calls Python.
+        self.moves: frozenset[int] = frozenset()
+        self.fallible = False
+        # What tells when tensors that it reads from outside are gone, so that others may be there
+        # in their place; how often that has happened since they last stayed for a while, and when.
+        self.outside: list[weakref.ref[Any]] = []
+        self.is_stale, self.replaced, self.since = False, 0, 0
         # What the runs in Python took: all of them, and the latest each.
         self.seconds = 0.0
         self.latest: deque[float] = deque(maxlen=8)
 
     def run(self, arguments: Arguments, leaves: list[Any]) -> Any:
         """Run the steps that are known, and Python where they are not or where one fails."""
-        if not self.assigned:
-            return self._run(arguments, leaves)
-        # Reading variables, computing and assigning them is one step to other threads.
-        with contextlib.ExitStack() as locks:
-            for variable in self.assigned:
-                locks.enter_context(variable.lock)
-            return self._run(arguments, leaves)
-
-    def _run(self, arguments: Arguments, leaves: list[Any]) -> Any:
-        call = Call(leaves)
+        if self.is_stale:
+            self._renew()
+            if self.refused is not None:
+                return self.function(*arguments.args, **arguments.kwargs)
+        if self.moves and self._is_given_twice(arguments):
+            return self.function(*arguments.args, **arguments.kwargs)
+        call, failure = Call(leaves), None
+        careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
         try:
-            result = replay(self.root, call)
-            if result is not None:
-                return _returned(result, call, arguments)
+            with careful:
+                result = self._replayed(call)
+                if result is not None:
+                    return returned(result, call, arguments)
         except Exception as error:
-            call.give_back()
-            return self.run_in_python(arguments, error)
-        return self.capture(arguments, leaves, call.values if call.give_back() else {})
+            failure = error.with_traceback(None)
+        # Python runs without the locks: it may take those of other variables, in its own order.
+        unchanged = call.give_back()
+        if failure is not None:
+            return self.run_in_python(arguments, failure, call.outcomes)
+        # What callbacks have done is not computed again, but told. What variables hold may differ.
+        known = unchanged and not (call.outcomes or self.read or self.assigned)
+        return self.capture(arguments, leaves, call.values if known else {}, call.outcomes)
 
-    def run_in_python(self, arguments: Arguments, error: Exception) -> Any:
+    @contextlib.contextmanager
+    def _guarded(self, call: Call) -> Iterator[None]:
+        """Reading variables, computing and assigning them is one step to other threads.
+
+        What callbacks give is remembered for a run in Python that may follow.
+        """
+        with contextlib.ExitStack() as stack:
+            for variable in self.assigned:
+                stack.enter_context(variable.lock)
+            stack.enter_context(journal.use(call.outcomes, None))
+            yield
+
+    def _replayed(self, call: Call) -> Result | None:
+        """Run the path that is usually taken, or the steps that the values choose."""
+        result = None if self.path is None else self._run_path(call)
+        if result is None:
+            result = replay(self.root, call)
+            if result is not None and self.habit.formed(result):
+                self.path = joined_path(self.root, result, self.fastmath)
+        return result
+
+    def _run_path(self, call: Call) -> Result | None:
+        path: Any = self.path
+        result = path.run(call)
+        if result is None and not path.pays:
+            self.path = None
+        return result
+
+    def _is_given_twice(self, arguments: Arguments) -> bool:
+        """Whether something that is changed in place is among the arguments once more."""
+        given = [id(original) for _, original in arguments.inputs()]
+        return any(given.count(given[position]) > 1 for position in self.moves)
+
+    def run_in_python(
+        self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None
+    ) -> Any:
         """Run the function as it is: then what fails does so on its line, and is told there."""
         try:
-            return self.function(*arguments.args, **arguments.kwargs)
+            with journal.use(None, outcomes):
+                return self.function(*arguments.args, **arguments.kwargs)
         except type(error) as again:
             if not getattr(again, "__notes__", None):
                 for note in getattr(error, "__notes__", ()):
@@ -91,15 +150,23 @@ class Captured:
 
     # Capturing.
 
-    def capture(self, arguments: Arguments, leaves: list[Any], fed: dict[Node, Value]) -> Any:
+    def capture(
+        self,
+        arguments: Arguments,
+        leaves: list[Any],
+        fed: dict[Node, Value],
+        outcomes: list[Any] | None = None,
+    ) -> Any:
         """Run the function in Python, and keep what it did."""
         start = time.perf_counter()
         capture = Capture(self.root, fed, self.fastmath)
+        given = Given(capture, arguments, leaves)
         try:
-            with captured_run(capture, self.function, arguments, leaves) as found:
-                return self._finish(capture, found, arguments)
+            with journal.use(None, outcomes), captured_run(capture, self.function, given) as found:
+                return self._finish(capture, found, given, True)
         except Exception as error:
-            if not capture.failed:
+            if not capture.broken:
+                given.carry_out()
                 raise
             failure = error
         finally:
@@ -111,9 +178,10 @@ class Captured:
         """Capture a run for arguments like these, and leave all state as it is."""
         start = time.perf_counter()
         capture = Capture(self.root, {}, self.fastmath)
+        given = Given(capture, arguments, leaves)
         try:
-            with captured_run(capture, self.function, arguments, leaves) as found:
-                self._finish(capture, found, None)
+            with captured_run(capture, self.function, given) as found:
+                self._finish(capture, found, given, False)
         finally:
             self._took(start)
             capture.undo()
@@ -123,8 +191,11 @@ class Captured:
         self.seconds += spent
         self.latest.append(spent)
 
-    def _finish(self, capture: Capture, box: list[Any], arguments: Arguments | None) -> Any:
-        """Compute what is returned and assigned, and note where later calls find it."""
+    def _finish(self, capture: Capture, box: list[Any], given: Given, lasts: bool) -> Any:
+        """Compute what is returned and assigned, and note where later calls find it.
+
+        What was done to the arguments is done to those of the caller, if it is to last.
+        """
         leaves, structure = flatten(box.pop())
         capture.finish_step()
         nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
@@ -133,39 +204,49 @@ class Captured:
         outlived = bool(capture.tapes)
         result = Result(
             structure,
-            tuple(_source(capture, *each) for each in zip(leaves, nodes, strict=True)),
-            tuple((v, capture.source(v._handle.node)) for v in capture.assigned),
+            tuple(source_of(capture, *each) for each in zip(leaves, nodes, strict=True)),
+            tuple(
+                (variable, capture.source(variable._handle.node))
+                for variable in capture.assigned
+                if is_inside(variable._handle, capture)
+            ),
             tuple((ref, capture.source(node)) for ref, node in capture.rebound()),
             tuple((at, capture.source(handle.node)) for at, handle in capture.moved.items()),
         )
         flush(capture)
-        if capture.failed:
+        if capture.broken:
             raise _EarlierError
-        if arguments is not None and capture.moved:
-            given = arguments.inputs()
-            for at, handle in capture.moved.items():
-                _rebind(given[at][1], handle.computed)
-        self._keep(capture, result, outlived)
+        if lasts:
+            given.carry_out()
         if not capture.closed and not capture.tapes:
             retire(capture)
-        return unflatten(structure, [x.value if type(x) is Deferred else x for x in leaves])
+        odd = strange(leaves, given.returnable())
+        changed = bool(given.changes)
+        fresh = Returned(leaves, nodes)
+        if odd is not None:
+            kind = type(odd).__name__
+            self.refuse(f"it returns an object of class {kind}, which may differ between calls")
+        elif changed:
+            self.refuse("it changes a list, dict or dataclass that it is given")
+        elif not capture.failed:
+            self._keep(capture, result, outlived, _left_behind(capture, given, leaves, outlived))
+        return unflatten(structure, fresh.own(leaves))
 
-    def _keep(self, capture: Capture, result: Result, outlived: bool) -> None:
+    def _keep(self, capture: Capture, result: Result, outlived: bool, left: str | None) -> None:
         """Enter a path in the tree, if later calls can take it."""
-        lasting = capture.lasting()
-        if outlived or lasting:
-            # Such as a layer that makes its variables when it is first called.
-            self.root, self.paths = Step(), 0
-            self.beginnings += 1
-            if self.beginnings > BEGINNINGS:
-                what = "a tape" if outlived else f"a {type(lasting[0]).__name__}"
-                self._refuse(f"every call makes {what} that outlives it")
-        elif capture.escaped is not None:
+        if capture.escaped is not None and not (outlived or left):
             what, line = capture.escaped
-            self._refuse(f"{what} at {line}")
+            self.refuse(f"{what} at {line}", silently=capture.meant)
+        elif left is not None or capture.unlike is not None:
+            # Such as a layer that makes its variables when it is first called.
+            self._begin_anew()
+            # That others came in between says nothing of the next call.
+            self.beginnings += capture.unlike != MEANWHILE
+            if self.beginnings > BEGINNINGS:
+                self.refuse(left or str(capture.unlike))
         elif capture.inconsistent:
             # What it does changed between two runs on the same values.
-            self.root, self.paths = Step(), 0
+            self._begin_anew()
         else:
             capture.step.result = result
             self.paths += 1
@@ -174,17 +255,49 @@ class Captured:
             names = [*self.read, *[variable.name for variable in capture.variables]]
             self.read = tuple(dict.fromkeys(names))
             self.draws = self.draws or capture.draws
+            self.moves |= {position for position, _ in result.moved}
+            self.fallible = self.fallible or capture.fallible
+            self._watch(capture.outside())
             if self.paths == 1 and capture.step is self.root:
                 straight = straight_call(self.root)
                 self.straight = _locked(straight, self.assigned) if straight else None
             if self.paths > PATHS:
-                self._refuse(f"it takes more than {PATHS} paths, by values it looks at")
+                self.refuse(f"it takes more than {PATHS} paths, by values it looks at")
             elif capture.missed is not None:
                 warn_of_paths(self.name, self.latest, capture.missed)
 
-    def _refuse(self, why: str) -> None:
+    def _begin_anew(self) -> None:
+        self.root, self.straight, self.path, self.paths = Step(), None, None, 0
+        self.outside = []
+
+    # Tensors from outside.
+
+    def _watch(self, handles: list[Any]) -> None:
+        """Notice when tensors from outside are gone: others may be there in their place."""
+        reference = weakref.ref(self)
+
+        def gone(handle: weakref.ref[Any]) -> None:
+            captured = reference()
+            if captured is not None and any(handle is each for each in captured.outside):
+                captured.straight, captured.is_stale = None, True
+
+        self.outside += [weakref.ref(handle, gone) for handle in handles]
+
+    def _renew(self) -> None:
+        """A tensor from outside is gone: what is read now is to be found by a run in Python."""
+        self.is_stale = False
+        self._begin_anew()
+        self.replaced = self.replaced + 1 if self.calls - self.since <= STAY else 1
+        self.since = self.calls
+        if self.replaced > BEGINNINGS:
+            self.refuse("tensors that it reads from outside are replaced between calls")
+
+    def refuse(self, why: str, silently: bool = False) -> None:
+        """Run in Python from now on, and say so."""
         self.refused = why
-        self.root, self.straight = Step(), None
+        self._begin_anew()
+        if silently:
+            return
         warn(
             f"gt.function: {self.name} runs in Python, uncompiled, for arguments of this kind: "
             f"{why}. Keep the value a tensor, or leave the decorator out."
@@ -193,15 +306,13 @@ class Captured:
 
 @contextlib.contextmanager
 def captured_run(
-    capture: Capture, function: Callable[..., Any], arguments: Arguments, leaves: list[Any]
+    capture: Capture, function: Callable[..., Any], given: Given
 ) -> Iterator[list[Any]]:
-    """Run a function on inputs of a capture; gives what it returned, in a box."""
+    """Run a function on what it is given of a capture; gives what it returned, in a box."""
     outer = state.recording
-    args, kwargs = arguments.rebuilt(_given(capture, arguments, leaves))
     state.recording = capture
     try:
-        found = [function(*args, **kwargs)]
-        del args, kwargs
+        found = [function(*given.args, **given.kwargs)]
         yield found
     finally:
         capture.tapes.pop(id(capture), None)
@@ -219,25 +330,25 @@ class _EarlierError(Exception):
     """Something failed, and the function has gone on: it is run again as it is."""
 
 
-def _given(capture: Capture, arguments: Arguments, leaves: list[Any]) -> list[Any]:
-    """Inputs of a capture in the place of those of a call."""
-    found = []
-    for position, (leaf, (label, original)) in enumerate(
-        zip(leaves, arguments.inputs(), strict=True)
-    ):
-        if type(leaf) is Value:
-            kind = getattr(original, "result_class", Tensor)
-            found.append(capture.argument(position, leaf, kind))
-        else:
-            found.append(_deferred(position, leaf, label, capture))
-    return found
+def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bool) -> str | None:
+    """What a run that is over has left outside, so that its repetition would have to, as well."""
+    inputs = given.release()
+    if outlived:
+        return "every call makes a tape that outlives it"
+    parts = [part for leaf in leaves if isinstance(leaf, RowSparse) for part in leaf.rows]
 
+    def found() -> str | None:
+        for thing in capture.lasting():
+            return f"every call makes a {type(thing).__name__} that outlives it"
+        known = [*leaves, *parts, *capture.known()]
+        leaked = capture.leaked(inputs, known)
+        return "a tensor that it computes or is given is kept outside" if leaked else None
 
-def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Any:
-    def guard(compute: Any, value: Any) -> None:
-        capture.guard_number(compute, value, label)
-
-    return Deferred(leaf, lambda numbers: numbers[position], guard)
+    if found() is None:
+        return None
+    # Functions that call themselves hold on to what they know a little longer.
+    gc.collect()
+    return found()
 
 
 def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
@@ -256,43 +367,3 @@ def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any
                 lock.release()
 
     return locked
-
-
-def is_inside(leaf: Any, capture: Capture) -> bool:
-    """Whether something is a tensor of a capture."""
-    return isinstance(leaf, Tensor) and leaf.recording is capture
-
-
-def _source(capture: Capture, leaf: Any, node: Any) -> Any:
-    """Where a later call finds one leaf of what the function returns."""
-    if isinstance(leaf, RowSparse):
-        kind, of = type(leaf), leaf.spec
-        rows = [
-            _source(capture, part, part.node if is_inside(part, capture) else None)
-            for part in leaf.rows
-        ]
-        return lambda call: kind(*[source(call) for source in rows], of)
-    if node is not None:
-        return Wrapped(capture.source(node), type(leaf).result_class)
-    return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
-
-
-def _returned(result: Result, call: Call, arguments: Arguments) -> Any:
-    """What a call returns; and what it leaves behind, which happens here."""
-    found = [source(call) for source in result.leaves]
-    values = [(variable, source(call)) for variable, source in result.updates]
-    tensors = [(ref(), source(call)) for ref, source in result.rebound]
-    if result.moved:
-        given = arguments.inputs()
-        tensors += [(given[at][1], source(call)) for at, source in result.moved]
-    for variable, value in values:
-        variable.replace(Value(value.content, value.spec))
-    for handle, value in tensors:
-        _rebind(handle, value)
-    return unflatten(result.structure, found)
-
-
-def _rebind(handle: Any, value: Value) -> None:
-    """Let a tensor outside stand for what the function rebound it to."""
-    if isinstance(handle, Tensor):
-        handle.rebind(Tensor(None, None, value), "x op= v inside a function")

@@ -89,6 +89,9 @@ def hessian(
     argnums: int | Sequence[int] = 0,
     sparse: Any = False,
     has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
 ) -> Callable[..., Any]:
     """The function that gives the second derivatives of a scalar function.
 
@@ -96,8 +99,8 @@ def hessian(
     [[4.0, 2.0], [2.0, 0.0]]
 
     The shape is that of the argument twice. For several or nested arguments the result is a nest
-    of nests: block [a][b] is the derivative by b of the gradient by a. `sparse` is as in
-    `jacobian`.
+    of nests: block [a][b] is the derivative by b of the gradient by a. `sparse`, `chunk_size` and
+    `memory_budget` are as in `jacobian`.
     """
     single = isinstance(argnums, int)
 
@@ -105,7 +108,14 @@ def hessian(
     def at(*args: Any, **kwargs: Any) -> Any:
         tape, sources, value, aux = _recorded("hessian", f, argnums, args, kwargs, has_aux)
         value = _scalar("hessian", value)
-        found = tape.hessian(value, sources[0] if single else tuple(sources), "zero", sparse=sparse)
+        found = tape.hessian(
+            value,
+            sources[0] if single else tuple(sources),
+            "zero",
+            sparse=sparse,
+            chunk_size=chunk_size,
+            memory_budget=memory_budget,
+        )
         return (found, aux) if has_aux else found
 
     return at

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "ArgumentError",
     "AxisError",
@@ -12,6 +14,8 @@ __all__ = [
     "DtypeError",
     "GraphError",
     "InPlaceError",
+    "IndexRangeError",
+    "MatrixError",
     "MixedExamplesError",
     "NoValueError",
     "NonFiniteError",
@@ -53,11 +57,33 @@ class AxisError(ShapeError, IndexError):
     """
 
 
+class IndexRangeError(ArgumentError, IndexError):
+    """An index, or a key, that a tensor has no element for.
+
+    >>> try:
+    ...     gt.asarray([1.0, 2.0])[5]
+    ... except gt.errors.IndexRangeError as error:
+    ...     print(error)
+    x[...]: index 5 is out of range for axis 0 of length 2 (-2 to 1).
+    """
+
+
 class DtypeError(ArgumentError, TypeError):
     """A dtype that an op does not accept.
 
     >>> issubclass(gt.errors.DtypeError, TypeError)
     True
+    """
+
+
+class MatrixError(ArgumentError, np.linalg.LinAlgError):
+    """A matrix that has no inverse, no factor, or whatever else was asked of it.
+
+    >>> try:
+    ...     gt.linalg.inv(np.zeros((2, 2)))
+    ... except gt.errors.MatrixError as error:
+    ...     print(str(error)[:26])
+    inv: a matrix is singular
     """
 
 
@@ -110,8 +136,8 @@ class MixedExamplesError(ValueError):
     >>> try:
     ...     tape.batch_jacobian(y, x)
     ... except gt.errors.MixedExamplesError as error:
-    ...     print(str(error)[:34])
-    batch_jacobian: sum mixes examples
+    ...     print(str(error)[:40])
+    batch_jacobian: mean: sum mixes examples
     """
 
 

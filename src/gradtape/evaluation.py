@@ -65,7 +65,7 @@ class Point:
                 source = from_value(host_value(x))
                 tape.watch(source)
                 result = f(*before, layout.unravel(source), *args)
-                self._value = _scalar(scalar, result) if scalar else join(result)
+                self._value = as_scalar(scalar, result) if scalar else join(result)
             recording: Any = tape._recording
             self._recording = recording
             self._view: View = tape._view(recording)
@@ -120,17 +120,21 @@ class Point:
     def _source(self) -> Any:
         return next(leaf for leaf, _ in self._tape._watched.values())
 
-    def sparse_jacobian(self, sparse: Any = True, mode: str = "auto") -> Prepared:
+    def sparse_jacobian(
+        self, sparse: Any = True, mode: str = "auto", order: str | None = None
+    ) -> Prepared:
         """Pattern, colours and program of the sparse Jacobian here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given)
+            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given, order)
 
-    def sparse_hessian(self, sparse: Any = True) -> Prepared:
+    def sparse_hessian(
+        self, sparse: Any = True, method: str = "star", order: str | None = None
+    ) -> Prepared:
         """The same for the Hessian of a scalar."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_hessian(self._view, self._y, self._x, "star", given)
+            return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
 
     def matrix(self, prepared: Prepared) -> Any:
         """The values of now of a sparse derivative, as a CSR array."""
@@ -151,7 +155,8 @@ def pays(prepared: Prepared) -> bool:
     return total >= LARGE and not prepared.pattern.dense and prepared.pattern.nnz * FILLED <= total
 
 
-def _scalar(name: str, result: Any) -> Any:
+def as_scalar(name: str, result: Any) -> Any:
+    """The one number that a function returned, whatever it is wrapped in."""
     leaves, _ = flatten(result)
     found = asarray(leaves[0]) if len(leaves) == 1 else join(result)
     if found.size != 1:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.captured import Captured, captured_run, is_inside
+from gradtape.captured import Captured, captured_run
 from gradtape.concrete import ConcreteFunction
 from gradtape.dtypes import World
+from gradtape.given import Given
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.pytree import flatten
 from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
+from gradtape.returned import is_inside
 from gradtape.signature import Signature, Specs
+from gradtape.static_values import is_gone
 from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
@@ -53,6 +57,10 @@ def function(
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
+    - Tensors from outside may be changed in place, or be replaced by others now and then. One that
+      is replaced while somebody goes on holding the old one is not noticed: make it a Variable.
+    - A function that keeps tensors outside, changes lists that it is given or returns objects of
+      other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
       function runs in Python, and one warning names the line.
     - Other effects, such as `print`, happen only while the function is run in Python.
@@ -153,6 +161,8 @@ class Function:
         self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
         self._local = _Captures()
         self._warned = False
+        # A call of these only begins what they do.
+        self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
     # Copies and pickles are of the function, not of what was captured.
 
@@ -199,8 +209,12 @@ class Function:
 
     def _new_kind(self, key: Any) -> Captured:
         known = self._local.by_key
+        for gone in [each for each in known if is_gone(each)]:
+            del known[gone]
         why = self.signature.difference(key, known)
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
+        if self._runs_later:
+            captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
         if not self._warned and len(known) > CAPTURES:
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
@@ -262,7 +276,8 @@ class Function:
         _, leaves, arguments = self.signature.of(args, kwargs)
         capture = Capture(Step(), {}, self.fastmath)
         try:
-            with captured_run(capture, self.python_function, arguments, leaves) as found:
+            given = Given(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, given) as found:
                 results = flatten(found)[0]
                 nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
                 nodes += [variable._handle.node for variable in capture.assigned]

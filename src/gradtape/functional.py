@@ -114,11 +114,14 @@ def jvp(
 
 
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value of `f` and its derivative at the primals as a function of tangents.
+    """The value of `f` and its derivative at the primals, a linear map to be called with tangents.
 
     >>> y, push = gt.linearize(lambda x: x * x, gt.asarray(3.0))
     >>> float(push(1.0)), float(push(2.0))
     (6.0, 12.0)
+
+    `push.transpose(cotangent)` is the same derivative the other way, and
+    `push.as_linear_operator()` is it for SciPy's iterative solvers.
     """
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
@@ -127,15 +130,49 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
         result = f(*sources)
     value, aux = split_result(result, has_aux)
     value = map_leaves(asarray, value)
-
-    def push(*tangents: Any) -> Any:
-        if len(tangents) != len(primals):
-            raise ValueError(
-                f"jvp: {len(primals)} primals and {len(tangents)} tangents. Give one each."
-            )
-        return tape.jvp(value, sources, list(tangents))
-
+    push = Linearized(tape, sources, value)
     return (value, push, aux) if has_aux else (value, push)
+
+
+class Linearized:
+    """The derivative of a function at a point, as a linear map.
+
+    >>> _, push = gt.linearize(lambda x: x[1:] * x[:-1], gt.asarray([1.0, 2.0, 3.0]))
+    >>> push([1.0, 0.0, 0.0]).tolist(), push.transpose([1.0, 0.0])[0].tolist()
+    ([2.0, 0.0], [2.0, 1.0, 0.0])
+    >>> push.as_linear_operator() @ np.eye(3)
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    """
+
+    def __init__(self, tape: GradientTape, sources: list[Any], value: Any) -> None:
+        self._tape = tape
+        self._sources = sources
+        self._value = value
+
+    def __call__(self, *tangents: Any) -> Any:
+        """The derivative of the value along the tangents, one for each primal."""
+        if len(tangents) != len(self._sources):
+            raise ValueError(
+                f"jvp: {len(self._sources)} primals and {len(tangents)} tangents. Give one each."
+            )
+        return self._tape.jvp(self._value, self._sources, list(tangents))
+
+    def transpose(self, cotangent: Any) -> tuple[Any, ...]:
+        """The cotangents of the primals, given that of the value: what `vjp` gives."""
+        found = self._tape.gradient(
+            self._value, self._sources, cotangent, unconnected_gradients="zero"
+        )
+        return tuple(found)
+
+    def as_linear_operator(self) -> Any:
+        """The map as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
+
+        Several primals, and nests of them, are laid end to end, and so are the parts of the value.
+        """
+        from gradtape.linear_operators import operator_of
+
+        return operator_of(self, self._sources, self._value)
 
 
 def argument_position(name: str, number: int, count: int) -> int:

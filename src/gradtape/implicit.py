@@ -2,76 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ConvergenceError, DtypeError
-from gradtape.evaluation import Point
+from gradtape.errors import ConvergenceError, DtypeError, NoValueError, ShapeError
+from gradtape.evaluation import as_scalar
 from gradtape.graph.node import pick
+from gradtape.graph.program import Program
 from gradtape.graph.recording import host_value, state
-from gradtape.layout import Layout, join, layout_of
+from gradtape.graph.spec import spec
+from gradtape.layout import Layout, join, layout_of, vector_layout
+from gradtape.ops.bodies import inlined
+from gradtape.ops.callback import isolated
 from gradtape.ops.casting import cast
 from gradtape.ops.custom import CUSTOM
+from gradtape.ops.movement import broadcast_to, reshape
+from gradtape.ops.solutions import SOLVE_EQUATION
+from gradtape.pytree import flatten
+from gradtape.recording.bodies import trace
 from gradtape.recording.implicit import Implicit, frontier, is_pure
-from gradtape.recording.systems import ITERATIVE
-from gradtape.solvers import Equation, anderson, iteration, newton, polish
-from gradtape.tape import GradientTape
-from gradtape.tensor import Tensor, from_value
+from gradtape.searches import (
+    FIXED_POINT_METHODS,
+    SOLVERS,
+    TAKES_BOUNDS,
+    FixedPointSearch,
+    MinimumSearch,
+    RootSearch,
+    Search,
+)
+from gradtape.tensor import Tensor, asarray, from_value
 
 __all__ = ["fixed_point", "minimize", "root"]
-
-SOLVERS = ("direct", *ITERATIVE)
-FIXED_POINT_METHODS = ("anderson", "iteration", "newton")
-# Methods of scipy.optimize.minimize by what they take beside the gradient.
-TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
-TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
-TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
-# More unknowns than this are not polished by a dense matrix.
-POLISHED = 1000
-# How far a residual, and a gradient, must have fallen from the start where SciPy's word is not
-# enough and no Newton step confirms it.
-FALLEN, FLATTER = 1e-6, 1e-2
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """What the three have in common: names for messages, and how linear systems are solved."""
-
-    name: str
-    layout: Layout
-    start: Any
-    args: tuple[Any, ...]
-    solver: str
-    sparse: Any
-
-    def equation(self, f: Callable[..., Any], scalar: bool = False) -> Equation:
-        """The residual as the solvers see it."""
-        name = self.name if scalar else None
-
-        def at(x: Any) -> Point:
-            return Point(f, x, self.layout, args=self.args, scalar=name)
-
-        return Equation(self.name, at, self.solver, self.sparse, scalar)
-
-    def failed(
-        self, how: str, found: Any, equation: Equation, iterations: int, result: Any
-    ) -> ConvergenceError:
-        """The error of a solver that did not get there, with all it has found."""
-        residual = equation.size(found)
-        message = f" {result.message}" if getattr(result, "message", None) else ""
-        return ConvergenceError(
-            f"{self.name}: {how} found no solution: the largest residual is {residual:.3e} after "
-            f"{iterations} iterations.{message.rstrip('.')}{'.' if message else ''} Start closer "
-            f"to a solution, allow more with options={{'maxiter': ...}}, or choose another method. "
-            "The point it came to is in the error's x.",
-            x=self.layout.unravel(found),
-            residual=residual,
-            iterations=iterations,
-            result=result,
-        )
 
 
 def root(
@@ -102,17 +66,11 @@ def root(
     `"bicgstab"`, `"cg"` or `"minres"`. Where no solution is found, ConvergenceError says how far it
     came.
     """
-    problem = _problem("root", x0, args, solver, sparse)
-    equation = problem.equation(f)
+    _check("root", solver, sparse)
     if method is None:
         method = "hybr" if solver == "direct" and sparse is False else "newton"
-    if method == "newton":
-        found, iterations, good = newton(equation, problem.start, tol, **(options or {}))
-        if not good:
-            raise problem.failed("newton", found, equation, iterations, None)
-    else:
-        found = _scipy_root(problem, equation, method, tol, options)
-    return _with_derivatives(problem, equation, f, found, symmetric=False)
+    search = RootSearch("root", method, tol, options, solver, sparse)
+    return _solution(search, lambda x: f(x, *args), x0)
 
 
 def fixed_point(
@@ -143,24 +101,17 @@ def fixed_point(
             f"fixed_point: method {method!r} is unknown. Use one of "
             f"{', '.join(FIXED_POINT_METHODS)}."
         )
-    problem = _problem("fixed_point", x0, args, solver, sparse)
-
-    def residual(x: Any, *given: Any) -> Any:
-        return join(x) - join(f(x, *given))
-
-    equation = problem.equation(residual)
-    step = {"anderson": anderson, "iteration": iteration, "newton": newton}[method]
-    found, iterations, good = step(equation, problem.start, tol, **(options or {}))
-    if not good:
-        raise problem.failed(method, found, equation, iterations, None)
-    return _with_derivatives(problem, equation, residual, found, symmetric=False)
+    _check("fixed_point", solver, sparse)
+    search = FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
+    return _solution(search, lambda x: f(x, *args), x0)
 
 
 def minimize(
     f: Callable[..., Any],
     x0: Any,
     *args: Any,
-    method: str = "BFGS",
+    method: str | None = None,
+    bounds: Any = None,
     tol: float | None = None,
     options: dict[str, Any] | None = None,
     solver: str = "direct",
@@ -175,26 +126,33 @@ def minimize(
     >>> round(float(slope(3.0)), 9)
     6.0
 
-    `method` is one of `scipy.optimize.minimize` without bounds or constraints; it is given the
-    gradient, and the Hessian or products with it where it takes them. The result is polished by
-    Newton steps on the gradient. Derivatives follow from the gradient being zero there; they,
-    `solver` (`"cg"` where the Hessian is large) and `sparse` are as in `root`.
+    `method` is one of `scipy.optimize.minimize` without constraints, `"BFGS"` by default; it is
+    given the gradient, and the Hessian or products with it where it takes them. The result is
+    polished by Newton steps on the gradient. Derivatives follow from the gradient being zero there;
+    they, `solver` (`"cg"` where the Hessian is large) and `sparse` are as in `root`.
+
+    `bounds` keep x between two values: a pair (lower, upper) of numbers, arrays, nests like `x0` or
+    None, or as in SciPy a `Bounds` or a list of one (lower, upper) for each element. The method is
+    `"L-BFGS-B"` then. What a bound holds back has derivative zero by `args` and one by the bound;
+    an element that would stay on its bound without it counts as free.
+
+    >>> held = lambda a: gt.minimize(lambda x: gt.sum((x - a) ** 2), np.zeros(2), bounds=(0.0, 1.0))
+    >>> a = np.array([0.5, 3.0])
+    >>> held(a).tolist(), gt.jacobian(held)(a).tolist()
+    ([0.5, 1.0], [[1.0, 0.0], [0.0, 0.0]])
     """
-    problem = _problem("minimize", x0, args, solver, sparse)
-    equation = problem.equation(f, scalar=True)
-    found = _scipy_minimize(problem, equation, method, tol, options)
-
-    def slope(x: Any, *given: Any) -> Any:
-        tape = GradientTape(watch_accessed_variables=False)
-        with tape:
-            tape.watch(x)
-            value = f(x, *given)
-        return tape.gradient(value, x, unconnected_gradients="zero")
-
-    return _with_derivatives(problem, equation, slope, found, symmetric=True)
+    _check("minimize", solver, sparse)
+    if method is None:
+        method = "BFGS" if bounds is None else "L-BFGS-B"
+    if bounds is not None and method.lower() not in TAKES_BOUNDS:
+        raise ValueError(
+            f"minimize: {method} takes no bounds. Use one of {', '.join(TAKES_BOUNDS)}."
+        )
+    search = MinimumSearch("minimize", method, tol, options, solver, sparse)
+    return _solution(search, lambda x: f(x, *args), x0, bounds)
 
 
-def _problem(name: str, x0: Any, args: tuple[Any, ...], solver: str, sparse: Any) -> _Problem:
+def _check(name: str, solver: str, sparse: Any) -> None:
     if solver not in SOLVERS:
         raise ValueError(f"{name}: solver {solver!r} is unknown. Use one of {', '.join(SOLVERS)}.")
     if isinstance(sparse, str):
@@ -204,93 +162,142 @@ def _problem(name: str, x0: Any, args: tuple[Any, ...], solver: str, sparse: Any
             f"{name}: solver {solver!r} needs no matrix, sparse or not. Drop sparse=, or use "
             "solver='direct'."
         )
+
+
+def _solution(search: Search, function: Callable[[Any], Any], x0: Any, bounds: Any = None) -> Any:
+    """The solution as tensors; where a tape may ask, with the rule for their derivatives."""
+    name = search.name
     layout = layout_of(x0, name)
     if layout.dtype.kind == "c":
         raise DtypeError(
             f"{name}: x0 is complex. Solve for its real and imaginary parts, as a pair of floats."
         )
-    return _Problem(name, layout, layout.ravel(x0).astype(np.float64), args, solver, sparse)
-
-
-def _scipy_root(problem: _Problem, equation: Equation, method: str, tol: Any, options: Any) -> Any:
-    from scipy import optimize
-
-    solve: Any = optimize.root
-    jac = equation.jacobian if method in ("hybr", "lm") else None
-    with np.errstate(all="ignore"):
-        result = solve(
-            equation.value, problem.start, method=method, jac=jac, tol=tol, options=options
-        )
-    found = np.reshape(result.x, -1)
-    solved = result.success
-    if _may_be_polished(problem):
-        found, certain = polish(equation, found, problem.start)
-        # A least-squares method is content where the residual cannot fall any more.
-        if method == "lm":
-            solved = solved and equation.size(found) <= FALLEN * equation.size(problem.start)
-        solved = solved or certain
-    if not solved or not np.all(np.isfinite(found)):
-        iterations = int(result.get("nit", result.get("nfev", 0)))
-        raise problem.failed(method, found, equation, iterations, result)
-    return found
-
-
-def _scipy_minimize(
-    problem: _Problem, equation: Equation, method: str, tol: Any, options: Any
-) -> Any:
-    from scipy import optimize
-
-    solve: Any = optimize.minimize
-    given: dict[str, Any] = {}
-    word = method.lower()
-    if word not in TAKES_NO_GRADIENT:
-        given["jac"] = equation.value
-    if word in TAKES_PRODUCTS:
-        given["hessp"] = equation.product
-    elif word in TAKES_HESSIAN:
-        given["hess"] = equation.jacobian
-    with np.errstate(all="ignore"):
-        result = solve(
-            equation.objective, problem.start, method=method, tol=tol, options=options, **given
-        )
-    found = np.reshape(result.x, -1)
-    solved = result.success
-    if _may_be_polished(problem):
-        lowest = equation.objective(found)
-        better, certain = polish(equation, found, problem.start)
-        # Rounding aside, a step that climbs leads to a saddle.
-        if equation.objective(better) <= lowest + 1e-12 * (1.0 + abs(lowest)):
-            found = better
-        # SciPy also ends where numbers overflow, or steps become short beside a huge x.
-        solved = solved and equation.size(found) <= FLATTER * equation.size(problem.start)
-        solved = solved or certain
-    if not solved or not np.all(np.isfinite(found)):
-        raise problem.failed(method, found, equation, int(result.get("nit", 0)), result)
-    return found
-
-
-def _may_be_polished(problem: _Problem) -> bool:
-    dense = problem.solver == "direct" and problem.sparse is False
-    return not dense or problem.layout.size <= POLISHED
-
-
-def _with_derivatives(
-    problem: _Problem,
-    equation: Equation,
-    residual: Callable[..., Any],
-    found: Any,
-    symmetric: bool,
-) -> Any:
-    """The solution as tensors; where a tape is active, with the rule for their derivatives."""
-    layout = problem.layout
-    x: Any = from_value(host_value(found, layout.dtype))
-    if not state.tapes:
-        return layout.unravel(x)
-    coloured = equation.prepared(found).coloured if problem.sparse is not False else None
-    left = cast(join(residual(layout.unravel(x), *problem.args)), x.dtype)
+    limits = None if bounds is None else _bounds(bounds, layout)
+    coloured = None
+    try:
+        start = layout.ravel(x0).astype(np.float64)
+        numbers = None if limits is None else tuple(bound.numpy() for bound in limits)
+        found = search.find(function, layout, start, numbers)
+        x: Any = from_value(host_value(found, layout.dtype))
+        if not state.tapes and state.recording.outer is None:
+            return layout.unravel(x)
+        coloured = search.coloured(function, layout, found, numbers)
+    except NoValueError:
+        # Inside vmap, or the body of a loop: the numbers are known when the program runs.
+        if state.recording.outer is None:
+            raise
+        x = _found_later(search, function, layout, x0, limits)
+    residual = search.residual(function, limits)
+    left = cast(join(residual(layout.unravel(x))), x.dtype)
     recording = state.recording
     source, target = x.enter(recording), left.enter(recording)
-    rule = Implicit(problem.name, problem.solver, coloured, symmetric, is_pure(target))
+    symmetric = search.is_symmetric(limits)
+    rule = Implicit(name, search.solver, coloured, symmetric, is_pure(target))
     inputs = (source, target, *frontier(target, source))
     node = recording.application(CUSTOM, inputs, (1, rule))
     return layout.unravel(recording.hold(pick(node, 0), Tensor))
+
+
+def _bounds(bounds: Any, layout: Layout) -> tuple[Any, Any]:
+    """Lower and upper bounds as tensors, for the unknowns laid end to end."""
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        lower, upper = bounds.lb, bounds.ub
+    elif _is_list_of_pairs(bounds, layout.size):
+        lower, upper = ([pair[side] for pair in bounds] for side in (0, 1))
+    elif isinstance(bounds, tuple) and len(bounds) == 2:
+        lower, upper = bounds
+    else:
+        raise ValueError(
+            "minimize: bounds are a pair (lower, upper), or a list with such a pair for each of "
+            f"the {layout.size} elements of x0."
+        )
+    return _bound(lower, -np.inf, layout), _bound(upper, np.inf, layout)
+
+
+def _is_list_of_pairs(bounds: Any, count: int) -> bool:
+    """SciPy's way; a tuple of two numbers, arrays or nests is ours."""
+    return (
+        isinstance(bounds, (list, tuple))
+        and len(bounds) == count
+        and all(
+            isinstance(pair, (list, tuple))
+            and len(pair) == 2
+            and all(end is None or np.isscalar(end) for end in pair)
+            for pair in bounds
+        )
+    )
+
+
+def _bound(given: Any, otherwise: float, layout: Layout) -> Any:
+    leaves, _ = flatten(given)
+    parts = [asarray(otherwise if leaf is None else leaf) for leaf in leaves] or [
+        asarray(otherwise)
+    ]
+    if len(parts) == 1 and parts[0].size == 1:
+        whole = broadcast_to(reshape(parts[0], (1,)), (layout.size,))
+    else:
+        whole = parts[0] if len(parts) == 1 and parts[0].ndim == 1 else join(parts)
+    if whole.size != layout.size:
+        raise ShapeError(
+            f"minimize: a bound has {whole.size} elements and x0 has {layout.size}. Give one "
+            "number for all of them, or one for each."
+        )
+    return cast(whole, layout.dtype)
+
+
+@dataclass(frozen=True)
+class Later:
+    """An equation as a program of the unknowns and of what it reads; see ops/solutions.py."""
+
+    search: Search
+    program: Program
+    bounded: bool
+
+    def solve(self, start: Any, others: Sequence[Any], example: int | None) -> Any:
+        """The solution for these numbers, in a recording of its own."""
+        bounds = (others[0], others[1]) if self.bounded else None
+        read = others[2:] if self.bounded else others
+        return isolated(lambda: self._solved(np.array(start), read, bounds, example))
+
+    def _solved(self, start: Any, read: Sequence[Any], bounds: Any, example: int | None) -> Any:
+        unknown, *given = self.program.inputs
+        operands = [
+            from_value(host_value(array, node.dtype))
+            for array, node in zip(read, given, strict=True)
+        ]
+
+        def function(x: Any) -> Any:
+            recording = state.recording
+            nodes = [operand.enter(recording) for operand in (x, *operands)]
+            return recording.hold(inlined(self.program, nodes)[0], Tensor)
+
+        layout = vector_layout(start.size, unknown.dtype)
+        try:
+            return self.search.find(function, layout, start.astype(np.float64), bounds)
+        except ConvergenceError as error:
+            if example is not None:
+                error.args = (f"example {example}: {error.args[0]}", *error.args[1:])
+            raise
+
+
+def _found_later(
+    search: Search, function: Callable[[Any], Any], layout: Layout, x0: Any, limits: Any
+) -> Any:
+    """The solution as a node that is computed with the program around it."""
+
+    def flat(made: Any, arguments: Sequence[Any]) -> tuple[list[Any], None]:
+        value = function(layout.unravel(arguments[0]))
+        return [as_scalar(search.name, value) if search.scalar else join(value)], None
+
+    body, _ = trace(search.name, flat, [spec((layout.size,), layout.dtype)])
+    try:
+        recording = state.recording
+        program = body.program((*body.arguments, *body.leaves))
+        read = [body.bind(recording, leaf) for leaf in body.leaves]
+    finally:
+        body.end()
+    given = [cast(join(x0), layout.dtype), *(limits or ())]
+    inputs = (*[part.enter(recording) for part in given], *read)
+    later = Later(search, program, limits is not None)
+    node = recording.application(SOLVE_EQUATION, inputs, (later, None))
+    return recording.hold(node, Tensor)

@@ -71,7 +71,8 @@ class Layout:
 def layout_of(tree: Any, name: str) -> Layout:
     """The layout of nests like this one; `name` is who asks, for the error."""
     leaves, structure = flatten(tree)
-    arrays = [_host(leaf) for leaf in leaves]
+    # Of tensors only the form: they may have no values yet.
+    arrays = [leaf if isinstance(leaf, Tensor) else _host(leaf) for leaf in leaves]
     dtypes = tuple(a.dtype if a.dtype.kind in "fc" else np.dtype(np.float64) for a in arrays)
     for array in arrays:
         if array.dtype.kind not in "biufc":

@@ -10,7 +10,9 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.evaluation import Point
-from gradtape.layout import layout_of
+from gradtape.layout import join, layout_of
+from gradtape.tensor import asarray
+from gradtape.vectorize import vmap
 
 __all__ = ["hessian_operator", "linear_operator"]
 
@@ -25,7 +27,7 @@ def _operator_class() -> Any:
     class DerivativeOperator(base):
         """A derivative at a point; several columns are one batched product."""
 
-        def __init__(self, point: Point, forward: str, adjoint: str) -> None:
+        def __init__(self, point: Any, forward: str, adjoint: str) -> None:
             rows, columns = point.shape
             super().__init__(point.dtype, (columns if forward == "hessian" else rows, columns))
             self._point = point
@@ -62,6 +64,35 @@ def _operator_class() -> Any:
             return np.array(found).reshape(count, -1).T
 
     return DerivativeOperator
+
+
+class _Flat:
+    """A linearized function on vectors: what the operator asks of a point."""
+
+    def __init__(self, push: Any, sources: list[Any], value: Any) -> None:
+        self._push = push
+        self._sources = layout_of(tuple(sources), "linearize")
+        self._value = layout_of(value, "linearize")
+        self.shape = (self._value.size, self._sources.size)
+        self.dtype = np.result_type(self._value.dtype, self._sources.dtype)
+
+    def product(self, kind: str, direction: Any, count: int | None = None) -> Any:
+        """The map, or its adjoint, times a vector or times rows."""
+        layout = self._value if kind == "pull" else self._sources
+        given = asarray(np.ascontiguousarray(direction, layout.dtype))
+        one = self._pulled if kind == "pull" else self._pushed
+        return (one if count is None else vmap(one))(given).numpy()
+
+    def _pushed(self, direction: Any) -> Any:
+        return join(self._push(*self._sources.unravel(direction)))
+
+    def _pulled(self, direction: Any) -> Any:
+        return join(self._push.transpose(self._value.unravel(direction)))
+
+
+def operator_of(push: Any, sources: list[Any], value: Any) -> Any:
+    """The operator of what `linearize` gives."""
+    return _operator_class()(_Flat(push, sources, value), "push", "pull")
 
 
 def linear_operator(f: Callable[..., Any], *primals: Any) -> Any:

@@ -28,7 +28,7 @@ from gradtape.ops.scan import SCAN
 from gradtape.ops.slicing import along_axis
 from gradtape.ops.while_loop import INTEGER, WHILE
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.bodies import Body, apply_outside, is_tracked, settled, trace, value_of
+from gradtape.recording.bodies import Body, apply_outside, count_of, is_tracked, settled, trace
 from gradtape.recording.trace import Trace
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray
@@ -173,7 +173,7 @@ def while_loop(
         params = (condition, step, constants, maximum)
         if _needs_steps(outer, inputs):
             node = outer.application(WHILE, tuple(inputs), params)
-            length = int(value_of(outer, outputs(node)[-1]))
+            length = count_of(outer, outputs(node)[-1])
             fixed = (step, constants, carry.count, length, False, False)
             results = apply_outside(SCAN, inputs, fixed, traced)
         else:

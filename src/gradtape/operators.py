@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.recording import state
 from gradtape.ops import (
     arithmetic,
     complexes,
@@ -137,7 +138,9 @@ class Operators:
         """A value that Python is about to act on: a captured function acts on it in every call."""
         tensor: Any = getattr(self, "value", self)
         recording = tensor.recording
-        if recording is not None and recording.capturing and tensor.size == 1:
+        if recording is None or not recording.capturing:
+            recording = state.recording
+        if recording.capturing and tensor.size == 1:
             return recording.decide(tensor, kind, kind.__name__)
         return kind(self._single(kind.__name__))
 

@@ -8,7 +8,9 @@ from typing import Any
 from gradtape.evaluation import LARGE, Point, pays
 from gradtape.functional import argument_position
 from gradtape.layout import layout_of
+from gradtape.sparsity.orders import known_order
 from gradtape.sparsity.pattern import Pattern
+from gradtape.sparsity.prepare import METHODS, SYMMETRIC_METHODS
 from gradtape.tape_jacobians import check_mode, check_sparse
 
 __all__ = ["PreparedHessian", "PreparedJacobian", "prepare_hessian", "prepare_jacobian"]
@@ -26,6 +28,7 @@ class PreparedJacobian:
 
     _name = "Jacobian"
     _scalar: str | None = None
+    _colourings: tuple[str, ...] = METHODS
 
     def __init__(
         self,
@@ -34,10 +37,17 @@ class PreparedJacobian:
         argnums: int = 0,
         sparse: Any = "auto",
         mode: str = "auto",
+        colouring: str | None = None,
+        order: str | None = None,
     ) -> None:
         name = f"prepare_{self._name.lower()}"
         check_sparse(name, sparse)
         check_mode(name, mode)
+        self._check_colouring(name, colouring, order, sparse, mode)
+        if colouring is not None and isinstance(sparse, str):
+            sparse = True
+        self._colouring = colouring
+        self._order = order
         self._f = f
         self._position = argument_position(name, argnums, len(examples))
         self._layout = layout_of(examples[self._position], name)
@@ -46,16 +56,34 @@ class PreparedJacobian:
         point = self._at(examples)
         self.shape: tuple[int, int] = self._shape(point)
         self._sparse = sparse is not False
-        if sparse == "auto" and self.shape[0] * self.shape[1] < LARGE:
+        if isinstance(sparse, str) and self.shape[0] * self.shape[1] < LARGE:
             self._sparse = False
         self._coloured: Any = None
         if self._sparse:
             prepared = self._prepared(point)
-            self._sparse = sparse != "auto" or pays(prepared)
+            self._sparse = not isinstance(sparse, str) or pays(prepared)
             self._coloured = prepared.coloured if self._sparse else None
         # The first run interprets, the second compiles: from here on calls only evaluate.
         for _ in range(2):
             self(*examples)
+
+    def _check_colouring(
+        self, name: str, colouring: str | None, order: str | None, sparse: Any, mode: str
+    ) -> None:
+        if order is not None:
+            known_order(order)
+        if colouring is None:
+            return
+        if colouring not in self._colourings:
+            raise ValueError(
+                f"{name}: colouring {colouring!r} is unknown. Use one of "
+                f"{', '.join(self._colourings)}."
+            )
+        if sparse is False or mode != "auto":
+            raise ValueError(
+                f"{name}: colouring={colouring!r} says how a sparse matrix is computed. "
+                "Drop sparse=False and mode=."
+            )
 
     def _at(self, args: tuple[Any, ...]) -> Point:
         at = self._position
@@ -66,7 +94,7 @@ class PreparedJacobian:
         return point.shape
 
     def _prepared(self, point: Point) -> Any:
-        return point.sparse_jacobian(self._given, self._mode)
+        return point.sparse_jacobian(self._given, self._colouring or self._mode, self._order)
 
     def _dense(self, point: Point) -> Any:
         return point.jacobian(self._mode)
@@ -117,12 +145,13 @@ class PreparedHessian(PreparedJacobian):
 
     _name = "Hessian"
     _scalar = "prepare_hessian"
+    _colourings = SYMMETRIC_METHODS
 
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape[1], point.shape[1]
 
     def _prepared(self, point: Point) -> Any:
-        return point.sparse_hessian(self._given)
+        return point.sparse_hessian(self._given, self._colouring or "star", self._order)
 
     def _dense(self, point: Point) -> Any:
         return point.hessian()
@@ -134,6 +163,8 @@ def prepare_jacobian(
     argnums: int = 0,
     sparse: Any = "auto",
     mode: str = "auto",
+    colouring: str | None = None,
+    order: str | None = None,
 ) -> PreparedJacobian:
     """The Jacobian of `f` with everything done that does not depend on values.
 
@@ -146,12 +177,21 @@ def prepare_jacobian(
     array with `sparse=False`, and with `"auto"` a CSR array where the matrix is large and one entry
     in eight or fewer can be nonzero. All CSR arrays share their index arrays, which are read-only.
     `.pattern`, `.colours` and `.method` tell what was found.
+
+    The cheapest colouring is chosen; `colouring` asks for `"column"`, `"row"` or `"bidirectional"`,
+    and `order` for one in which columns or rows are coloured: `"natural"`, `"largest_first"` or
+    `"smallest_last"`.
     """
-    return PreparedJacobian(f, examples, argnums, sparse, mode)
+    return PreparedJacobian(f, examples, argnums, sparse, mode, colouring, order)
 
 
 def prepare_hessian(
-    f: Callable[..., Any], *examples: Any, argnums: int = 0, sparse: Any = "auto"
+    f: Callable[..., Any],
+    *examples: Any,
+    argnums: int = 0,
+    sparse: Any = "auto",
+    colouring: str | None = None,
+    order: str | None = None,
 ) -> PreparedHessian:
     """The Hessian of a scalar `f` with everything done that does not depend on values.
 
@@ -159,6 +199,7 @@ def prepare_hessian(
     >>> hessian(np.array([1.0, 2.0, 3.0])).tolist()
     [[4.0, 2.0, 0.0], [2.0, 6.0, 4.0], [0.0, 4.0, 0.0]]
 
-    The result and `sparse` are as in `prepare_jacobian`.
+    The result, `sparse` and `order` are as in `prepare_jacobian`. `colouring` is `"star"`, or
+    `"acyclic"` for sometimes fewer products, from which entries follow by substitution.
     """
-    return PreparedHessian(f, examples, argnums, sparse)
+    return PreparedHessian(f, examples, argnums, sparse, colouring=colouring, order=order)

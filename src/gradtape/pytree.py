@@ -218,6 +218,8 @@ def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
     [11, 22]
     """
+    if not rest and type(tree) in _leaf_types:
+        return function(tree)
     leaves, structure = flatten(tree)
     columns = [leaves]
     for other in rest:

@@ -134,13 +134,16 @@ class Generator:
         """The position of a draw, as a leaf: its value is no part of the program's structure."""
         recording = recording_state.recording
         capture = capturing(recording)
-        if capture is not None and capture.is_outside(self):
-            capture.touch(self)
         position = self.advance(count)
+        if capture is None and not isinstance(recording, Trace):
+            return position
+        start = int(position[2]) + (int(position[3]) << 64)
+        if capture is not None and capture.is_outside(self):
+            capture.drew(self, start, start + draws.blocks(count))
         if isinstance(recording, Capture):
             return recording.draw(self, position)
         if isinstance(recording, Trace) and self.number < recording.number:
-            return recording.draw(self, int(position[2]) + (int(position[3]) << 64), position)
+            return recording.draw(self, start, position, start + draws.blocks(count))
         return position
 
     def advance(self, count: int) -> Any:
@@ -168,7 +171,10 @@ class Generator:
             if self._counter != stop:
                 return False
             self._counter = start
-            return True
+        capture = capturing(recording_state.recording)
+        if capture is not None and capture.is_outside(self):
+            capture.gave_back(self, start)
+        return True
 
     def restart(self, seed: int) -> None:
         """Begin anew, from a seed.
@@ -194,7 +200,10 @@ class Generator:
         """Draw what was drawn since position `start` so many times in all; gives its length."""
         with self._lock:
             width = self._counter - start
-            self._counter = start + times * width
+            stop = self._counter = start + times * width
+        capture = capturing(recording_state.recording)
+        if capture is not None and capture.is_outside(self):
+            capture.drew_again(self, start, width, stop)
         return width
 
     def bits(self, shape: Any = ()) -> Any:

@@ -105,13 +105,13 @@ class _Bridge:
         """The Jacobian or Hessian at a point, in the form asked for."""
         if self._sparse is not False and self._is_sparse is not False:
             rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
-            if self._sparse != "auto" or rows * columns >= LARGE:
+            if not isinstance(self._sparse, str) or rows * columns >= LARGE:
                 prepared = (
                     point.sparse_hessian(self._sparse)
                     if self._scalar
                     else point.sparse_jacobian(self._sparse, self._mode)
                 )
-                self._is_sparse = self._sparse != "auto" or pays(prepared)
+                self._is_sparse = not isinstance(self._sparse, str) or pays(prepared)
                 if self._is_sparse:
                     return point.matrix(prepared)
             else:
@@ -197,7 +197,7 @@ class Residuals(_Bridge):
         if point is None or self._sparse is False:
             return None
         prepared = point.sparse_jacobian(self._sparse, self._mode)
-        if self._sparse == "auto" and not pays(prepared):
+        if isinstance(self._sparse, str) and not pays(prepared):
             return None
         return prepared.pattern.matrix
 

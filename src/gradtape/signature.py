@@ -46,7 +46,7 @@ class Arguments:
         fresh = iter(given)
         built = []
         for _, argument, entry in self._entries():
-            if entry[1] == "static":
+            if entry[1] == "static" or argument is None:
                 built.append(argument)
                 continue
             leaves, structure = flatten(argument)
@@ -62,7 +62,7 @@ class Arguments:
         """What each input is called, and what it was given as."""
         found = []
         for name, argument, entry in self._entries():
-            if entry[1] == "static":
+            if entry[1] == "static" or argument is None:
                 continue
             leaves, structure = flatten(argument)
             labels = leaf_names(structure, name)

@@ -58,6 +58,11 @@ class Identity:
         mine = self._reference()
         return mine is not None and mine is other._reference()
 
+    @property
+    def gone(self) -> bool:
+        """Whether the object is no more: then no call has this key again."""
+        return self._reference() is None
+
     def __repr__(self) -> str:
         thing = self._reference()
         if thing is None:
@@ -65,6 +70,13 @@ class Identity:
         name = getattr(thing, "__name__", None) or getattr(thing, "name", None)
         called = f" {name}" if isinstance(name, str) else ""
         return f"{type(thing).__name__}{called} at {id(thing):#x}"
+
+
+def is_gone(key: Any) -> bool:
+    """Whether a key, or a part of one, names an object that is no more."""
+    if isinstance(key, Identity):
+        return key.gone
+    return isinstance(key, (tuple, frozenset)) and any(map(is_gone, key))
 
 
 def static_key(thing: Any) -> Any:

@@ -19,6 +19,7 @@ from gradtape.recording.steps import (
     Number,
     Outside,
     Position,
+    Scalar,
     Step,
 )
 
@@ -32,8 +33,7 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     if run.lines is not None:  # something may fail, and would have to say where it was recorded
         return None
     names: dict[str, Any] = {
-        "Value": Value, "plan": run.plan, "structure": result.structure,
-        "unflatten": unflatten,
+        "Value": Value, "structure": result.structure, "unflatten": unflatten,
     }  # fmt: skip
 
     def written(source: Any) -> str | None:
@@ -59,12 +59,19 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if isinstance(source, Position):
             names[name] = source.after
             return f"{name}(place{source.draw})"
-        if isinstance(source, Number):
-            names[name] = source.compute
+        if isinstance(source, (Number, Scalar)):
+            names[name] = source.compute if isinstance(source, Number) else source.of
             return f"{name}(inputs)"
         return None
 
-    given = [written(source) for source in run.inputs]
+    inputs = [source.settled() if isinstance(source, Outside) else source for source in run.inputs]
+    fixed = {
+        position: source.content
+        for position, source in enumerate(inputs)
+        if isinstance(source, Constant)
+    }
+    names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
+    given = [written(source) for position, source in enumerate(inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
     leaves = []
     for leaf in result.leaves:
@@ -82,7 +89,7 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     for number, (generator, blocks) in enumerate(step.draws):
         names[f"reserve{number}"] = generator.reserve
         lines.append(f"    place{number} = reserve{number}({blocks})")
-    computed = f"found = plan.run([{', '.join(map(str, given))}])"
+    computed = f"found = run({', '.join(map(str, given))})"
     if step.draws:
         back = [
             f"        reserve{n}.__self__.rewind(place{n}[2], place{n}[2] + {blocks})"
@@ -97,6 +104,12 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         ]
     else:
         lines.append(f"    {computed}")
+    # What is returned may be what a variable held before.
+    single = result.structure.kind is None
+    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
+    if updates:
+        lines.append(f"    returned = {returned}")
+        returned = "returned"
     for number, (_, source) in enumerate(updates):
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
@@ -105,8 +118,6 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         if not str(source).startswith("Value("):
             fresh = f"Value({fresh}.content, {fresh}.spec)"
         lines.append(f"    v{number}.replace({fresh})")
-    single = result.structure.kind is None
-    returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
     lines.append(f"    return {returned}")
     exec("\n".join(lines), names)
     return names["call"]

@@ -69,6 +69,8 @@ class Tensor(Handle, Operators):
         recording = self.recording
         if recording is not None and recording.capturing:
             recording.escape()  # type: ignore[attr-defined]
+        elif state.recording.capturing:
+            state.recording.look(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:
@@ -108,7 +110,7 @@ class Tensor(Handle, Operators):
             )
         recording = state.recording
         if recording.capturing:
-            recording.rebinding(self)  # type: ignore[attr-defined]
+            recording.rebinding(self, new)  # type: ignore[attr-defined]
         self.node, self.recording, self.computed = new.node, new.recording, new.computed
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
@@ -187,9 +189,9 @@ class Tensor(Handle, Operators):
         return array.copy() if copy else array
 
     def is_tracked(self) -> bool:
-        """Whether a live tape watches this tensor or something it was computed from."""
+        """Whether a tape that records now watches this tensor or what it was computed from."""
         recording = self.recording
-        if recording is None or not recording.tapes or not recording.watched:
+        if recording is None or not recording.active or not recording.watched:
             return False
         order = topological([self.node], parents=_followed)
         return self.node in dependents(order, recording.watched)

@@ -24,6 +24,8 @@ from gradtape.tensor import Tensor, asarray
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
+# More variables that were read are not remembered where nothing was computed from them.
+MOST_WAITING = 1000
 
 
 class Variable(Operators):
@@ -93,21 +95,36 @@ class Variable(Operators):
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
         """
-        recording, node = state.recording, None
-        while node is None or recording is not state.recording:
+        recording, handle = state.recording, self._handle
+        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
+            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
+            if handle.computed is None:
+                state.evaluate(handle)
+            self._note(state.recording)
+            return self.value_class(None, None, handle.computed)
+        entered = None
+        while entered is None or recording is not state.recording:
             recording = state.recording
-            node = self.enter(recording)
-        handle = self._handle
+            entered = self._enter(recording)
+        # Both of one moment: another thread may have assigned since.
+        node, handle = entered
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
         if handle.computed is not None and handle.recording is not recording:
-            if recording.capturing:
-                return self.value_class(node, recording, handle.computed)
+            if recording.capturing or recording.outer is not None:
+                found = self.value_class(node, recording, handle.computed)
+                if recording.capturing:
+                    recording.own(found)  # type: ignore[attr-defined]
+                return found
             return self.value_class(None, None, handle.computed)
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
+        return self._enter(recording)[0]
+
+    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
+        """The same with the handle on that value."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
             bound = recording.bound(self)
@@ -115,7 +132,7 @@ class Variable(Operators):
             if recording is state.recording:
                 for tape in state.tapes:
                     tape.note_read(self, node)
-            return node
+            return node, handle
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
@@ -124,11 +141,21 @@ class Variable(Operators):
         else:
             node = handle.enter(recording)
         if recording is state.recording:
-            if not pending and not self._steady and (self.trainable or self._assigned):
-                recording.unassigned.add(self)
+            if not pending:
+                self._note(recording)
             for tape in state.tapes:
                 tape.note_read(self, node)
-        return node
+        return node, handle
+
+    def _note(self, recording: Recording) -> None:
+        """Remember the read, if an update may follow in the same step."""
+        if self._steady or not (self.trainable or self._assigned):
+            return
+        waiting = recording.unassigned
+        if len(waiting) > MOST_WAITING and not recording.nodes:
+            # Looked at one after another, and nothing computed: no step has begun.
+            waiting.clear()
+        waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
@@ -199,7 +226,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if isinstance(recording, Capture):
-            recording.assign(self, old)
+            recording.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
@@ -231,9 +258,11 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
-    def restore(self, handle: Tensor) -> None:
-        """Hold again what it held before assignments that are undone."""
-        self._handle = handle
+    def restore(self, handle: Tensor, latest: Tensor) -> None:
+        """Hold again what it held before assignments that are undone, if nobody came after them."""
+        with self._lock:
+            if self._handle is latest:
+                self._handle = handle
 
     def assign_add(self, delta: Any) -> Variable:
         """Add to the value.

@@ -62,6 +62,16 @@ class TestNumPyProtocols:
             assert caught[0].filename == __file__
         assert tape.gradient(y, x).tolist() == [2.0, 4.0]
 
+    def test_asarray_does_not_warn_once_nothing_is_recorded(self):
+        x = gt.asarray([1.0, 2.0])
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = x * x
+        assert np.asarray(y).tolist() == [1.0, 4.0]
+        assert np.asarray(tape.gradient(y, x)).tolist() == [2.0, 4.0]
+        _, push = gt.linearize(lambda x: x * x, x)
+        assert np.asarray(push(x)).tolist() == [2.0, 8.0]
+
     def test_exports_are_read_only(self):
         x = gt.asarray([1.0, 2.0])
         for array in (x.numpy(), np.asarray(x), (x * 2.0).numpy(), np.from_dlpack(x)):

@@ -285,7 +285,7 @@ def test_results_of_calls_hold_no_old_calls():
 
     compiled = gt.function(lambda x: x if gt.sum(x) < 0.0 else x * 2.0)
     x = A(np.ones(100))
-    for _ in range(5):
+    for _ in range(50):
         compiled(x)
     gc.collect()
     before = len(gc.get_objects())

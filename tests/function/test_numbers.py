@@ -247,3 +247,25 @@ def test_ints_that_count_are_not():
         warnings.simplefilter("error")
         for n in range(20):
             assert float(f(A(1.0), n)) == n + 1
+
+
+def test_a_power_with_a_modulus():
+    f = gt.function(lambda x, n: x * pow(n, 2, 5))
+    for n in (1, 2, 3, 4, 7, 13, 4):
+        assert float(f(gt.asarray(1.0), n)) == pow(n, 2, 5)
+
+
+def test_a_tensor_of_a_number_is_returned_and_looked_at():
+    def f(rate):
+        tensor = gt.asarray(rate)
+        if tensor > 1.0:
+            return tensor, gt.asarray(rate, dtype=gt.float32)
+        return tensor * 2.0, gt.asarray(rate * 2.0, dtype=gt.float32)
+
+    compiled = gt.function(f)
+    for rate in (0.25, 1.5, 0.25, 1.75, 0.5):
+        for found, expected in zip(compiled(rate), f(rate), strict=True):
+            assert found.dtype == expected.dtype
+            assert float(found) == float(expected)
+    alone = gt.function(lambda rate: gt.asarray(rate))
+    assert [float(alone(rate)) for rate in (1.0, 2.0, 3.0)] == [1.0, 2.0, 3.0]

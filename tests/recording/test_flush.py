@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.recording import state
+from gradtape.recording.flush import flush
 
 
 def deltas(f):
@@ -424,3 +426,20 @@ class TestThreads:
         for thread in threads:
             thread.join()
         assert float(v) == 400.0
+
+
+def test_a_constant_gradient_does_not_bring_the_loss_of_another_program():
+    def slope(f):
+        x = gt.asarray(np.linspace(1.0, 2.0, 4))
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        found = tape.gradient(y, x)
+        del y
+        flush(state.recording)
+        assert found.tolist() == [1.0] * 4
+
+    # The gradient is a constant: the same node in both, with none of their leaves.
+    slope(lambda x: gt.sum(x) + gt.sum(gt.reshape(gt.asarray([1.0, 2.0, 3.0]), (1, 3))))
+    slope(lambda x: gt.sum(x))
+    slope(lambda x: gt.sum(x) + gt.asarray(2))

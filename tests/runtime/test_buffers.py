@@ -1,5 +1,6 @@
 """Memory is used again when, and only when, its last holder is gone."""
 
+import copy
 import gc
 import operator
 import os
@@ -285,3 +286,10 @@ sys.keeper = keeper
         env={**os.environ, "PYTHONPATH": source, "GRADTAPE_CACHE_LIMIT": "1M"},
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_buffers_are_not_copied():
+    buffer = buffers.allocate(8)
+    for copied in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copied(buffer)

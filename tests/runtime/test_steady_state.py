@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.recording import state
 
 STEPS = 10_000
 WARM_UP = 500
@@ -112,3 +113,23 @@ def test_a_forward_loop_takes_nothing_new(shape):
     assert after.bytes_allocated == before.bytes_allocated
     assert after.plans_run - before.plans_run == 200
     assert after.kernels_compiled == before.kernels_compiled
+
+
+def test_looking_at_variables_leaves_nothing_behind():
+    def look():
+        v = gt.Variable(np.ones(100))
+        assert v.numpy()[0] == 1.0
+        return v
+
+    look()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    kept = [look() for _ in range(3)]
+    for _ in range(5000):
+        look()
+        float(kept[0].value[0])
+    del kept
+    gc.collect()
+    # Variables that were read may wait for an update, but not five thousand of them.
+    assert sys.getallocatedblocks() - before < 30_000
+    assert len(state.recording.leaves) < 10

@@ -9,12 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradtape.errors import ShapeError, SparsityError
+from gradtape.sparsity import native
+from gradtape.sparsity.bidirectional import least_cost, staircase
 from gradtape.sparsity.colouring import Colours, colour_columns
 from gradtape.sparsity.compression import star_positions, substitution
 from gradtape.sparsity.lattice import keeps_apart, lattice_colours
 from gradtape.sparsity.orders import ORDERS, order_columns
 from gradtape.sparsity.pattern import Pattern, pattern_of
-from gradtape.sparsity.prepare import METHODS, SYMMETRIC_METHODS, colour, colour_symmetric
+from gradtape.sparsity.prepare import (
+    METHODS,
+    SYMMETRIC_METHODS,
+    Coloured,
+    colour,
+    colour_symmetric,
+)
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 
 
@@ -113,6 +121,24 @@ def test_fields_of_several_components():
     assert colour_columns(pattern).count <= 9
 
 
+def torus(side, fields):
+    """Each field with its neighbours on a grid that closes to a ring both ways, coupled there."""
+    number = np.arange(side * side).reshape(side, side)
+    around = np.eye(side * side)
+    for shift, axis in ((1, 0), (-1, 0), (1, 1), (-1, 1)):
+        around[number.reshape(-1), np.roll(number, shift, axis).reshape(-1)] = 1
+    return np.kron(np.eye(fields), around) + np.kron(np.ones((fields, fields)), np.eye(side * side))
+
+
+@pytest.mark.parametrize(("side", "most"), [(32, 8), (30, 6), (33, 10)])
+def test_two_fields_on_a_torus(side, most):
+    # The Brusselator. A greedy pass takes 10 to 12, and six entries of a row are the least.
+    pattern = pattern_of(torus(side, 2))
+    colours = colour_columns(pattern)
+    assert 6 <= colours.count <= most
+    assert keeps_apart(pattern, colours.of, colours.count)
+
+
 def test_interior_of_a_grid():
     # Rows for inner points only: rows and columns are numbered differently.
     number = np.arange(10 * 12).reshape(10, 12)
@@ -141,6 +167,27 @@ def test_reversed_arrow():
     assert colour_symmetric(backwards).forward_count == 2
     coloured = colour(backwards, "bidirectional")
     assert coloured.forward_count + coloured.reverse_count == 3
+
+
+def test_rows_here_and_columns_there():
+    # Neither direction alone takes fewer than fifty products.
+    wide = np.kron(np.eye(20), np.ones((1, 50)))
+    pattern = pattern_of(sp.block_array([[sp.csr_array(wide), None], [None, sp.csr_array(wide.T)]]))
+    assert colour(pattern, "column").forward_count == 50
+    assert colour(pattern, "row").reverse_count == 50
+    coloured = colour(pattern, "bidirectional")
+    assert (coloured.forward_count, coloured.reverse_count) == (1, 1)
+    recovered(coloured, np.random.default_rng(0))
+
+
+def test_bordered_blocks():
+    blocks = np.kron(np.eye(30), np.ones((5, 5)))
+    border = np.ones((150, 3))
+    pattern = pattern_of(np.block([[blocks, border], [border.T, np.ones((3, 3))]]))
+    coloured = colour(pattern, "bidirectional", reverse_cost=1.0)
+    # Five for the blocks, three for each border, which is also the least that any method takes.
+    assert coloured.forward_count + coloured.reverse_count == 11
+    assert least_cost(pattern, 1.0, 1.0) == 11
 
 
 def test_dense_needs_all():
@@ -202,8 +249,13 @@ def test_unknown_words():
         colour(arrow(3), "both")
     with pytest.raises(ValueError, match="method 'both' is unknown"):
         colour_symmetric(arrow(3), "both")
-    with pytest.raises(ValueError, match="order 'any' is unknown"):
-        order_columns(arrow(3), "any")
+    for ask in (
+        lambda: order_columns(arrow(3), "any"),
+        lambda: colour(arrow(3), order="any"),
+        lambda: colour_symmetric(arrow(3), order="any"),
+    ):
+        with pytest.raises(ValueError, match="order 'any' is unknown"):
+            ask()
 
 
 def test_full_rows_do_not_spoil_the_pass():
@@ -261,6 +313,23 @@ def patterns(draw, square=False):
 def test_jacobians_are_recovered(found, method, reverse_cost):
     coloured = colour(pattern_of(found), method, reverse_cost=reverse_cost)
     recovered(coloured, np.random.default_rng(0))
+
+
+@settings(max_examples=150, deadline=None)
+@given(patterns(), st.sampled_from([0.3, 1.0, 3.0]), st.sampled_from(ORDERS), st.booleans())
+def test_staircases_are_recovered(found, reverse_cost, order, compiled):
+    pattern = pattern_of(found)
+    with pytest.MonkeyPatch.context() as patch:
+        if compiled:
+            patch.setattr(native, "WORTH_COMPILING", 0)
+            patch.setattr(native, "WORTH_CALLING", 0)
+        stairs = staircase(pattern, 1.0, reverse_cost)
+        split = stairs.colour((order,))
+    coloured = Coloured(pattern, "bidirectional", split.columns, split.rows, split)
+    recovered(coloured, np.random.default_rng(0))
+    cost = coloured.cost(1.0, reverse_cost)
+    assert least_cost(pattern, 1.0, reverse_cost) <= cost + 1e-9
+    assert stairs.cost <= cost + 1e-9
 
 
 @settings(max_examples=150, deadline=None)

@@ -262,7 +262,7 @@ class TestFunction:
         model.w.assign(5.0)
         assert model(tf.constant(2.0)).numpy() == 10.0
         assert model.scaled([1, 2]).numpy().tolist() == [5.0, 10.0]
-        assert model.scaled is model.scaled
+        assert model.scaled._function is model.scaled._function
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
         def double(x):

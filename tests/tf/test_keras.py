@@ -105,7 +105,7 @@ class TestLayers:
         layer = keras.layers.Dense(2, activation="relu", kernel_initializer="ones", name="d")
         assert not layer.built
         assert layer([[1.0, -3.0], [1.0, 2.0]]).numpy().tolist() == [[0.0, 0.0], [3.0, 3.0]]
-        assert [w.name for w in layer.weights] == ["kernel:0", "bias:0"]
+        assert [w.name for w in layer.weights] == ["kernel", "bias"]
         assert layer.kernel.dtype == tf.float32
         assert layer.count_params() == 6
         assert layer(tf.ones([5, 4, 2])).shape == [5, 4, 2]
@@ -142,7 +142,7 @@ class TestLayers:
         assert len(layer.trainable_variables) == 3
         assert len(layer.non_trainable_weights) == 1
         layer.dense.trainable = False
-        assert [v.name for v in layer.trainable_variables] == ["factor:0"]
+        assert [v.name for v in layer.trainable_variables] == ["factor"]
         assert "scaled" in layer.name
 
     def test_inputs_are_cast(self):

@@ -228,3 +228,47 @@ def test_names_of_tensorflow_1():
     v1.set_random_seed(1)
     with pytest.raises(AttributeError, match=r"tf\.compat\.v1.*Did you mean"):
         v1.placeholdr  # noqa: B018 - what is tested
+
+
+class TestOldArguments:
+    """What TensorFlow 1 called arguments, in `tf.compat.v1` only."""
+
+    def test_names(self):
+        v1 = tf.compat.v1
+        x = [[1.0, 2.0], [3.0, 4.0]]
+        assert v1.reduce_sum(x, reduction_indices=[0]).numpy().tolist() == [4.0, 6.0]
+        assert v1.reduce_mean(x, axis=1, keep_dims=True).shape == [2, 1]
+        assert v1.argmax(x, dimension=1).numpy().tolist() == [1, 1]
+        assert v1.expand_dims([1], dim=0).shape == [1, 1]
+        assert v1.squeeze([[1]], squeeze_dims=[0]).shape == [1]
+        assert v1.nn.softmax([[0.0, 0.0]], dim=-1).numpy().tolist() == [[0.5, 0.5]]
+        assert v1.nn.dropout([1.0, 2.0], keep_prob=1.0).numpy().tolist() == [1.0, 2.0]
+        with pytest.raises(TypeError):
+            tf.reduce_sum(x, keep_dims=True)
+
+    def test_functions(self):
+        v1 = tf.compat.v1
+        assert v1.nn.xw_plus_b([[1.0]], [[2.0]], [3.0]).numpy().tolist() == [[5.0]]
+        assert v1.floor_div(5, 3).numpy() == 1
+        assert v1.tensor_scatter_update([1, 2], [[0]], [5]).numpy().tolist() == [5, 2]
+        loss = v1.nn.softmax_cross_entropy_with_logits_v2(labels=[[0.0, 1.0]], logits=[[1.0, 2.0]])
+        assert loss.numpy().tolist() == [pytest.approx(0.31326166)]
+        assert v1.get_default_session() is None
+        v1.Session(config=v1.ConfigProto(allow_soft_placement=True)).close()
+
+
+def test_unconnected_placeholders_have_no_gradient():
+    with tf.Graph().as_default():
+        x, z = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+        assert tf.gradients(x * x, [z]) == [None]
+
+
+def test_rmsprop_begins_at_one():
+    with tf.Graph().as_default():
+        w = tf.Variable([5.0, -1.0])
+        step = tf.compat.v1.train.RMSPropOptimizer(0.1).minimize(tf.reduce_sum(w * w))
+        with tf.Session() as sess:
+            sess.run(tf.compat.v1.global_variables_initializer())
+            for _ in range(3):
+                sess.run(step)
+            np.testing.assert_allclose(sess.run(w), [4.2995825, -0.57452303], rtol=1e-6)

@@ -246,8 +246,20 @@ class TestIndexedSlices:
     def test_making(self):
         made = tf.IndexedSlices(values=[[1.0, 2.0]], indices=[0], dense_shape=[3, 2])
         assert tf.convert_to_tensor(made).numpy()[0].tolist() == [1.0, 2.0]
+
+    def test_rows_of_an_unknown_whole(self):
+        rows = tf.IndexedSlices([[1.0, 2.0]], [1])
+        assert rows.dense_shape is None
+        assert rows.shape.as_list() == [None, 2]
+        assert tf.is_tensor(rows)
+        assert rows.dtype == tf.float32
         with pytest.raises(ValueError, match="dense_shape"):
-            tf.IndexedSlices([[1.0]], [0])
+            tf.convert_to_tensor(rows)
+        v = tf.Variable(tf.ones([3, 2]))
+        tf.keras.optimizers.SGD(1.0).apply_gradients([(rows, v)])
+        assert v.numpy().tolist() == [[1.0, 1.0], [0.0, -1.0], [1.0, 1.0]]
+        v.assign_add(rows)
+        assert v.numpy().tolist() == [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
 
 
 def test_forward_accumulator():

@@ -63,9 +63,64 @@ MATRICES = [
     lambda m: gt.linalg.solve(m, np.array([1.0, 2.0])), gt.linalg.trace,
     lambda m: gt.linalg.slogdet(m)[1],
 ]  # fmt: skip
+
+
+@gt.custom_gradient
+def by_hand(x):
+    return gt.sin(x) * x, lambda g: g * (gt.sin(x) + x * gt.cos(x))
+
+
+@gt.custom_jvp
+def by_hand_forward(x):
+    return gt.exp(gt.tanh(x))
+
+
+@by_hand_forward.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    y = gt.tanh(x)
+    return gt.exp(y), gt.exp(y) * (1.0 - y * y) * t
+
+
+def scanned(x):
+    """A loop over a few values, and what it carries at each step."""
+    flat = gt.reshape(x, (-1,))[:4]
+    last, steps = gt.scan(lambda c, e: (gt.sin(c) + e, c * e), gt.asarray(0.5), flat)
+    return gt.concat([steps, gt.reshape(last, (1,))])
+
+
+def looked_up(x):
+    """Values added at places of which some are the same, and read again along an axis."""
+    flat = gt.reshape(x, (-1,))
+    places = np.arange(flat.size) * 2 % 5
+    table = gt.scatter_add(gt.zeros(5), places, flat * flat)
+    return gt.take_along_axis(table, np.array([4, 0, 0, 2]), axis=0) * gt.sum(table[1:3])
+
+
+def convolved(x):
+    flat = gt.reshape(x, (-1,))
+    padded = gt.pad(flat, 1)
+    weights = (0.5, -1.0, 0.3)
+    return sum(w * padded[at : at + flat.size] for at, w in enumerate(weights))
+
+
+# Loops, branches, derivatives by hand, solvers: what is more than an op.
+PROGRAMS = [
+    by_hand, by_hand_forward, scanned, looked_up, convolved,
+    lambda x: gt.checkpoint(lambda x: gt.sin(x) * gt.exp(gt.tanh(x)))(x),
+    lambda x: gt.fori_loop(0, 3, lambda _, c: gt.sin(c) + 0.5 * x, x),
+    lambda x: gt.cond(gt.sum(gt.stop_gradient(x)) > 0.1, gt.sin, lambda x: x * x, x),
+    lambda x: gt.vmap(lambda r: gt.cumulative_sum(r) * r[0])(gt.reshape(x, (-1, 1)) + np.eye(2)[0]),
+    lambda x: gt.root(lambda y, a: y**3 + y - gt.sin(a), np.zeros(x.shape), x),
+    lambda x: gt.grad(lambda y: gt.sum(gt.sin(y) * y))(x),
+    lambda x: gt.abs(gt.fft.fft(gt.reshape(x, (-1,)) * 1j + 1.0)) ** 2,
+    lambda x: gt.real(gt.exp(1j * x) * gt.conj(gt.cos(x + 0.5j))),
+    lambda x: gt.associative_scan(lambda a, b: a * b, 0.5 * gt.sin(gt.reshape(x, (-1,)))),
+    lambda x: gt.sum(gt.function(lambda x: gt.sin(x) * x)(x)) * x,
+]  # fmt: skip
 KINDS = (
     "unary", "unary", "binary", "binary", "part", "part", "moved", "along", "along", "product",
-    "matrix", "gather", "join",
+    "matrix", "gather", "join", "program", "program",
 )  # fmt: skip
 
 
@@ -129,7 +184,39 @@ def apply(steps, *sources):
             found = gt.reshape(x, (-1,))[np.arange(5) * (choice + 1) % x.size]
         elif kind == "join":
             found = joined(x, y, choice)
+        elif kind == "program" and x.size:
+            found = PROGRAMS[choice % len(PROGRAMS)](x)
         else:
             found = UNARY[choice % len(UNARY)](x)
         values.append(bounded(found))
+    return values[-1]
+
+
+# Holomorphic ones: no conjugates, no parts.
+HOLOMORPHIC = [
+    gt.exp, gt.sin, gt.square, lambda z: 1.0 / (3.0 + z), lambda z: z * (0.5 - 1j),
+    lambda z: gt.log(4.0 + z), lambda z: z[::-1] * z, lambda z: z[1:], lambda z: gt.roll(z, 1),
+    lambda z: gt.fft.fft(z), lambda z: gt.fft.ifft(z * z), lambda z: gt.cumulative_sum(z),
+    lambda z: gt.sum(z) * z, lambda z: gt.einsum("i,j->j", z, gt.sin(z)),
+    lambda z: gt.linalg.solve(np.eye(z.size) * 3.0 + gt.outer(z, z) * 0.1, z),
+    lambda z: z[np.arange(3) % z.size] * z[0], lambda z: gt.concat([z, 1j * z]),
+    lambda z: z @ (np.ones((z.size, 2)) + 1j * np.arange(2.0)), lambda z: gt.cumulative_prod(z),
+    lambda z: gt.reshape(gt.stack([z, gt.exp(z)]), (-1,)), lambda z: gt.mean(z, keepdims=True),
+    lambda z: gt.where(np.arange(z.size) % 2 == 0, z, z * z), lambda z: gt.pad(z, 1),
+]  # fmt: skip
+
+
+def apply_holomorphic(steps, z):
+    """The value of a random holomorphic function of a vector."""
+    values = [z]
+    for kind, choice, first, second in steps:
+        x, y = values[first % len(values)], values[second % len(values)]
+        if kind % 4 == 0 and x.shape == y.shape:
+            found = x * y + x
+        else:
+            found = HOLOMORPHIC[(choice + kind) % len(HOLOMORPHIC)](x)
+        if found.size > LARGEST:
+            found = found[:LARGEST]
+        # So that compositions stay where differences mean something.
+        values.append(gt.sin(found * 0.2) if found.size else x * 2.0)
     return values[-1]

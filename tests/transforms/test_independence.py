@@ -180,6 +180,14 @@ def test_the_op_is_named():
         (lambda x: x @ x.T, "matmul"),
         (lambda x: gt.cumulative_sum(x, axis=0), "cumulative_sum"),
         (lambda x: gt.roll(x, 1, axis=0), "roll"),
+        (lambda x: x - gt.mean(x, axis=0), "mean: sum"),
+        (lambda x: gt.nn.softmax(x, axis=0), "softmax: sum"),
+        (lambda x: gt.nn.log_softmax(x, axis=0), "log_softmax: sum"),
+        (lambda x: gt.flip(x, axis=0), "flip: slice"),
+        (lambda x: x - gt.median(x, axis=0), "median: order_statistic"),
+        (lambda x: x - gt.quantile(x, 0.1, axis=0), "quantile: order_statistic"),
+        (lambda x: x[np.array([1, 0, 2])], "gather"),
+        (lambda x: gt.cumulative_prod(x, axis=0), "cumulative_prod"),
     ):
         tape, y, x = recorded(f, numbers())
         with pytest.raises(MixedExamplesError, match=f"batch_jacobian: {op} mixes examples"):
@@ -191,6 +199,15 @@ def test_cannot_prove_names_the_op():
         lambda x: gt.py_function(lambda x: x * x, [x], ((3, 4), gt.float64)), numbers()
     )
     with pytest.raises(MixedExamplesError, match="py_function cannot be proved"):
+        tape.batch_jacobian(y, x)
+    tape, y, x = recorded(lambda x: gt.roll(x, 1), numbers())
+    with pytest.raises(MixedExamplesError, match="roll cannot be proved"):
+        tape.batch_jacobian(y, x)
+    plus = gt.custom_gradient(lambda x: (x * 2.0, lambda g: g))
+    tape, y, x = recorded(plus, numbers())
+    with pytest.raises(
+        MixedExamplesError, match="custom_gradient: custom_derivative cannot be proved"
+    ):
         tape.batch_jacobian(y, x)
 
 

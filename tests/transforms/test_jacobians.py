@@ -1,18 +1,32 @@
-"""Jacobians of random functions: against rows of gradients, differences, and each other."""
+"""Jacobians of random functions: against rows of gradients, differences, and each other.
+
+GRADTAPE_JACOBIAN_FUZZ=n takes n times as many functions, others each time.
+"""
 
 import functools
+import itertools
 import math
+import os
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.transforms.random_functions import apply
+from tests.transforms.random_functions import KINDS, apply, apply_holomorphic
 
 import gradtape as gt
 
+FACTOR = int(os.environ.get("GRADTAPE_JACOBIAN_FUZZ", "1"))
+
+
+def examples(count):
+    return settings(deadline=None, derandomize=FACTOR == 1, max_examples=count * FACTOR)
+
+
 STEPS = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 35), st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(
+        st.integers(0, len(KINDS) - 1), st.integers(0, 35), st.integers(0, 9), st.integers(0, 9)
+    ),
     min_size=1,
     max_size=7,
 )
@@ -51,7 +65,7 @@ def close(found, expected, single=False):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@settings(deadline=None, derandomize=True, max_examples=250)
+@examples(250)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_all_ways_agree(steps, shape, seed):
     first, second = arrays(seed, shape, (3,))
@@ -68,13 +82,16 @@ def test_all_ways_agree(steps, shape, seed):
     flat = expected.reshape(rows, first.size)
     for mode in ("auto", "forward", "reverse"):
         close(gt.jacobian(f, mode=mode, sparse=True)(first).toarray(), flat)
+    close(gt.prepare_jacobian(f, first, colouring="bidirectional")(first).toarray(), flat)
+    for mode in ("forward", "reverse"):
+        close(gt.jacobian(f, mode=mode, chunk_size=2)(first), expected)
     either = gt.jacobian(f, sparse="auto")(first)
     close(
         either.toarray() if hasattr(either, "toarray") else either.numpy().reshape(flat.shape), flat
     )
 
 
-@settings(deadline=None, derandomize=True, max_examples=12)
+@examples(12)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_all_ways_agree_compiled(steps, shape, seed):
     first, second = arrays(seed, shape, (3,))
@@ -85,7 +102,7 @@ def test_all_ways_agree_compiled(steps, shape, seed):
             close(found, expected)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_single_precision(steps, shape, seed):
     first, second = arrays(seed, shape, (3,), dtype="float32")
@@ -98,7 +115,7 @@ def test_single_precision(steps, shape, seed):
     assert sparse.dtype == np.float32
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_differences(steps, seed):
     """In a random direction, so that one difference tests all entries."""
@@ -117,7 +134,7 @@ def test_differences(steps, seed):
     np.testing.assert_allclose(along, np.asarray(difference), rtol=1e-5, atol=1e-7)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_several_arguments_and_second_derivatives(steps, seed):
     first, second = arrays(seed, (3,), (2,))
@@ -140,7 +157,7 @@ def test_several_arguments_and_second_derivatives(steps, seed):
     np.testing.assert_allclose(product[0].numpy(), both, rtol=1e-8, atol=1e-9)
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@examples(40)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_rows_by_vmap(steps, seed):
     first, second = arrays(seed, (2, 2), (3,))
@@ -156,7 +173,7 @@ def test_rows_by_vmap(steps, seed):
     close(gt.jacobian(f)(first), np.moveaxis(columns.numpy().reshape(2, 2, -1), -1, 0))
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@examples(30)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_third_derivatives(steps, seed):
     """A Jacobian inside another one is differentiable, whichever way either went."""
@@ -173,7 +190,7 @@ def test_third_derivatives(steps, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@examples(40)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_examples(steps, seed):
     """What vmap makes of a function has independent examples; each has its own Jacobian."""
@@ -187,6 +204,113 @@ def test_examples(steps, seed):
         found = tape.batch_jacobian(y, x, "zero", mode=mode, check=False).numpy()
         for row, one in zip(found, batch, strict=True):
             close(row, gt.jacobian(lambda x: apply(steps, x, second))(one).numpy())
+
+
+@examples(60)
+@given(steps=STEPS, seed=st.integers(0, 1000))
+def test_what_is_proved_of_examples_is_true(steps, seed):
+    """Functions of a whole batch, most of which mix examples: who is not refused does not."""
+    batch, second = arrays(seed, (3, 2), (2,))
+    with gt.GradientTape(persistent=True) as tape:
+        x = gt.asarray(batch)
+        tape.watch(x)
+        y = apply(steps, x, second)
+    if not y.ndim or y.shape[0] != 3:
+        return
+    try:
+        found = tape.batch_jacobian(y, x, "zero").numpy()
+    except gt.errors.MixedExamplesError:
+        return
+    whole = np.moveaxis(tape.jacobian(y, x, "zero").numpy(), y.ndim, 1)
+    for i in range(3):
+        close(found[i], whole[i, i])
+        for j in range(3):
+            assert i == j or not whole[i, j].any()
+
+
+@examples(60)
+@given(steps=STEPS, seed=st.integers(0, 1000))
+def test_hessians_in_all_ways(steps, seed):
+    first, second = arrays(seed, (4,), (3,))
+
+    def loss(x):
+        return gt.sum(gt.sin(apply(steps, x, second)))
+
+    expected = gt.jacobian(gt.grad(loss), mode="reverse")(first).numpy()
+    np.testing.assert_allclose(expected, expected.T, rtol=1e-8, atol=1e-9)
+    for found in (
+        gt.hessian(loss)(first),
+        gt.jacfwd(gt.grad(loss))(first),
+        gt.jacrev(gt.jacfwd(loss))(first),
+        gt.hessian(loss, chunk_size=3)(first),
+        gt.vmap(lambda v: gt.hvp(loss, first, v))(np.eye(4)),
+        gt.vmap(lambda v: gt.vhp(loss, first, v))(np.eye(4)),
+        gt.hessian_operator(loss, first) @ np.eye(4),
+    ):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-8, atol=1e-9)
+    for colouring in ("star", "acyclic"):
+        found = gt.prepare_hessian(loss, first, colouring=colouring)(first).toarray()
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+@examples(80)
+@given(steps=STEPS, size=st.integers(1, 4), seed=st.integers(0, 1000))
+def test_holomorphic_functions(steps, size, seed):
+    real, imaginary = arrays(seed, (size,), (size,))
+    z = real + 1j * imaginary
+
+    def f(z):
+        return apply_holomorphic(steps, gt.asarray(z))
+
+    h = 1e-6
+    steps_aside = [(f(z + h * e) - f(z - h * e)).numpy() / (2 * h) for e in np.eye(size)]
+    expected = gt.jacobian(f, mode="forward")(z).numpy()
+    np.testing.assert_allclose(expected, np.stack(steps_aside, -1), rtol=1e-5, atol=1e-6)
+    turned = [(f(z + 1j * h * e) - f(z - 1j * h * e)).numpy() / (2j * h) for e in np.eye(size)]
+    np.testing.assert_allclose(expected, np.stack(turned, -1), rtol=1e-5, atol=1e-6)
+    for mode in ("auto", "reverse"):
+        close(gt.jacobian(f, mode=mode)(z), expected)
+        close(gt.jacobian(f, mode=mode, sparse=True)(z).toarray(), expected)
+        close(gt.jacobian(f, mode=mode, chunk_size=2)(z), expected)
+    _, push = gt.linearize(f, z)
+    close(gt.vmap(push, out_axes=-1)(np.eye(size) + 0j), expected)
+    value, pull = gt.vjp(f, z)
+    rows = gt.vmap(lambda g: pull(g)[0])(np.eye(value.size) + 0j)
+    close(rows, expected.conj())
+    close(gt.vmap(gt.jacobian(f))(np.stack([z, z * 0.5]))[0], expected)
+    # A real function of it: rows are dL/dRe + i dL/dIm.
+    size_of = lambda z: gt.real(f(z) * gt.conj(f(z)))  # noqa: E731
+    found = gt.jacobian(size_of)(z).numpy()
+    close(found, 2 * f(z).numpy()[:, None] * expected.conj())
+
+
+@examples(40)
+@given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
+def test_differences_of_everything(steps, shape, seed):
+    """Element by element, where two steps of different length agree: elsewhere there is a kink."""
+    first, second = arrays(seed, shape, (3,))
+
+    def f(x):
+        return apply(steps, gt.asarray(x), second).numpy()
+
+    found = gt.jacobian(lambda x: apply(steps, x, second))(first).numpy()
+    found = found.reshape(math.prod(found.shape[: found.ndim - first.ndim]), first.size)
+    for column in range(first.size):
+        e = np.zeros(first.size)
+        e[column] = 1.0
+        e = e.reshape(first.shape)
+        one, other = (
+            (f(first + h * e) - f(first - h * e)).reshape(-1) / (2 * h) for h in (1e-5, 3e-6)
+        )
+        smooth = np.abs(one - other) < 1e-7
+        close(found[smooth, column] * 1e-3, one[smooth] * 1e-3)
+
+
+@pytest.mark.parametrize("modes", list(itertools.product(("forward", "reverse"), repeat=3)))
+def test_derivatives_of_nothing(modes):
+    first, second, third = modes
+    slopes = gt.jacobian(gt.jacobian(lambda x: gt.tanh(gt.sin(x)[:0]), mode=first), mode=second)
+    assert gt.jacobian(slopes, mode=third)(np.ones(3)).numpy().shape == (0, 3, 3, 3)
 
 
 class TestComplex:
@@ -248,6 +372,73 @@ class TestComplex:
 
 class TestInside:
     """Derivatives written by hand, recomputed, or of what a variable holds."""
+
+    @pytest.mark.parametrize("ask", [{}, {"sparse": True}, {"chunk_size": 2}])
+    def test_a_derivative_by_hand_may_keep_what_it_was_given(self, ask):
+        kept = []
+
+        @gt.custom_gradient
+        def doubled(x):
+            def slope(g):
+                kept.extend([g, g * 2.0])
+                return kept[-1]
+
+            return x * 2.0, slope
+
+        x = gt.asarray([1.0, 2.0, 3.0])
+        found = gt.jacobian(doubled, mode="reverse", **ask)(x)
+        pending = gt.sin(x)
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = doubled(x)
+        assert tape.gradient(y, x).tolist() == [2.0, 2.0, 2.0]
+        np.testing.assert_allclose(pending.numpy(), np.sin([1.0, 2.0, 3.0]))
+        found = found.toarray() if "sparse" in ask else found.numpy()
+        np.testing.assert_allclose(found, 2.0 * np.eye(3))
+        with pytest.raises(gt.errors.NoValueError, match="all seeds of a Jacobian at once"):
+            kept[0].numpy()
+
+    def test_a_derivative_by_hand_may_change_its_mind(self):
+        factor = {"now": 2.0}
+
+        @gt.custom_gradient
+        def scaled(x):
+            return gt.sin(x), lambda g: g * np.full(4, factor["now"]) * gt.cos(x)
+
+        def loss(x):
+            return gt.sum(scaled(x**2) * np.arange(4.0))
+
+        x = np.linspace(0.1, 1.0, 4)
+        for factor["now"] in (2.0, 3.0, 4.0):
+            expected = gt.jacobian(gt.grad(loss))(x).numpy()
+            close(gt.hessian(loss)(x), expected)
+            close(gt.hessian(loss, sparse=True)(x).toarray(), expected)
+            close(gt.hessian_operator(loss, x) @ np.eye(4), expected)
+            close(gt.objective(loss).hess(x), expected)
+            close(gt.prepare_hessian(loss, x, sparse=True)(x).toarray(), expected)
+
+    def test_the_other_way_where_one_is_closed(self):
+        def steps(x):
+            return gt.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] * x + 0.1), (0, x))[
+                1
+            ]
+
+        many = np.random.default_rng(0).uniform(size=(3, 3))
+        expected = np.stack([gt.jacobian(steps, mode="forward")(x).numpy() for x in many])
+        # Inside vmap nobody knows how many steps there are, so reverse mode cannot go back.
+        close(gt.vmap(gt.jacobian(steps))(many), expected)
+        mapped = gt.vmap(steps)
+        with gt.GradientTape(persistent=True) as tape:
+            x = gt.asarray(many)
+            tape.watch(x)
+            y = gt.sum(mapped(x), axis=1)
+        with pytest.raises(gt.errors.UndefinedRuleError, match="while_loop"):
+            tape.jacobian(y, x, mode="reverse")
+        whole = tape.jacobian(y, x).numpy()
+        close(np.stack([whole[i, i] for i in range(3)]), expected.sum(axis=1))
+        close(tape.batch_jacobian(y, x, check=False), expected.sum(axis=1))
+        close(tape.jacobian(y, x, chunk_size=2), whole)
+        close(tape.jacobian(y, x, sparse=True).toarray(), whole.reshape(3, 9))
 
     @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
     @pytest.mark.parametrize("sparse", [False, True])

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradtape.codegen.kernel import SAME, SCALAR, STRIDED, Instruction, Kernel, Operand, Store
 from gradtape.codegen.loops import lane_count
-from gradtape.codegen.lower import Lowered, access_of, code_of, merge_axes, target_access, work_of
+from gradtape.codegen.lower import Lowered, access_of, code_of, merge_axes, target_access
 from gradtape.graph.node import Node
 from gradtape.optimize.pieces import Index, Piece
 from gradtape.optimize.views import Access
@@ -43,7 +43,7 @@ def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> L
     outermost = inner > 0 and not piece.writes
     lanes = lane_count(kernel, bits)
     total, grain = (sizes[0], 1) if outermost else (sizes[inner], 8 * lanes)
-    work = work_of(kernel, math.prod(sizes))
+    work = kernel.cost * math.prod(sizes)
     return Lowered(kernel, sizes, _entries(node, piece, access, walks), total, grain, work)
 
 

@@ -7,10 +7,13 @@ are run-time arguments, so one kernel serves every size of the same rank and dty
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 # How an operand moves along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
+# More scalars than this are not kept in registers, but in a table that is read where one is used.
+FEW_SCALARS = 12
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,55 @@ class Kernel:
     reductions: tuple[Reduce, ...]
     reduced: int = 0
 
-    @property
+    def __hash__(self) -> int:
+        # Found once: a kernel may have thousands of instructions.
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(
+            (self.layout, self.axes, self.operands, self.body, self.stores, self.reductions)
+        )
+
+    @cached_property
+    def tabled(self) -> tuple[int, ...]:
+        """The scalars that are kept in a table, if they are many: those of one dtype together.
+
+        Of each, the arguments hold no more than its place, after those of all else. A long
+        program has hundreds of numbers, each an operand.
+        """
+        positions = {index for operand in self.operands for index in operand.indices}
+        found = [
+            number
+            for number, operand in enumerate(self.operands)
+            if operand.access == SCALAR and not operand.indices and number not in positions
+        ]
+        if len(found) <= FEW_SCALARS:
+            return ()
+        return tuple(sorted(found, key=lambda number: self.operands[number].dtype))
+
+    @cached_property
     def width(self) -> int:
         """Bytes of the widest number, which decides how many lanes fit; a complex one is two."""
-        sizes = [int(np_size(o.dtype)) for o in self.operands]
-        sizes += [int(np_size(i.dtype)) for i in self.body]
-        sizes += [int(np_size(s.target.dtype)) for s in self.stores]
-        return max(sizes, default=8)
+        codes = {operand.dtype for operand in self.operands}
+        codes |= {instruction.dtype for instruction in self.body}
+        codes |= {store.target.dtype for store in self.stores}
+        return max(map(np_size, codes), default=8)
+
+    @cached_property
+    def cost(self) -> int:
+        """Rough cost of a point in loads, to decide what is worth a second thread."""
+        found = len(self.operands) + len(self.stores)
+        for instruction in self.body:
+            found += 1 if instruction.op.name in _CHEAP else 8
+        return found
+
+
+_CHEAP = frozenset({
+    "add", "subtract", "multiply", "negative", "square", "where", "full", "cast", "maximum",
+    "minimum", "abs", "less", "greater", "equal", "not_equal", "less_equal", "greater_equal",
+    "logical_and", "logical_or", "logical_not", "relu", "divide", "reciprocal",
+})  # fmt: skip
 
 
 def np_size(dtype: str) -> int:

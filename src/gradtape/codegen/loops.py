@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from gradtape.codegen.builder import Vector
 from gradtape.codegen.kernel import SAME, SCALAR, Kernel, Operand
@@ -41,7 +45,15 @@ class Emitter(Memory):
         # Of what is moved by positions: bytes per position and the last position, for each.
         self.moves: list[list[tuple[str, str]]] = []
         self.operands = [operand for _, operand in entries]
-        for operand in self.operands:
+        table = kernel.tabled
+        # Where each scalar of the table lies in it, in bytes.
+        self.tabled: dict[int, int] = {}
+        for number, operand in enumerate(self.operands):
+            if number in table:
+                self.bases.append("")
+                self.strides.append([])
+                self.moves.append([])
+                continue
             slot, offset = self._load_argument(), self._load_argument()
             self.bases.append(self._base(slot, offset))
             self.strides.append([self._load_argument() for _ in range(kernel.axes)])
@@ -49,8 +61,14 @@ class Emitter(Memory):
                 [(self._load_argument(), self._load_argument()) for _ in operand.indices]
             )
         self.hoisted: dict[int, Vector] = {}
+        self._fill_table(table)
+        # Values that are stored or reduced; -1 where a reduction has no factor.
+        self._results = {s.value for s in kernel.stores}
+        for r in kernel.reductions:
+            self._results |= {r.value, r.factor}
+        self._results.discard(-1)
         for index, operand in enumerate(kernel.operands):
-            if operand.access == SCALAR:
+            if operand.access == SCALAR and index not in self.tabled:
                 self.hoisted[index] = self.load_scalar(self.bases[index], operand)
 
     # Arguments.
@@ -64,6 +82,41 @@ class Emitter(Memory):
         pointer = self.b.let(f"getelementptr ptr, ptr %slots, i64 {slot}", "p")
         base = self.b.let(f"load ptr, ptr {pointer}", "p")
         return self.b.let(f"getelementptr i8, ptr {base}, i64 {offset}", "p")
+
+    def _fill_table(self, table: tuple[int, ...]) -> None:
+        """Copy scalars from wherever they lie to one place on the stack, by a loop per dtype."""
+        b = self.b
+        if not table:
+            return
+        b.entry.append(f"  %table = alloca [{16 * len(table)} x i8], align 64")
+        end = 0
+        for dtype, group in itertools.groupby(table, lambda number: self.operands[number].dtype):
+            members = list(group)
+            size, kind = np.dtype(dtype).itemsize, f"i{8 * np.dtype(dtype).itemsize}"
+            argument, start = self._argument, end
+
+            def copy(index: str) -> None:
+                at = b.let(f"mul nsw i64 {index}, 16", "o")
+                place = b.let(f"getelementptr i8, ptr %args, i64 {at}", "a")
+                place = b.let(f"getelementptr i64, ptr {place}, i64 {argument}", "a")  # noqa: B023
+                other = b.let(f"getelementptr i64, ptr {place}, i64 1", "a")
+                slot, offset = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {other}")
+                value = b.let(f"load {kind}, ptr {self._base(slot, offset)}, align 1")  # noqa: B023
+                to = b.let(f"mul nsw i64 {index}, {size}", "o")  # noqa: B023
+                into = b.let(f"getelementptr i8, ptr %table, i64 {to}", "p")
+                into = b.let(f"getelementptr i8, ptr {into}, i64 {start}", "p")  # noqa: B023
+                b.line(f"store {kind} {value}, ptr {into}, align 1")  # noqa: B023
+
+            self.loop("0", str(len(members)), "1", copy)
+            for position, number in enumerate(members):
+                self.tabled[number] = start + position * size
+            self._argument += 2 * len(members)
+            end += -(-len(members) * size // 16) * 16
+
+    def _from_table(self, number: int) -> Vector:
+        """A scalar of the table in all lanes."""
+        at = self.b.let(f"getelementptr i8, ptr %table, i64 {self.tabled[number]}", "p")
+        return self.load_scalar(at, self.operands[number])
 
     # Control flow.
 
@@ -121,6 +174,8 @@ class Emitter(Memory):
     def row(self, outer: list[str], entry: int) -> str:
         """The address of an entry at the given indices of the outer axes."""
         pointer = self.bases[entry]
+        if self.operands[entry].access == SCALAR:
+            return pointer
         for index, stride in zip(outer, self.strides[entry], strict=False):
             step = self.b.let(f"mul nsw i64 {index}, {stride}", "o")
             pointer = self.b.let(f"getelementptr i8, ptr {pointer}, i64 {step}", "p")
@@ -170,20 +225,30 @@ class Emitter(Memory):
     ) -> list[Vector]:
         """All values of the body at one vector of points; elementwise results are stored."""
         b, kernel = self.b, self.kernel
-        values: list[Vector] = []
+        values: list[Any] = []
         for number, operand in enumerate(kernel.operands):
             if number in self.hoisted:
                 values.append(self.hoisted[number])
             elif number in same:
                 values.append(same[number])
+            elif number in self.tabled:
+                values.append(None)
             else:
                 stride = self.strides[number][axis]
                 away = self._scattered(number, values) if operand.indices else None
                 values.append(self.load(operand, rows[number], index, stride, mask, away))
         for instruction in kernel.body:
+            for number in instruction.arguments:
+                # Read where it is first used: registers are few.
+                if values[number] is None:
+                    values[number] = self._from_table(number)
             arguments = [values[number] for number in instruction.arguments]
             keywords = instruction.op.keywords(instruction.params)
             values.append(instruction.op.llvm(b, *arguments, **keywords))
+        # Scalars that are stored or summed as they are.
+        for number in self._results:
+            if values[number] is None:
+                values[number] = self._from_table(number)
         first = len(kernel.operands)
         for position, item in enumerate(kernel.stores):
             entry = first + position

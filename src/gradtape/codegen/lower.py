@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from gradtape.codegen.kernel import (
 from gradtape.codegen.loops import CHUNK, lane_count
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
-from gradtape.optimize.fuse import PIECEWISE, REDUCTIONS, SCANS, VIEWS, Loop
+from gradtape.optimize.fuse import PIECEWISE, REDUCTIONS, SCANS, VIEWS, Content, Loop
 from gradtape.optimize.views import Access, Strides, row_major
 
 # Reductions that say where something stands.
@@ -128,36 +129,58 @@ def lower(
         from gradtape.codegen.scans import lower_scan
 
         return [lower_scan(loop.nodes[0], access, bits)]
-    space = loop.space
+    operands, numbers = ([], []) if loop.content is None else _numbered(loop, access)
+    if loop.content is None or numbers != loop.content.numbers:
+        loop.content = _content(loop, access, constants)
+        operands, _ = _numbered(loop, access)
+    content = loop.content
+    shape = _Shape(loop, operands, content.stores, content.reductions, streamed)
+    return shape.kernels(content.body, bits)
+
+
+def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[Entry], list[int]]:
+    """What a loop reads from memory, each place once, and which of it each node is."""
+    assert loop.content is not None
     operands: list[Entry] = []
     number: dict[Any, int] = {}
-
-    def operand(node: Node) -> Any:
-        """The key of something read from memory."""
+    numbers: list[int] = []
+    for node in loop.content.reads:
         found = access[node]
-        strides = found.stretched(space)
+        strides = found.stretched(loop.space)
         key = (found.base, strides, found.offset)
-        if key not in number:
-            number[key] = len(operands)
-            operands.append(Entry(found.base, node.dtype, strides, found.offset))
-        return key
+        at = number.get(key)
+        if at is None:
+            at = number[key] = len(operands)
+            operands.append(Entry(found.base, node.spec.dtype, strides, found.offset))
+        numbers.append(at)
+    return operands, numbers
 
+
+def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Content:
+    """What a loop computes, in instructions on operands by number."""
+    # Operands are numbered before the body, so they are found first.
+    reads = {
+        parent: None
+        for node in loop.nodes
+        for parent in node.inputs
+        if parent not in loop.pointwise and parent not in constants
+    }
+    loop.content = Content(list(reads), [], (), [], [])
+    operands, numbers = _numbered(loop, access)
+    read = dict(zip(reads, numbers, strict=True))
+    first = len(operands)
     inside: dict[Node, int] = {}
-    for node in loop.nodes:  # operands are numbered before the body, so find them first
-        for parent in node.inputs:
-            if parent not in loop.pointwise and parent not in constants:
-                operand(parent)
     body: list[Instruction] = []
 
     def value_of(node: Node) -> int:
-        if node in inside:
-            return inside[node]
-        if node in constants:
+        found = inside.get(node)
+        if found is None:
+            found = read.get(node)
+        if found is None:  # a constant
             _, value, dtype = node.params
             body.append(Instruction(node.op, ((), value, dtype), (), code_of(dtype)))
-            inside[node] = len(operands) + len(body) - 1
-            return inside[node]
-        return number[operand(node)]
+            found = inside[node] = first + len(body) - 1
+        return found
 
     stores: list[tuple[int, Node]] = []
     reductions: list[tuple[int, Node]] = []
@@ -166,19 +189,18 @@ def lower(
         if node in loop.copies:
             stores.append((value_of(node.inputs[0]), node))
             continue
-        arguments = tuple(value_of(parent) for parent in node.inputs)
+        arguments = tuple([value_of(parent) for parent in node.inputs])
         if node.op.name in REDUCTIONS:
             source = arguments[0]
             if node.inputs[0].dtype != node.dtype and node.op.name not in POSITIONS:
-                source = _cast(body, len(operands), source, node)
+                source = _cast(body, first, source, node)
             reductions.append((source, node))
             continue
         body.append(Instruction(node.op, node.params, arguments, code_of(node.dtype)))
-        inside[node] = len(operands) + len(body) - 1
+        inside[node] = first + len(body) - 1
         if node in wanted:
             stores.append((inside[node], node))
-    shape = _Shape(loop, operands, stores, reductions, streamed)
-    return shape.kernels(tuple(body), bits)
+    return Content(list(reads), numbers, tuple(body), stores, reductions)
 
 
 def _cast(body: list[Instruction], first: int, source: int, node: Node) -> int:
@@ -188,6 +210,7 @@ def _cast(body: list[Instruction], first: int, source: int, node: Node) -> int:
     return first + len(body) - 1
 
 
+@lru_cache(maxsize=64)
 def code_of(dtype: Any) -> str:
     return np.dtype(dtype).str[1:]
 
@@ -270,13 +293,22 @@ class _Shape:
             lowered += _combination(name, node, chunks, bits)
         return lowered
 
+    def _known(self, kernel: Kernel) -> Kernel:
+        """The kernel of another size of the same program, found without hashing all of it."""
+        assert self.loop.content is not None
+        kernels = self.loop.content.kernels
+        found = next((known for known in kernels if known == kernel), None)
+        if found is None:
+            kernels.append(kernel)
+        return found or kernel
+
     def _lowered(
         self, layout: str, axes: list[Any], body: tuple[Instruction, ...], bits: int
     ) -> Lowered:
         inner = len(axes) - 1
         strides = [[axis[2][entry] for axis in axes] for entry in range(self._entries())]
         operands = tuple(
-            Operand(code_of(entry.dtype), access_of(strides[position]))
+            _operand(code_of(entry.dtype), access_of(strides[position]))
             for position, entry in enumerate(self.operands)
         )
         first = len(operands)
@@ -295,7 +327,7 @@ class _Shape:
             for position, (value, node) in enumerate(self.reductions)
         )
         reduced = sum(axis[1] for axis in axes)
-        kernel = Kernel(layout, len(axes), operands, body, stores, reductions, reduced)
+        kernel = self._known(Kernel(layout, len(axes), operands, body, stores, reductions, reduced))
         owners: list[tuple[Node, Any, int]] = [
             (entry.node, entry.dtype, entry.offset) for entry in self.operands
         ]
@@ -311,7 +343,12 @@ class _Shape:
         total, grain = (sizes[0], 1) if outer else (sizes[inner], 8 * lanes)
         if reduced == len(axes):  # nothing to divide; `all` divides itself
             total = grain = 1
-        return Lowered(kernel, sizes, entries, total, grain, work_of(kernel, math.prod(sizes)))
+        return Lowered(kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes))
+
+
+@lru_cache(maxsize=256)
+def _operand(code: str, access: str) -> Operand:
+    return Operand(code, access)
 
 
 def _reduce(value: int, node: Node, access: str) -> Reduce:
@@ -362,18 +399,3 @@ def access_of(strides: list[int]) -> str:
 
 def target_access(strides: list[int]) -> str:
     return {0: SAME, 1: UNIT}.get(strides[-1], STRIDED)
-
-
-# Rough cost of an op beside a load, to decide what is worth a second thread.
-def work_of(kernel: Kernel, points: int) -> int:
-    cost = len(kernel.operands) + len(kernel.stores)
-    for instruction in kernel.body:
-        cost += 1 if instruction.op.name in _CHEAP else 8
-    return points * cost
-
-
-_CHEAP = frozenset({
-    "add", "subtract", "multiply", "negative", "square", "where", "full", "cast", "maximum",
-    "minimum", "abs", "less", "greater", "equal", "not_equal", "less_equal", "greater_equal",
-    "logical_and", "logical_or", "logical_not", "relu", "divide", "reciprocal",
-})  # fmt: skip

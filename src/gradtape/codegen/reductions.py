@@ -8,6 +8,7 @@ import numpy as np
 
 from gradtape.codegen.accumulators import Accumulator, Parts
 from gradtape.codegen.builder import Vector, memory_type
+from gradtape.codegen.kernel import SCALAR
 from gradtape.codegen.loops import CHUNK, RADIX, Emitter
 from gradtape.codegen.nests import outer_loops
 
@@ -88,6 +89,9 @@ def _shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
     """Addresses, moved to an index along one more axis."""
     moved = []
     for entry, base in enumerate(rows):
+        if e.operands[entry].access == SCALAR:
+            moved.append(base)
+            continue
         step = e.b.let(f"mul nsw i64 {index}, {e.strides[entry][axis]}", "o")
         moved.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
     return moved

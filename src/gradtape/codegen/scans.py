@@ -11,7 +11,7 @@ from typing import Any
 
 from gradtape.codegen.kernel import Instruction, Kernel, Operand, Reduce
 from gradtape.codegen.loops import lane_count
-from gradtape.codegen.lower import Lowered, access_of, code_of, merge_axes, target_access, work_of
+from gradtape.codegen.lower import Lowered, access_of, code_of, merge_axes, target_access
 from gradtape.graph.node import Node
 from gradtape.ops.casting import CAST
 from gradtape.optimize.views import Access, row_major
@@ -48,7 +48,7 @@ def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
     lanes = lane_count(kernel, bits)
     total, grain = (sizes[0], 1) if len(axes) > 2 else (sizes[-1], lanes)
     return Lowered(
-        kernel, sizes, entries, total, grain, work_of(kernel, math.prod(sizes))
+        kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes)
     )  # fmt: skip
 
 

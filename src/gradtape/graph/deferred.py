@@ -156,10 +156,11 @@ def _constant(x: Any) -> Compute:
 
 
 def _binary(operate: Callable[[Any, Any], Any]) -> Any:
-    def method(self: Deferred, other: Any) -> Any:
-        if type(other) is not Deferred and type(other) not in _PLAIN:
+    # Of these only `pow` may be given a third operand.
+    def method(self: Deferred, other: Any, *modulus: Any) -> Any:
+        if any(type(x) is not Deferred and type(x) not in _PLAIN for x in (other, *modulus)):
             return NotImplemented
-        return self.derived(operate, other)
+        return self.derived(pow if modulus else operate, other, *modulus)
 
     return method
 

@@ -128,12 +128,14 @@ class Node:
 class Table:
     """A thread's interned nodes, with what was derived from them."""
 
-    __slots__ = ("cache", "derived", "deriving", "nodes", "plans")
+    __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads")
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Any, ...], Node] = {}
         self.derived: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}
+        # Parts of nodes, by the bounds that the user wrote.
+        self.reads: dict[tuple[Any, ...], Node] = {}
         # Where a native recorder finds some of `nodes` faster; it fills it itself.
         self.cache: bytes | None = None
         # For debugging: of which node new ones are part of the derivative.

@@ -65,11 +65,8 @@ def sealed(found: Program) -> Program:
     A plan is found by what programs have in common, and that is not how values came about which
     are known already: a pass must not look through them.
     """
-    new = {
-        node: node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
-        for at, node in enumerate(found.inputs)
-    }
-    inputs = tuple(new.values())
+    inputs = sealed_inputs(found)
+    new = dict(zip(found.inputs, inputs, strict=True))
     if inputs == found.inputs:
         return found
     for node in found.nodes:
@@ -78,6 +75,16 @@ def sealed(found: Program) -> Program:
         new[node] = node if same else Node(node.op, parents, node.params, node.spec)
     nodes = tuple(new[node] for node in found.nodes)
     return Program(inputs, nodes, tuple(new[node] for node in found.outputs))
+
+
+def sealed_inputs(found: Program) -> tuple[Node, ...]:
+    """Inputs that do not tell how they were computed."""
+    return tuple(
+        [
+            node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
+            for at, node in enumerate(found.inputs)
+        ]
+    )
 
 
 _closed: WeakValueDictionary[tuple[Any, ...], Program] = WeakValueDictionary()

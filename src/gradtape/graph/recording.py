@@ -129,8 +129,8 @@ class Handle:
             state.evaluate(self)
             if self.recording is recording:  # it was pending here all along
                 return self.node
-        if recording.capturing:
-            return recording.enter_handle(self)  # type: ignore[attr-defined]
+        if recording.capturing or recording.outer is not None:
+            return recording.enter_handle(self)
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
 
 
@@ -173,10 +173,8 @@ class Recording:
         "watched",
     )
 
-    # Whether looks at values are noted, and whether ops that may fail are computed on their line:
-    # see gradtape.recording.capture.
+    # Whether looks at values are noted: see gradtape.recording.capture.
     capturing = False
-    evaluates_at_once = True
     # Whether its plans may round as is quickest.
     fastmath = False
 
@@ -289,6 +287,10 @@ class Recording:
         value.entry = (self.stamp, node)
         return node
 
+    def enter_handle(self, handle: Handle) -> Node:
+        """The leaf of a computed tensor that is not part of this recording."""
+        return self.enter_value(handle.computed)  # type: ignore[arg-type]
+
     def add_number(self, number: Deferred, of: Spec) -> Node:
         """The leaf of a deferred number, which outside a captured function is just a number."""
         return self.add_leaf(number.read(), of)
@@ -353,6 +355,10 @@ class Recording:
         """An op that may fail was recorded: if it does, later, its line is told."""
         if self.tapes:
             self.lines.setdefault(node, user_line())
+
+    def compute_at_once(self, handle: Handle) -> None:
+        """Compute what may fail on the line that records it."""
+        state.evaluate(handle)
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list of what a flush computes."""
@@ -552,9 +558,9 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
         return record(op, operands, params)
     if op.may_fail:
         recording.defer(node, observed)
-        if recording.evaluates_at_once and not recording.lacks_value(node):
+        if not recording.lacks_value(node):
             try:
-                state.evaluate(observed)
+                recording.compute_at_once(observed)
             except BaseException:
                 # The traceback holds on to what failed: it must not be tried again with other work.
                 recording.forget(result if type(result) is tuple else (result,))

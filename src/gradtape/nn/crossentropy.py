@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.nn.activations import log_softmax
 from gradtape.nn.reduce import EPSILON, last_axis, matched, predictions, reduced
 from gradtape.ops.arithmetic import clip, equal, where
@@ -162,5 +162,5 @@ def _labels(name: str, y_true: Any, shape: tuple[int, ...], axis: int) -> Any:
     known = known_value(y_true)
     if known is not None and known.size and not (known.min() >= 0 and known.max() < shape[axis]):
         wrong = known[(known < 0) | (known >= shape[axis])].flat[0]
-        raise IndexError(f"{name}: label {wrong} is not a class (0 to {shape[axis] - 1}).")
+        raise IndexRangeError(f"{name}: label {wrong} is not a class (0 to {shape[axis] - 1}).")
     return y_true if y_true.shape == kept else reshape(y_true, kept)

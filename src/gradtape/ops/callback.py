@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.recording import Recording, record, state
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops import batching
+from gradtape.ops.bodies import held
 from gradtape.ops.reads import dense
 from gradtape.ops.samples import Sample
 
@@ -25,6 +28,63 @@ def isolated(f: Callable[..., Any]) -> Any:
         return f()
     finally:
         state.recording, state.tapes = recording, tapes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a callback gave, or how it failed."""
+
+    function: Any
+    result: Any
+    error: Exception | None
+
+
+class Journal(threading.local):
+    """What callbacks gave in a run that may have to be repeated: they are not called again."""
+
+    written: list[Outcome] | None = None
+    given: list[Outcome] | None = None
+
+    @contextlib.contextmanager
+    def use(self, written: list[Outcome] | None, given: list[Outcome] | None) -> Iterator[None]:
+        before = self.written, self.given
+        self.written, self.given = written, given
+        try:
+            yield
+        finally:
+            self.written, self.given = before
+
+
+journal = Journal()
+
+
+def happens(function: Any, f: Callable[..., Any]) -> Any:
+    """Call Python for the callback `function`, unless it is known what that gave."""
+    written, given = journal.written, journal.given
+    if given and given[0].function is function:
+        found = given.pop(0)
+        if found.error is not None:
+            raise found.error
+        return found.result
+    if written is None and not given:
+        return isolated(f)
+    with journal.use(None, None):
+        try:
+            found = Outcome(function, isolated(f), None)
+        except Exception as error:
+            found = Outcome(function, None, error)
+    if written is not None:
+        written.append(found)
+    if found.error is not None:
+        raise found.error
+    return found.result
+
+
+def is_effect(node: Node) -> bool:
+    """Whether a node calls Python that may do anything."""
+    if node.op.family == "callback":
+        return node.op.opaque
+    return any(is_effect(inside) for body in held(node) for inside in body.nodes)
 
 
 def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]:
@@ -47,7 +107,8 @@ def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]
 
 
 def _numpy_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...]) -> Any:
-    return checked("numpy_function", isolated(lambda: function(*map(_copied, arrays))), specs)
+    results = happens(function, lambda: function(*map(_copied, arrays)))
+    return checked("numpy_function", results, specs)
 
 
 def _copied(array: Any) -> Any:
@@ -259,7 +320,8 @@ PULL: dict[str, Callable[..., Any]] = {}
 
 
 def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
-    return checked("py_function", isolated(lambda: _on_tensors(function, arrays)), specs)
+    results = happens(function, lambda: _on_tensors(function, arrays))
+    return checked("py_function", results, specs)
 
 
 def _on_tensors(function: Any, arrays: Any) -> Any:

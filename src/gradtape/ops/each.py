@@ -48,7 +48,15 @@ def _batch(
 ) -> Node:
     """Examples of examples, in one row."""
     outer_size = batching.size_of(inputs, batched)
-    inner_size = y.shape[0]
+    rows, flags = rows_of(inputs, over, batched, outer_size, y.shape[0])
+    found = apply(FOR_EACH, rows, (op, params, flags))
+    return batching.reshaped(found, (outer_size, *y.shape))
+
+
+def rows_of(
+    inputs: Inputs, over: Flags, batched: Flags, outer_size: int, inner_size: int
+) -> tuple[Inputs, Flags]:
+    """Operands of examples of examples, as operands of examples, and which of them are."""
     rows = []
     for node, own, more in zip(inputs, over, batched, strict=True):
         if not own and not more:
@@ -61,9 +69,7 @@ def _batch(
             shape = (outer_size, inner_size, *node.shape[2:])
             node = apply(REGISTRY["broadcast_to"], (node,), (shape,))
         rows.append(batching.reshaped(node, (outer_size * inner_size, *node.shape[2:])))
-    flags = tuple(own or more for own, more in zip(over, batched, strict=True))
-    found = apply(FOR_EACH, tuple(rows), (op, params, flags))
-    return batching.reshaped(found, (outer_size, *y.shape))
+    return tuple(rows), tuple(own or more for own, more in zip(over, batched, strict=True))
 
 
 def _samples() -> list[Sample]:

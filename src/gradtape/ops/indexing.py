@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype, default_dtype
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
@@ -25,7 +25,7 @@ from gradtape.ops.reads import nothing
 from gradtape.ops.samples import Sample
 from gradtape.ops.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.shapes import broadcast_shapes, normalize_axis
-from gradtape.ops.slicing import read_part, write_part
+from gradtape.ops.slicing import read_part, remember_read, repeated_read, write_part
 
 
 def get_item(x: Any, key: Any) -> Any:
@@ -34,12 +34,19 @@ def get_item(x: Any, key: Any) -> Any:
     >>> gt.asarray([[1, 2], [3, 4]])[:, [1, 0]].tolist()
     [[2, 1], [4, 3]]
     """
+    if type(key) is slice:
+        known = repeated_read(x, key)
+        if known is not None:
+            return known
     x = as_operand(x)
     found = parse(key, x.shape)
     if not found.arrays:
         if found.whole:
             return record(RESHAPE, (x,), (found.shape,))
-        return read_part(x, found.starts, found.lengths, found.steps, found.shape)
+        part = read_part(x, found.starts, found.lengths, found.steps, found.shape)
+        if type(key) is slice:
+            remember_read(part, key)
+        return part
     merged, positions, axis = _merge(_part(x, found), found)
     result = record(GATHER, (merged, positions), (axis,))
     return _move_block(result, axis, found.position, len(shape_of(positions)))
@@ -84,7 +91,7 @@ def _flat_positions(shape: Shape, key: Key) -> Any:
     try:
         broadcast_shapes("x[...]", [shape_of(positions) for _, positions in key.arrays])
     except ShapeError as error:
-        raise IndexError(f"{error} Index arrays of one key have to fit each other.") from None
+        raise IndexRangeError(f"{error} Index arrays of one key have to fit each other.") from None
     for axis, positions in key.arrays[1:]:
         if is_symbolic(result) or is_symbolic(positions):
             result = add(multiply(result, shape[axis]), positions)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph.recording import any_handle, stack_nest
 from gradtape.graph.spec import Shape
 from gradtape.ops.positions import checked, is_symbolic, observed, refuse
@@ -173,7 +173,7 @@ def check_mask(shape: Shape, expected: Shape, axis: int = 0) -> None:
     for at, (m, n) in enumerate(zip(shape, expected, strict=True)):
         # A length of 0 is allowed by the standard: such a mask selects nothing.
         if m not in (n, 0):
-            raise IndexError(
+            raise IndexRangeError(
                 f"{NAME}: a mask of shape {shape} has length {m} where axis {axis + at} of the "
                 f"tensor has length {n}. A mask has the lengths of the axes that it selects from."
             )
@@ -192,7 +192,7 @@ def _expanded(items: list[Any], full: Shape) -> list[Any]:
     missing: list[Any] = [WHOLE] * (len(full) - used)
     places = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
-        raise IndexError(f"{NAME}: the key has {len(places)} ellipses (...). Use at most one.")
+        raise IndexRangeError(f"{NAME}: the key has {len(places)} ellipses (...). Use at most one.")
     if not places:
         return [*items, *missing]
     # The ellipsis stays when it stands for nothing: it still parts index arrays.
@@ -201,7 +201,7 @@ def _expanded(items: list[Any], full: Shape) -> list[Any]:
 
 
 def _too_many(used: int, full: Shape) -> None:
-    raise IndexError(
+    raise IndexRangeError(
         f"{NAME}: the key names {used} axes and the tensor of shape {full} has {len(full)}. "
         "Leave some out."
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.errors import ShapeError
+from gradtape.errors import MatrixError, ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.recording import record
@@ -163,7 +163,7 @@ def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
             matrices[item], right[item], lower=lower, unitdiag=unit_diagonal
         )
         if info:
-            raise np.linalg.LinAlgError(
+            raise MatrixError(
                 f"triangular_solve: a matrix is singular "
                 f"(0 at position {info - 1} of its diagonal). "
                 "Add a multiple of the identity, or use gt.linalg.lstsq."

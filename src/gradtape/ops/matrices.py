@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import MatrixError, ShapeError
 from gradtape.graph.node import Node, apply, outputs
 from gradtape.graph.spec import Shape, Spec
 from gradtape.ops import movement
@@ -56,7 +56,7 @@ def explained(name: str, problem: str, remedy: str, kernel: Callable[..., Any]) 
     try:
         return kernel()
     except np.linalg.LinAlgError as error:
-        raise np.linalg.LinAlgError(f"{name}: {problem} ({error}). {remedy}") from None
+        raise MatrixError(f"{name}: {problem} ({error}). {remedy}") from None
 
 
 def outputs_of(found: Any) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op
 from gradtape.graph.recording import record
@@ -258,7 +258,7 @@ def expand_dims(x: Any, /, axis: Any) -> Any:
     try:
         axes = normalize_axes("expand_dims", axis, x.ndim + count)
     except ShapeError as error:  # the array API standard asks for an IndexError here
-        raise IndexError(str(error)) from None
+        raise IndexRangeError(str(error)) from None
     lengths = iter(x.shape)
     shape = tuple(1 if at in axes else next(lengths) for at in range(x.ndim + count))
     return record(RESHAPE, (x,), (shape,))

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.recording import Value, record
+from gradtape.graph.recording import Value, record, state
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops import batching
 from gradtape.ops.arithmetic import record_operand
@@ -24,7 +24,7 @@ from gradtape.ops.samples import Sample
 
 def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:
     allowed = f"{-length} to {length - 1}" if length else "none, the axis is empty"
-    raise IndexError(
+    raise IndexRangeError(
         f"{name}: index {index} is out of range for axis {axis} of length {length} ({allowed})."
     )
 
@@ -90,6 +90,8 @@ def known_value(x: Any) -> Any:
     computed = getattr(x, "computed", None)
     if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
         return None
+    if state.recording.capturing:
+        state.recording.look(x)  # type: ignore[attr-defined]
     return computed.array
 
 

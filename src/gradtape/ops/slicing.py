@@ -38,6 +38,12 @@ INT64 = spec((), np.dtype(np.int64))
 _seen: dict[Any, tuple[set[Ints], Ints]] = {}
 
 
+class _Loops:
+    """How many kinds of slices were taken for loops so far."""
+
+    count = 0
+
+
 def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) -> tuple[slice, ...]:
     """The key that NumPy reads the part with."""
     given = iter(moving)
@@ -281,6 +287,8 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     seen, axes = found
     if len(seen) <= STATIC_LIMIT:
         seen.add(starts)
+        if len(seen) > STATIC_LIMIT:
+            _Loops.count += 1  # what was read before is part of the loop, too
         return starts, ()
     # Along all other axes the part is whole and starts at 0.
     fixed: list[int | None] = [0] * len(full)
@@ -295,6 +303,47 @@ def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) ->
     params = (fixed, lengths, steps, shape)
     known = _known_slice(x, moving, params)
     return record(SLICE, (x, *moving), params) if known is None else known
+
+
+def repeated_read(x: Any, key: slice) -> Any:
+    """`x[key]` if the program read that before, without a look at what the key means."""
+    start, stop, step = key.start, key.stop, key.step
+    for bound in (start, stop, step):
+        if bound is not None and type(bound) is not int:
+            return None
+    recording = state.recording
+    try:
+        if x.recording is recording:
+            source = x.node
+        else:
+            stamp, source = x.computed.entry
+            if stamp != recording.stamp:
+                return None
+        kind = x.result_class.view_class
+    except AttributeError:
+        return None
+    node = recording.table.reads.get((source, start, stop, step, _Loops.count))
+    if node is None or node.stamp == recording.stamp:
+        return None
+    node.stamp = recording.stamp
+    recording.nodes.append(node)
+    return recording.hold(node, kind)
+
+
+def remember_read(part: Any, key: slice) -> None:
+    """Note a part that was just read, if its place is part of the program."""
+    recording = state.recording
+    node = getattr(part, "node", None)
+    if node is None or part.recording is not recording or node.op is not SLICE or node.inputs[1:]:
+        return
+    _, lengths, steps, _ = node.params
+    seen = _seen.get((node.inputs[0].shape, lengths, steps))
+    if seen is None or len(seen[0]) > STATIC_LIMIT:  # from now on it is a loop
+        return
+    reads = recording.table.reads
+    if len(reads) > KINDS_LIMIT:
+        reads.clear()
+    reads[node.inputs[0], key.start, key.stop, key.step, _Loops.count] = node
 
 
 def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:

@@ -25,7 +25,22 @@ _ALONE = PIECEWISE | SCANS
 REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
-LARGEST_LOOP = 2000
+LARGEST_LOOP = 5000
+
+
+@dataclass
+class Content:
+    """What a loop computes at a point: found by lowering it, and the same at all sizes."""
+
+    # Nodes read from memory, and the number of the operand that each is.
+    reads: list[Node]
+    numbers: list[int]
+    body: tuple[Any, ...]
+    # Values, by number, with the nodes that they are stored or reduced to.
+    stores: list[tuple[int, Node]]
+    reductions: list[tuple[int, Node]]
+    # Kernels that were made of it.
+    kernels: list[Any] = field(default_factory=list)
 
 
 @dataclass
@@ -43,6 +58,7 @@ class Loop:
     # Of a movement that is made of copies; like a scan, it is alone in its loop.
     pieces: list[Any] | None = None
     alone: bool = False
+    content: Content | None = None
 
 
 @dataclass

@@ -21,12 +21,12 @@ from gradtape.dtypes import float64
 from gradtape.ops.arithmetic import equal, minimum, where
 from gradtape.ops.arithmetic import pow as power_of
 from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import ceil, cos, floor
+from gradtape.ops.elementwise import ceil, cos, floor, log
 from gradtape.tensor import asarray
 
 __all__ = [
-    "CosineDecay", "ExponentialDecay", "InverseTimeDecay", "LearningRateSchedule",
-    "PiecewiseConstantDecay", "PolynomialDecay",
+    "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
+    "LearningRateSchedule", "PiecewiseConstantDecay", "PolynomialDecay",
 ]  # fmt: skip
 
 
@@ -230,10 +230,42 @@ class CosineDecay(LearningRateSchedule):
         return start * ((1.0 - self.alpha) * cosine + self.alpha)
 
 
+@dataclass(frozen=True)
+class CosineDecayRestarts(LearningRateSchedule):
+    """Half a cosine, again and again: periods grow by `t_mul`, their first values by `m_mul`.
+
+    >>> schedule = gt.optimizers.schedules.CosineDecayRestarts(1.0, 4, t_mul=2.0, m_mul=0.5)
+    >>> [round(float(schedule(step)), 3) for step in (0, 2, 4, 8, 12)]
+    [1.0, 0.5, 0.5, 0.25, 0.25]
+    """
+
+    initial_learning_rate: float
+    first_decay_steps: float
+    t_mul: float = 2.0
+    m_mul: float = 1.0
+    alpha: float = 0.0
+    name: str = "SGDRDecay"
+
+    def __post_init__(self) -> None:
+        _require_steps(self, "first_decay_steps")
+
+    def __call__(self, step: Any) -> Any:
+        periods = _counted(step) / self.first_decay_steps
+        if self.t_mul == 1.0:
+            number = floor(periods)
+            share = periods - number
+        else:
+            number = floor(log(1.0 - periods * (1.0 - self.t_mul)) / math.log(self.t_mul))
+            length = power_of(float(self.t_mul), number)
+            share = (periods - (1.0 - length) / (1.0 - self.t_mul)) / length
+        cosine = 0.5 * power_of(float(self.m_mul), number) * (1.0 + cos(share * math.pi))
+        return self.initial_learning_rate * ((1.0 - self.alpha) * cosine + self.alpha)
+
+
 SCHEDULES = {
     kind.__name__: kind
     for kind in (
-        *(CosineDecay, ExponentialDecay, InverseTimeDecay),
+        *(CosineDecay, CosineDecayRestarts, ExponentialDecay, InverseTimeDecay),
         *(PiecewiseConstantDecay, PolynomialDecay),
     )
 }

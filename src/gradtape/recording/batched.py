@@ -181,7 +181,7 @@ class Carrier:
         tried = [outer.hold(node, Handle) for node in first]
         try:
             for handle in tried:
-                state.evaluate(handle)
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget((*tried, *handles))
             raise

@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from gradtape.errors import NoValueError
 from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op
@@ -31,10 +29,12 @@ from gradtape.ops import bodies
 from gradtape.ops.batching import spread
 from gradtape.ops.custom import BARRIER, CUSTOM
 from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
-from gradtape.recording.custom import Checkpointed
+from gradtape.recording.custom import Checkpointed, PythonRules
 from gradtape.recording.flush import flush
 from gradtape.recording.trace import Trace
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
+from gradtape.transforms.forward import forward
+from gradtape.transforms.reverse import reverse
 
 # Derivatives by hand that are written into a body, each with those of itself.
 HIGHEST_ORDER = 4
@@ -298,7 +298,7 @@ def apply_outside(
         try:
             # Each of them: what fails may be on the way to one result only.
             for handle in handles:
-                state.evaluate(handle)
+                outer.compute_at_once(handle)
         except BaseException:
             outer.forget(tuple(handles))
             raise
@@ -312,9 +312,25 @@ def is_tracked(recording: Recording, nodes: Sequence[Node]) -> bool:
     return not dependents(topological(nodes), recording.watched).isdisjoint(nodes)
 
 
-def value_of(recording: Recording, node: Node) -> Any:
-    """The value of a node, computed now."""
+def count_of(recording: Recording, node: Node) -> int:
+    """The value of a node that counts something, computed now."""
     handle = recording.hold(node, Handle)
+    if recording.capturing:
+        # Another call may count something else.
+        return recording.decide(handle, int, "count")  # type: ignore[attr-defined]
     state.evaluate(handle)
     assert handle.computed is not None
-    return np.asarray(handle.computed.array)
+    return int(handle.computed.array)
+
+
+# Derivatives that are part of the graph, as those of solutions, need no recording: bodies too.
+bodies.Transforms.forward = staticmethod(
+    lambda targets, sources, tangents: forward(
+        targets, sources, tangents, (), PythonRules(None).push
+    )
+)
+bodies.Transforms.reverse = staticmethod(
+    lambda targets, cotangents, sources: reverse(
+        targets, cotangents, sources, (), PythonRules(None).pull
+    )
+)

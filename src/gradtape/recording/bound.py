@@ -37,7 +37,11 @@ class Bound:
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
             recording.observed = True
-            return self.plan.run([self._input(recording, each, given) for each in self.bindings])
+            return self.plan.run(self.inputs(recording, given))
+
+    def inputs(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
+        """What the plan runs on."""
+        return [self._input(recording, each, given) for each in self.bindings]
 
     def _input(self, recording: Recording, binding: int | Node, given: Mapping[Node, Any]) -> Any:
         if isinstance(binding, int):

@@ -14,9 +14,12 @@ import numpy as np
 
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, PICK, Node
+from gradtape.graph.node import LEAF, PICK, Node, outputs
+from gradtape.graph.program import program
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.walk import topological
+from gradtape.ops.callback import is_effect
+from gradtape.recording.bound import bind
 from gradtape.recording.failures import Lines
 from gradtape.recording.steps import (
     Argument,
@@ -27,43 +30,55 @@ from gradtape.recording.steps import (
     Outside,
     Position,
     Run,
+    Scalar,
     Source,
     Step,
     branch_key,
 )
 from gradtape.recording.trace import next_number
 
+# Why a run is unlike others.
+GIVEN_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
+MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
+
 
 class Capture(Recording):
     """The recording of a real run: values are there, and every look at one is noted."""
 
     __slots__ = (
+        "_checked",
         "_draws",
         "_given",
         "_held",
+        "_latest",
+        "_listed",
         "_looked",
         "_made",
         "_own",
         "_rebound",
+        "_same",
         "_sources",
         "_starts",
         "_touched",
         "assigned",
+        "broken",
         "deferred",
         "escaped",
         "failed",
+        "fallible",
         "fastmath",
         "fed",
         "inconsistent",
+        "meant",
         "missed",
         "moved",
         "number",
         "step",
+        "unlike",
         "variables",
     )
 
     capturing = True
-    evaluates_at_once = False
 
     def __init__(self, root: Step, fed: Mapping[Node, Value], fastmath: bool) -> None:
         super().__init__()
@@ -75,29 +90,44 @@ class Capture(Recording):
         self.active = 1
         self.tapes[id(self)] = True
         self._sources: dict[int, Source] = {}
-        # Variables assigned, with what they held before, and those read.
+        # Variables assigned, with what they held before, and those read; what each holds as far as
+        # is known here.
         self.assigned: dict[Any, Handle] = {}
         self.variables: dict[Any, None] = {}
+        self._latest: dict[Any, Any] = {}
         self._held: dict[tuple[int, int], Node] = {}
         self._looked: dict[tuple[int, str], Any] = {}
-        # Arguments by the id of their handle; those that were rebound, with the handle.
-        self._given: dict[int, tuple[int, Any]] = {}
+        # Arguments by the id of their handle; all that stand for one that the caller has, by the id
+        # of that; those that were rebound, with the handle.
+        self._given: dict[int, tuple[int, Any, Any]] = {}
+        self._same: dict[int, list[tuple[int, Any]]] = {}
         self.moved: dict[int, Any] = {}
         # Tensors from outside that were rebound, with what they were; and those made here.
         self._rebound: dict[int, tuple[Any, tuple[Any, Any, Any]]] = {}
         self._own: dict[int, Any] = {}
+        # Handles that somebody held when something was computed.
+        self._listed: dict[int, Any] = {}
         # Variables and generators made here, which are nobody's state unless they outlive the call.
         self._made: dict[int, Any] = {}
         # How many draws came before this step; in it, their number and place; where all began.
         self._draws = 0
-        self._touched: dict[Any, tuple[int, int]] = {}
-        self._starts: dict[Any, tuple[int, int]] = {}
+        self._touched: dict[Any, tuple[int, int, int]] = {}
+        self._starts: dict[Any, tuple[int | None, int]] = {}
         # What may fail or calls Python, and is to run even if nothing reads its result.
         self.deferred: list[Handle] = []
+        # Values of what was seen not to fail, and of what that was computed from.
+        self._checked: dict[Node, Value] = dict(fed)
         # Where a value left for Python in a way that no guard can follow, and how.
         self.escaped: tuple[str, str] | None = None
-        # Whether something that was computed failed: in Python it fails on its own line.
+        # Whether an op failed on its line: what follows is no path for other calls.
         self.failed = False
+        # Whether something else that was computed failed: in Python it does so where it is read.
+        self.broken = False
+        # Whether what was computed may fail, or calls Python.
+        self.fallible = False
+        # Why this run is unlike those to come, which says nothing of them.
+        self.unlike: str | None = None
+        self.meant = False
         self.inconsistent = False
         # The guard that a call before had passed with other values.
         self.missed: Step | None = None
@@ -105,12 +135,13 @@ class Capture(Recording):
 
     # Leaves, by where a later call finds their values.
 
-    def argument(self, position: int, value: Value, kind: type[Handle]) -> Any:
-        """The tensor of an argument; a value that is given twice is two arguments."""
+    def argument(self, position: int, value: Value, kind: type[Handle], original: Any) -> Any:
+        """The tensor of an argument; one that is given twice is two arguments."""
         node = self.add_leaf(value, value.spec)
         self._sources[node.params[0]] = Argument(position)
         handle = kind(node, self, value)
-        self._given[id(handle)] = (position, weakref.ref(handle))
+        self._given[id(handle)] = (position, weakref.ref(handle), original)
+        self._same.setdefault(id(original), []).append((position, weakref.ref(handle)))
         return handle
 
     def add_number(self, number: Deferred, of: Any) -> Node:
@@ -121,9 +152,17 @@ class Capture(Recording):
 
     def enter_handle(self, handle: Handle) -> Node:
         """The leaf of a tensor from outside, which may be rebound between calls."""
+        if self.moved and id(handle) in self._same:
+            # An argument, too, and it was changed as such.
+            moved = [self.moved[at] for at, _ in self._same[id(handle)] if at in self.moved]
+            if moved:
+                self.unlike = GIVEN_TWICE
+                return moved[0].enter(self)
         value = handle.computed
         node = self.enter_value(value)  # type: ignore[arg-type]
-        self._sources.setdefault(node.params[0], Outside(weakref.ref(handle), value))
+        known = self._sources.get(node.params[0])
+        if known is None or (isinstance(known, Outside) and known.handle() is None):
+            self._sources[node.params[0]] = Outside(weakref.ref(handle), value)
         return node
 
     def enter_variable(self, variable: Any, handle: Handle) -> Node:
@@ -134,6 +173,9 @@ class Capture(Recording):
         if handle.computed is None:
             state.evaluate(handle)
         value: Any = handle.computed
+        if not self._is_made_here(variable):
+            self._compare(variable, handle)
+            self._latest[variable] = value
         key = (id(variable), id(value))
         node = self._held.get(key)
         if node is None:
@@ -145,7 +187,10 @@ class Capture(Recording):
 
     def source(self, node: Node) -> Source:
         """Where a later call finds the value of a node."""
-        return self._source_of_leaf(node.params[0]) if node.op is LEAF else Computed(node)
+        if node.op is not LEAF:
+            return Computed(node)
+        found = self._source_of_leaf(node.params[0])
+        return Scalar(found.compute, node.dtype) if isinstance(found, Number) else found
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
@@ -153,12 +198,34 @@ class Capture(Recording):
 
     # Random numbers.
 
-    def touch(self, generator: Any) -> None:
-        """A generator from outside is about to move on."""
-        if generator not in self._touched:
-            place = generator.place
-            self._starts.setdefault(generator, (place, place))
-            self._touched[generator] = (self._draws + len(self._touched), place)
+    def drew(self, generator: Any, start: int, stop: int) -> None:
+        """A generator from outside was moved on by the function."""
+        first, latest = self._starts.get(generator, (start, start))
+        known = self._touched.get(generator)
+        if latest != start:
+            # Others have drawn in between: there is no way back, and two draws are not one.
+            first = None
+            if known is not None:
+                self.unlike = MEANWHILE
+        self._starts[generator] = (first, stop)
+        number, place, _ = known or (self._draws + len(self._touched), start, stop)
+        self._touched[generator] = (number, place, stop)
+
+    def drew_again(self, generator: Any, start: int, width: int, stop: int) -> None:
+        """What was drawn from `start` on was drawn many times, up to `stop`."""
+        first, latest = self._starts[generator]
+        if latest != start + width:
+            self.unlike, first = MEANWHILE, None
+        number, place, _ = self._touched[generator]
+        self._starts[generator] = (first, stop)
+        self._touched[generator] = (number, place, stop)
+
+    def gave_back(self, generator: Any, start: int) -> None:
+        """A generator was moved back to `start`: what was drawn since is to be drawn once more."""
+        first, _ = self._starts[generator]
+        number, place, _ = self._touched[generator]
+        self._starts[generator] = (first, start)
+        self._touched[generator] = (number, place, start)
 
     def is_outside(self, generator: Any) -> bool:
         """Whether a generator was there before, so that later calls find it where it is then."""
@@ -169,7 +236,7 @@ class Capture(Recording):
         value = host_value(positions)
         node = self.add_leaf(value, value.spec)
         if self.is_outside(generator):
-            draw, start = self._touched[generator]
+            draw, start, _ = self._touched[generator]
             counters = value.array[..., 2:].astype(object)
             offsets = counters[..., 0] + counters[..., 1] * 2**64 - start
             single = not isinstance(offsets, np.ndarray)
@@ -183,23 +250,59 @@ class Capture(Recording):
         return self.hold(self.enter_positions(generator, position), state.handle_class)
 
     def _end_draws(self) -> None:
-        draws = [(gen, gen.place - start) for gen, (_, start) in self._touched.items()]
-        for generator, _ in draws:
-            self._starts[generator] = (self._starts[generator][0], generator.place)
+        draws = [(gen, stop - start) for gen, (_, start, stop) in self._touched.items()]
         self._draws += len(draws)
         self._touched = {}
-        if not self.step.complete and not self.inconsistent:
+        if self._writes:
             self.step.draws = draws
 
     # Computing.
 
-    def defer(self, node: Node, handle: Handle) -> None:
-        """An op that may fail runs with all others: see to it that it does."""
-        super().defer(node, handle)
+    def compute_at_once(self, handle: Handle) -> None:
+        """An op that may fail does so on its line, but runs with all others in later calls.
+
+        Pure callbacks, which are called as rarely as possible, are not tried.
+        """
+        node = handle.node
+        applied = node.inputs[0] if node.op is PICK else node
+        was_broken = self.broken
+        try:
+            if is_effect(applied):
+                # What Python does there happens once, and in this order.
+                state.evaluate(handle)
+            elif applied.op.family != "callback":
+                self._check(applied)
+        except BaseException:
+            self.failed, self.broken = True, was_broken
+            raise
         self.deferred.append(handle)
+
+    def _check(self, node: Node) -> None:
+        """Compute a node to see whether it fails."""
+        results = outputs(node) if type(node.spec) is tuple else (node,)
+        # What it reads is kept, too: the next one may go on from there.
+        wanted = [
+            each
+            for each in dict.fromkeys((*node.inputs, *results))
+            if each.op is not LEAF
+            and type(each.spec) is not tuple
+            and each not in self.values
+            and each not in self._checked
+        ]
+        if wanted:
+            bound = bind(self, wanted, self._checked.keys())
+            inputs = bound.inputs(self, self._checked)
+            try:
+                found = zip(bound.outputs, bound.plan.run(inputs), strict=True)
+            except Exception as error:
+                known = {*self.values, *self._checked}
+                Lines(program(wanted, known), self.lines).explain(error, inputs)
+                raise
+            self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
         """Handles on what was deferred and would not be computed for the wanted ones."""
+        self._listed.update((id(handle), weakref.ref(handle)) for handle in wanted)
         deferred, self.deferred = self.deferred, []
         if not deferred:
             return []
@@ -221,9 +324,10 @@ class Capture(Recording):
             try:
                 found = schedule.run(self)
             except Exception:
-                self.failed = True
+                self.broken = True
                 raise
-        if not self.step.complete and not self.inconsistent:
+        self.fallible = self.fallible or schedule.fallible is not None
+        if self._writes:
             inputs = tuple(
                 self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
                 for binding in schedule.bindings
@@ -232,17 +336,34 @@ class Capture(Recording):
             self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
         return found
 
+    @property
+    def _writes(self) -> bool:
+        """Whether what happens is news to the tree of steps, and may be entered there."""
+        return not (self.step.complete or self.inconsistent or self.failed)
+
     # Looks at values.
 
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""
-        node = handle.node
+        node = handle.enter(self)
         state.evaluate(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
+        if self.is_own(handle):
+            return value
         source, read = self.source(node), _reader(node, kind)
         self._branch(lambda call: read(source(call)), (node, name), f"{name}() of a tensor", value)
         return value
+
+    def look(self, handle: Handle) -> None:
+        """A look at a tensor from outside, which may be another one in later calls."""
+        if self.is_own(handle):
+            return
+        node, value = handle.enter(self), handle.computed
+        source = self.source(node)
+        if isinstance(source, Outside) and (id(value), "value") not in self._looked:
+            self._looked[(id(value), "value")] = value
+            self._branch(source, (node, "value"), "a tensor from outside", value)
 
     def guard_number(self, compute: Callable[[Sequence[Any]], Any], value: Any, label: str) -> None:
         """The same for a number among the arguments, or what a comparison of it gave."""
@@ -261,7 +382,7 @@ class Capture(Recording):
         return value
 
     def _branch(self, source: Source, looks_at: Any, label: str, value: Any) -> None:
-        if self.inconsistent or self.closed:
+        if self.inconsistent or self.failed or self.closed:
             return
         self._end_draws()
         step, key = self.step, branch_key(value)
@@ -281,17 +402,29 @@ class Capture(Recording):
         if not step.complete:  # an error may have left it half-way
             step.runs, step.draws = [], []
 
-    def escape(self, what: str = "a value leaves for Python") -> None:
-        """A look at a value that may flow back in by ways that are not recorded."""
+    def escape(self, what: str = "a value leaves for Python", meant: bool = False) -> None:
+        """A look at a value that may flow back in by ways that are not recorded.
+
+        Where it is meant to happen at every call, as a print, nobody has to be told.
+        """
         if self.escaped is None:
             self.escaped = (what, user_line())
+            self.meant = meant
 
     # State.
 
-    def assign(self, variable: Any, before: Handle) -> None:
+    def assign(self, variable: Any, before: Handle, handle: Handle) -> None:
         """A variable was assigned; later calls do it at their end."""
         if not self._is_made_here(variable):
+            self._compare(variable, before)
             self.assigned.setdefault(variable, before)
+            self._latest[variable] = handle
+
+    def _compare(self, variable: Any, handle: Handle) -> None:
+        """See whether a variable holds what it was last seen or assigned to hold."""
+        latest = self._latest.get(variable)
+        if latest is not None and latest is not handle and latest is not handle.computed:
+            self.unlike = MEANWHILE
 
     def make(self, thing: Any) -> None:
         """A variable or generator was made here."""
@@ -310,15 +443,51 @@ class Capture(Recording):
         """A tensor of host memory was made here, so that it is nobody's outside."""
         self._own[id(handle)] = weakref.ref(handle)
 
-    def rebinding(self, handle: Handle) -> None:
+    def is_own(self, handle: Handle) -> bool:
+        """Whether a tensor of host memory was made here."""
+        own = self._own.get(id(handle))
+        return own is not None and own() is handle
+
+    def known(self) -> list[Any]:
+        """Tensors that are held outside as later calls will have it, too."""
+        rebound = [reference() for reference, _ in self._rebound.values()]
+        return [*rebound, *[variable._handle for variable in self.assigned]]
+
+    def outside(self) -> list[Any]:
+        """Tensors from outside that were read, as far as they are still there."""
+        found = [each.handle() for each in self._sources.values() if isinstance(each, Outside)]
+        return [handle for handle in found if handle is not None]
+
+    def leaked(self, more: Sequence[Any], known: Sequence[Any]) -> bool:
+        """Whether a tensor that was made here, or one more, is held by others than those known."""
+        mine = {id(handle) for handle in known}
+        references = (*self._listed.values(), *self._own.values(), *more)
+        alive = (reference() for reference in references)
+        return any(handle is not None and id(handle) not in mine for handle in alive)
+
+    def rebinding(self, handle: Handle, new: Handle) -> None:
         """A tensor is about to be rebound, which those who hold it outside will see."""
         given = self._given.get(id(handle))
-        own = self._own.get(id(handle))
         if given is not None and given[1]() is handle:
             self.moved[given[0]] = handle
-        elif handle.recording is not self and (own is None or own() is not handle):
+            if isinstance(given[2], Handle) and given[2].computed is not None:
+                # The caller's own may be known here, too: what that is has to be asked again.
+                given[2].computed.entry = (0, None)
+            self._move_others(given[2], handle, new)
+        elif handle.recording is not self and not self.is_own(handle):
             before = (handle.node, handle.recording, handle.computed)
             self._rebound.setdefault(id(handle), (weakref.ref(handle), before))
+
+    def _move_others(self, original: Any, handle: Handle, new: Handle) -> None:
+        """The caller has given one tensor in several places: it is rebound in all of them."""
+        for position, reference in self._same[id(original)]:
+            other = reference()
+            if other is not None and other is not handle:
+                self.unlike = GIVEN_TWICE
+                self.moved[position] = other
+                other.node, other.recording, other.computed = new.node, new.recording, new.computed
+                if other.computed is None and other.recording is not None:
+                    other.recording.handles.append(other)
 
     def rebound(self) -> list[tuple[Any, Node]]:
         """Tensors from outside that now stand for nodes here."""
@@ -337,17 +506,22 @@ class Capture(Recording):
     def finish_step(self) -> None:
         """The function has returned."""
         self._end_draws()
+        for variable in self._latest:
+            self._compare(variable, variable._handle)
 
     def undo(self) -> bool:
         """Leave everything outside as it was; False if others have drawn random numbers."""
         self._end_draws()
         for variable, handle in self.assigned.items():
-            variable.restore(handle)
+            variable.restore(handle, self._latest[variable])
         for ref, before in self._rebound.values():
             handle = ref()
             if handle is not None:
                 handle.node, handle.recording, handle.computed = before
-        gone = [not gen.rewind(start, stop) for gen, (start, stop) in self._starts.items()]
+        gone = [
+            start is None or not generator.rewind(start, stop)
+            for generator, (start, stop) in self._starts.items()
+        ]
         return not any(gone)
 
 

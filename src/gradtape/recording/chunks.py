@@ -28,7 +28,7 @@ from gradtape.recording.progress import Progress
 from gradtape.recording.trace import Trace
 from gradtape.runtime.buffers import allocate, array, parse_bytes, physical_memory
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
-from gradtape.transforms.jacobian import fewer_seeds, jacobian_dtype, products
+from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 
 # The part of the machine's memory that intermediates may take by default.
@@ -148,7 +148,15 @@ def _total(recording: Recording, whole: Node) -> int:
 def _chunks(
     view: View, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
 ) -> Chunks | None:
-    way = fewer_seeds(target, source, mode)
+    def one(way: str) -> Chunks | None:
+        return _chunks_one_way(view, rules, target, source, way, wanted)
+
+    return either_way(fewer_seeds(target, source, mode), mode, one)
+
+
+def _chunks_one_way(
+    view: View, rules: PythonRules, target: Node, source: Node, way: str, wanted: Limits
+) -> Chunks | None:
     seeds = (source if way == "forward" else target).size
     if seeds <= 1:
         return None

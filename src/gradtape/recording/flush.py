@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from gradtape.graph.node import LEAF, Node
+from gradtape.errors import NoValueError
+from gradtape.graph.node import LEAF, PLACEHOLDER, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Handle, Recording, State, Value, state
 from gradtape.graph.walk import topological
@@ -126,6 +127,12 @@ def _alone(recording: Recording, handle: Handle) -> None:
     """Compute one handle and nothing else: its recording belongs to another thread."""
     with recording.guard():
         if handle.computed is None:
+            if _seeds_of(recording, handle.node):
+                raise NoValueError(
+                    "this tensor has no value: it was given to a derivative written by hand, to "
+                    "stand for all seeds of a Jacobian at once. Use it there, and return what is "
+                    "made of it."
+                )
             wanted = _program(recording, (handle.node,), ())
             schedule = Schedule(wanted, plan_for(wanted, recording.fastmath))
             content = schedule.run(recording)[handle.node]
@@ -158,8 +165,13 @@ def _flush(recording: Recording) -> bool:
     values = recording.values
     roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
     results: dict[Node, Any] = {}
-    if roots:
-        schedule = _find(recording, roots)
+    schedule = _find(recording, roots) if roots else None
+    if roots and schedule is None:
+        # A derivative by hand has kept what it was given for all seeds at once: no value is known.
+        held = [h for h in held if h.node in values or not _seeds_of(recording, h.node)]
+        roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
+        schedule = _find(recording, roots) if roots else None
+    if schedule is not None:
         if isinstance(recording, Trace):
             recording.compute_leaves(schedule.bindings)
         try:
@@ -210,20 +222,26 @@ def cut() -> None:
     flush(state.recording)
 
 
-def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
-    """The schedule for these roots in this state of the recording, by identity if seen before."""
+def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
+    """The schedule for these roots in this state of the recording, by identity if seen before.
+
+    None if a root depends on a placeholder, which has no value.
+    """
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
     # What a plan keeps follows from its roots, but for what is saved on demand.
     wishes = None
     if recording.saved or recording.fastmath:
         wishes = (recording.available, frozenset(recording.saved), recording.fastmath)
-    key = (roots, wishes or recording.available, watched)
+    # Losses it gives out may read leaves that the roots do not tell: a constant tells none.
+    key = (roots, wishes or recording.available, watched, tuple(recording.targets))
     found = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
         return found
     wanted = _program(recording, roots, watched)
+    if any(node.op is PLACEHOLDER and node not in recording.values for node in wanted.inputs):
+        return None
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
@@ -233,6 +251,12 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule:
         COUNTS.plan_hits += 1
     plans[key] = found
     return found
+
+
+def _seeds_of(recording: Recording, node: Node) -> list[Node]:
+    """The placeholders that a node depends on."""
+    found = program([node], recording.values.keys()).inputs
+    return [one for one in found if one.op is PLACEHOLDER and one not in recording.values]
 
 
 def _superset(wanted: Program, candidates: list[Schedule]) -> Schedule | None:

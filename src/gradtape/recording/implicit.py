@@ -4,20 +4,25 @@ If F(x, a) = 0 then dx = -(∂F/∂x)⁻¹ ∂F/∂a da. The solution is a numbe
 Recorded beside it is the residual F(x₀, a), a graph, and the node that carries this rule: its value
 is x₀, its inputs are x₀, the residual, and what else the residual reads (the frontier).
 
+Inside vmap, x₀ is itself a node, `solve_equation`, which finds the number when the program runs.
+
 The rule differentiates the residual at x₀ and then puts the node itself, y, in the place of x₀. So
 the derivative is a graph of y and a, in which y again has this rule: every order is right.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
 from gradtape.graph.recording import Recording
+from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.batching import spread
 from gradtape.ops.contraction import adjoint
 from gradtape.ops.custom import CUSTOM
 from gradtape.ops.linalg import solve_matrix
@@ -28,7 +33,7 @@ from gradtape.recording.systems import LinearMap, System
 from gradtape.sparsity.prepare import Coloured
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
-from gradtape.transforms.jacobian import Question, jacobian
+from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 
 
@@ -73,6 +78,8 @@ class Implicit(Structural):
     # The Jacobian is its own adjoint: that of a gradient is.
     symmetric: bool
     pure: bool
+    # How many axes in front count examples, each with an equation of its own.
+    examples: int = 0
 
     def push(self, recording: Any, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
         """Forward mode."""
@@ -96,7 +103,9 @@ class Implicit(Structural):
         weights = -self._solve(recording, node, cotangents[0], turned=True)
         # One thing that the residual reads may depend on another: each ends its own path here.
         ends = {other: placeholder(other.spec) for other in given}
-        (ended,) = replaced(recording, [residual], ends)
+        # What finds the numbers reads the same things, and is no path of a derivative.
+        x = node.inputs[0]
+        (ended,) = replaced(recording, [residual], {**ends, x: x})
         sources = list(ends.values())
         found = reverse([ended], [weights], sources, (), PythonRules(recording).pull)
         dense = [part.dense() if isinstance(part, Rows) else part for part in found]
@@ -106,11 +115,17 @@ class Implicit(Structural):
         return [None, None, *[None if part is None else next(placed) for part in dense]]
 
     def batch_rule(self, inputs: Any, batched: Any, y: Node) -> Any:
-        """There is none: the solver ran on the numbers of one example."""
-        raise UndefinedRuleError(
-            f"{self.name}: vmap cannot solve for many examples at once. Solve for all of them as "
-            "one system, with x of shape (examples, unknowns), or call it in a loop."
-        )
+        """Examples have an equation each, if there is a solution for each of them."""
+        if not batched[0]:
+            raise UndefinedRuleError(
+                f"{self.name}: vmap cannot solve for many examples once there is a solution for "
+                "one. Call it inside the function that is mapped, or in a loop."
+            )
+        x, residual, *given = inputs
+        if not batched[1]:
+            residual = spread(residual, x.shape[0])
+        rule = replace(self, examples=self.examples + 1)
+        return apply(CUSTOM, (x, residual, *given), (1, rule))
 
     def _at_solution(
         self,
@@ -129,25 +144,25 @@ class Implicit(Structural):
 
     def _solve(self, recording: Any, node: Node, right: Node, turned: bool) -> Node:
         """The Jacobian at the solution, or its adjoint, divided into a vector."""
+        if self.solver == "direct" and self.coloured is None:
+            return self._solve_dense(recording, node, right, turned)
         x, residual, *given = node.inputs
         rules = PythonRules(recording)
-        if self.solver == "direct" and self.coloured is None:
-            matrix = jacobian(residual, Question(x, "auto", (), rules.push, rules.pull))
-            if matrix is None:
-                raise self._unconnected()
-            (matrix,) = self._at_solution(recording, node, [matrix], ())
-            matrix = adjoint(matrix) if turned else matrix
-            return reshape_node(solve_matrix(matrix, reshape_node(right, (x.size, 1))), x.shape)
-        seed, back = placeholder(x.spec), placeholder(residual.spec)
-        (pushed,) = forward([residual], [x], [seed], (), rules.push)
+        # All examples together are one system, in which they do not meet.
+        flat = spec((x.size,), x.dtype)
+        seed, back = placeholder(flat), placeholder(flat)
+        (pushed,) = forward([residual], [x], [reshape_node(seed, x.shape)], (), rules.push)
         if pushed is None:
             raise self._unconnected()
+        pushed = reshape_node(pushed, flat.shape)
         pulled: Any = pushed
         if self.symmetric:
             back = seed
         else:
-            (pulled,) = reverse([residual], [back], [x], (), rules.pull)
+            weights = reshape_node(back, residual.shape)
+            (pulled,) = reverse([residual], [weights], [x], (), rules.pull)
             pulled = pulled.dense() if isinstance(pulled, Rows) else pulled
+            pulled = reshape_node(pulled, flat.shape)
         # Closures may have read other leaves than the residual does.
         stop = {x, *given, seed, back}
         extra = [n for n in topological([pushed, pulled], stop) if n.op is LEAF and n not in stop]
@@ -162,7 +177,31 @@ class Implicit(Structural):
             self.coloured,
         )
         operands = [pick(node, 0) if other is x else other for other in own]
-        return apply(SYSTEM, (right, *operands), (system.adjoint() if turned else system,))
+        params = (system.adjoint() if turned else system,)
+        found = apply(SYSTEM, (reshape_node(right, flat.shape), *operands), params)
+        return reshape_node(found, x.shape)
+
+    def _solve_dense(self, recording: Any, node: Node, right: Node, turned: bool) -> Node:
+        """The same by a matrix, or one for each example."""
+        x, residual, *_ = node.inputs
+        rules = PythonRules(recording)
+        if not self.examples:
+            matrix = jacobian(residual, Question(x, "auto", (), rules.push, rules.pull))
+            back = {}
+        else:
+            size = x.shape[-1]
+            count = math.prod(x.shape[: self.examples])
+            flat = placeholder(spec((count, size), x.dtype))
+            (moved,) = replaced(recording, [residual], {x: reshape_node(flat, x.shape)})
+            question = Question(flat, "auto", (), rules.push, rules.pull)
+            matrix = batch_jacobian(reshape_node(moved, flat.shape), question)
+            back = {flat: reshape_node(pick(node, 0), flat.shape)}
+        if matrix is None:
+            raise self._unconnected()
+        (matrix,) = self._at_solution(recording, node, [matrix], (), back)
+        matrix = adjoint(matrix) if turned else matrix
+        column = reshape_node(right, (*matrix.shape[:-1], 1))
+        return reshape_node(solve_matrix(matrix, column), x.shape)
 
     def _unconnected(self) -> UndefinedRuleError:
         return UndefinedRuleError(

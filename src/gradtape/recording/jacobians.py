@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,16 @@ from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
+
+
+class _Deriving(threading.local):
+    """The derivations under way, each asked for by the one before."""
+
+    def __init__(self) -> None:
+        self.rules: list[PythonRules] = []
+
+
+_deriving = _Deriving()
 
 
 class View:
@@ -70,9 +81,16 @@ class View:
             return derived[key]
         COUNTS.derivatives_built += 1
         rules = PythonRules(self.recording)
-        found = derive(rules)
+        _deriving.rules.append(rules)
+        try:
+            found = derive(rules)
+        finally:
+            _deriving.rules.pop()
         if not rules.used:
             derived[key] = found
+        elif _deriving.rules:
+            # What is made of this one is not to be remembered either.
+            _deriving.rules[-1].used = True
         return found
 
     def question(self, source: Node, mode: str, rules: PythonRules) -> Question:

@@ -56,7 +56,7 @@ def make_row_sparse(base: Any) -> Any:
             >>> tape.gradient(y, table).dense().tolist()
             [[0.0], [1.0]]
             """
-            nothing = record(REGISTRY["full"], (), (self._spec.shape, 0, self._spec.dtype))
+            nothing = record(REGISTRY["full"], (), (self.spec.shape, 0, self.spec.dtype))
             return record(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
 
         def enter(self, recording: Recording) -> Node:
@@ -68,7 +68,7 @@ def make_row_sparse(base: Any) -> Any:
             from gradtape.graph.node import apply
 
             inputs = (self.indices.enter(recording), self.values.enter(recording))
-            nothing = constant(0, self._spec)
+            nothing = constant(0, self.spec)
             return apply(REGISTRY["scatter_add_rows"], (nothing, *inputs))
 
         def materialize(self) -> None:

@@ -28,12 +28,18 @@ from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
 from gradtape.sparsity.prepare import Coloured, colour, colour_symmetric
 from gradtape.transforms.forward import forward
-from gradtape.transforms.jacobian import jacobian_dtype, products
+from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 
 # Up to how many entries the independence of examples is looked for one by one.
 LISTED = 1 << 20
-METHODS = {"auto": "auto", "forward": "column", "reverse": "row"}
+# How a Jacobian is coloured, by the mode that is asked for or by its own name.
+METHODS = {
+    "auto": "auto",
+    "forward": "column",
+    "reverse": "row",
+    **{method: method for method in ("column", "row", "bidirectional")},
+}
 
 
 @dataclass(frozen=True)
@@ -225,26 +231,48 @@ def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
 
 
 def prepare_sparse_jacobian(
-    view: View, target: Node, source: Node, mode: str, given: Pattern | None
+    view: View,
+    target: Node,
+    source: Node,
+    mode: str,
+    given: Pattern | None,
+    order: str | None = None,
 ) -> Prepared:
     """Pattern, colours and program of a Jacobian, kept by structure."""
 
-    def coloured(_: PythonRules) -> Coloured:
-        pattern = jacobian_pattern(view, target, source, given)
-        return colour(_listed(pattern), METHODS[_possible_mode(target, source, mode)])
+    def coloured(method: str) -> Coloured:
+        def derive(_: PythonRules) -> Coloured:
+            pattern = jacobian_pattern(view, target, source, given)
+            return colour(_listed(pattern), method, order=order)
+
+        return view.remembered(("coloured", method, *key), derive)
 
     def derive(rules: PythonRules) -> Prepared:
-        found = view.remembered(("coloured", *key), coloured)
-        outputs = _Products(view, rules, target, source, found)
-        outputs.add_jacobian()
-        return outputs.prepared(given)
+        def of(found: Coloured) -> Prepared:
+            outputs = _Products(view, rules, target, source, found)
+            outputs.add_jacobian()
+            return outputs.prepared(given)
 
-    key = _key(view, target, source, mode, given)
+        found = coloured(METHODS[_possible_mode(target, source, mode)])
+        if mode != "auto":
+            return of(found)
+        # If some op cannot be passed one way, all goes the other.
+        way = "reverse" if found.reverse_count else "forward"
+        return either_way(
+            way, mode, lambda tried: of(found if tried == way else coloured(METHODS[tried]))
+        )
+
+    key = _key(view, target, source, (mode, order), given)
     return view.remembered(("sparse", *key, view.recording.available), derive)
 
 
 def prepare_sparse_hessian(
-    view: View, target: Node, source: Node, method: str, given: Pattern | None
+    view: View,
+    target: Node,
+    source: Node,
+    method: str,
+    given: Pattern | None,
+    order: str | None = None,
 ) -> Prepared:
     """Pattern, colours and program of a Hessian, kept by structure."""
 
@@ -254,7 +282,7 @@ def prepare_sparse_hessian(
             # Colours rely on symmetry; a user may well give one half.
             both = pattern.matrix + pattern.transposed.matrix
             pattern = listed_pattern(pattern.shape, both.indptr, both.indices)
-        return colour_symmetric(_listed(pattern), method)
+        return colour_symmetric(_listed(pattern), method, order=order)
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured_hessian", *key), coloured)
@@ -265,7 +293,7 @@ def prepare_sparse_hessian(
             outputs.add_forward()
         return outputs.prepared(given)
 
-    key = _key(view, target, source, method, given)
+    key = _key(view, target, source, (method, order), given)
     return view.remembered(("sparse_hessian", *key, view.recording.available), derive)
 
 
@@ -356,7 +384,7 @@ class _Products:
         return [Trial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
 
 
-def _key(view: View, target: Node, source: Node, how: str, given: Pattern | None) -> Any:
+def _key(view: View, target: Node, source: Node, how: Any, given: Pattern | None) -> Any:
     content = None if given is None else given.digest
     return target, source, how, content, _contents(view, _leaves(view, target, source))
 

@@ -25,7 +25,7 @@ WORD = 2**64
 class Call:
     """One run of the steps: the arguments of now, and the values computed so far."""
 
-    __slots__ = ("arguments", "drawn", "positions", "values")
+    __slots__ = ("arguments", "drawn", "outcomes", "positions", "values")
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self.arguments = arguments
@@ -33,6 +33,8 @@ class Call:
         # Where random generators were at each draw, and what was drawn, to be given back.
         self.positions: list[tuple[int, int, int]] = []
         self.drawn: list[tuple[Any, int, int]] = []
+        # What callbacks gave, in order: a run in Python that follows is told.
+        self.outcomes: list[Any] = []
 
     def draw(self, generator: Any, blocks: int) -> None:
         """Take numbers from a generator."""
@@ -68,6 +70,21 @@ class Number:
 
     def __call__(self, call: Call) -> Any:
         return self.compute(call.arguments)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """Such a number as the value of a tensor."""
+
+    compute: Callable[[Sequence[Any]], Any]
+    dtype: Any
+
+    def __call__(self, call: Call) -> Value:
+        return self.of(call.arguments)
+
+    def of(self, arguments: Sequence[Any]) -> Value:
+        """The value for these arguments."""
+        return host_value(self.compute(arguments), self.dtype)
 
 
 @dataclass(frozen=True)
@@ -146,6 +163,10 @@ class Position:
         return host_value(found)
 
 
+# Sources that say what they read.
+_TELLING = (Argument, Number, Held, Constant, Outside, Computed)
+
+
 @dataclass(eq=False)
 class Run:
     """A plan, and where its inputs come from."""
@@ -160,34 +181,37 @@ class Run:
     def run(self) -> Callable[[Call], None]:
         """Run the plan for a call; written out by name, because a loop has many such steps."""
         names: dict[str, Any] = {"plan": self.plan, "Value": Value}
+        inputs = [
+            source.settled() if isinstance(source, Outside) else source for source in self.inputs
+        ]
+        fixed = {
+            number: source.content
+            for number, source in enumerate(inputs)
+            if isinstance(source, Constant)
+        }
         given = []
-        for number, source in enumerate(self.inputs):
-            if isinstance(source, Outside):
-                source = source.settled()
+        for number, source in enumerate(inputs):
             if isinstance(source, Argument):
                 given.append(f"arguments[{source.position}]")
-            elif isinstance(source, Constant):
-                names[f"constant{number}"] = source.content
-                given.append(f"constant{number}")
             elif isinstance(source, Computed):
                 names[f"node{number}"] = source.node
                 given.append(f"values[node{number}]")
-            else:
+            elif number not in fixed:
                 names[f"source{number}"] = source
                 given.append(f"source{number}(call)")
+        names["bound"] = self.plan.bound(fixed, lambda faster: names.update(bound=faster))
         lines = [
             "def run(call):",
             "    values, arguments = call.values, call.arguments",
-            f"    inputs = [{', '.join(given)}]",
-            "    found = plan.run(inputs)",
+            f"    found = bound({', '.join(given)})",
         ]
         if self.lines is not None:
-            names["explain"] = self.lines.explain
+            names["explain"], names["sources"] = self.lines.explain, inputs
             lines[-1:] = [
                 "    try:",
-                "        found = plan.run(inputs)",
+                f"        found = bound({', '.join(given)})",
                 "    except Exception as error:",
-                "        explain(error, inputs)",
+                "        explain(error, [source(call) for source in sources])",
                 "        raise",
             ]
         for number, node in enumerate(self.outputs):
@@ -207,6 +231,16 @@ class Result:
     updates: tuple[tuple[Any, Source], ...]
     rebound: tuple[tuple[Callable[[], Any], Source], ...] = ()
     moved: tuple[tuple[int, Source], ...] = ()
+
+    def computed(self) -> list[Node] | None:
+        """The nodes whose values take part in it; None if that cannot be told."""
+        pairs = (*self.updates, *self.rebound, *self.moved)
+        sources = [*self.leaves, *[source for _, source in pairs]]
+        inner = [getattr(source, "source", source) for source in sources]
+        if not all(isinstance(source, _TELLING) for source in inner):
+            return None
+        found = [source.node for source in inner if isinstance(source, Computed)]
+        return list(dict.fromkeys(found))
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,7 @@ class Trace(Recording):
         "sources",
         "stand_ins",
         "starts",
+        "stops",
     )
 
     def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
@@ -120,6 +121,7 @@ class Trace(Recording):
         # Leaves that are positions of random draws, with the generator; where each generator was.
         self.draws: dict[Node, Any] = {}
         self.starts: dict[Any, int] = {}
+        self.stops: dict[Any, int] = {}
         # Nodes inside functions that say themselves how they are batched.
         self.replaced: set[Node] = set()
         # Placeholders that were given to derivations outside, and the nodes here they stand for.
@@ -200,13 +202,21 @@ class Trace(Recording):
 
     def enter_value(self, value: Value) -> Node:
         """The leaf of a computed value, which is one of the recording outside too."""
+        return self._imported(value, lambda: self.outer.enter_value(value))
+
+    def enter_handle(self, handle: Handle) -> Node:
+        """The same of a tensor, which a captured function outside may find rebound."""
+        value: Any = handle.computed
+        return self._imported(value, lambda: self.outer.enter_handle(handle))
+
+    def _imported(self, value: Value, enter: Callable[[], Node]) -> Node:
         stamp, node = value.entry
         if stamp == self.stamp:
             return node  # type: ignore[return-value]
         found = self.imported.get(id(value))
         if found is None:
             with self.outside():
-                source = self.outer.enter_value(value)
+                source = enter()
             found = self.imported[id(value)] = self._stand_in(source, value)
         value.entry = (self.stamp, found)
         return found
@@ -238,9 +248,10 @@ class Trace(Recording):
             outer = outer.outer
         return outer is recording
 
-    def draw(self, generator: Any, counter: int, position: Any) -> Handle:
+    def draw(self, generator: Any, counter: int, position: Any, stop: int | None = None) -> Handle:
         """The leaf of a random position, which differs from example to example."""
         self.starts.setdefault(generator, counter)
+        self.stops[generator] = generator.place if stop is None else stop
         value = host_value(position)
         found = self.add_leaf(value, value.spec)
         self.draws[found] = generator
@@ -308,7 +319,7 @@ class Trace(Recording):
     def rewind(self) -> None:
         """Give back the random numbers drawn: the function will be traced once more."""
         for generator, start in self.starts.items():
-            generator.rewind(start, generator.place)
+            generator.rewind(start, self.stops[generator])
 
     def bound(self, variable: Any) -> Handle | None:
         """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""

@@ -19,9 +19,11 @@ import mmap
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from gradtape.graph.recording import Value
 
 __all__ = ["empty_cache"]
 
@@ -120,6 +122,10 @@ class Buffer:
         if counts.bytes_held > limit.nbytes:  # type: ignore[operator] # set by the first block
             trim(limit.nbytes)
 
+    def __reduce__(self) -> NoReturn:
+        # A copy would give the same memory back a second time.
+        raise TypeError("a buffer is memory and cannot be copied. Copy the tensor that holds it.")
+
     def __repr__(self) -> str:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes}, capacity={self.capacity})"
 
@@ -153,6 +159,7 @@ def array(buffer: Buffer, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.ndarray(shape, dtype, memory)
 
 
+Value.array_over = staticmethod(array)
 _kinds: dict[int, Any] = {}
 
 

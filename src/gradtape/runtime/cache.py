@@ -6,33 +6,68 @@ from collections import OrderedDict
 from typing import Any
 
 from gradtape.graph.locks import new_lock
-from gradtape.graph.program import Program, sealed
+from gradtape.graph.program import Program, sealed, sealed_inputs
 from gradtape.optimize import optimize
+from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.tiers import Tiered
 
 PLAN_LIMIT = 4096
 
-_plans: OrderedDict[tuple[Any, ...], Tiered] = OrderedDict()
+
+class Key:
+    """A long structure that is hashed once."""
+
+    __slots__ = ("_hash", "structure")
+
+    def __init__(self, structure: tuple[Any, ...]) -> None:
+        self.structure = structure
+        self._hash = hash(structure)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.structure == other.structure
+
+
+_Sizes = tuple[int, ...]
+_plans: OrderedDict[tuple[Key, _Sizes], Tiered] = OrderedDict()
+# The latest plan of each outline, with its sizes.
+_models: OrderedDict[Key, tuple[Tiered, _Sizes]] = OrderedDict()
 _lock = new_lock()
 
 
 def plan_for(program: Program, fast: bool = False) -> Tiered:
     """The plan of this structure, built at its first sighting; `fast` rounds as is quickest."""
-    key = (*program.key(), "fast") if fast else program.key()
+    outlined = outline(program)
+    structure = outlined[0] if outlined is not None else program.key()
+    key = Key((*structure, "fast") if fast else structure)
+    sizes = outlined[1] if outlined is not None else ()
     with _lock:
-        found = _plans.get(key)
+        found = _plans.get((key, sizes))
         if found is not None:
-            _plans.move_to_end(key)
+            _plans.move_to_end((key, sizes))
             COUNTS.plan_hits += 1
             return found
-    built = Tiered(optimize(sealed(program), fast), fast)
+        model, before = _models.get(key, (None, ()))
+    built = None
+    if model is not None:
+        built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
+    if built is None:
+        built = Tiered(optimize(sealed(program), fast), fast)
     with _lock:
         COUNTS.plans_built += 1
-        _plans[key] = built
-        if len(_plans) > PLAN_LIMIT:
-            _plans.popitem(last=False)
+        _keep(_plans, (key, sizes), built)
+        if outlined is not None:
+            _keep(_models, key, (built, sizes))
     return built
+
+
+def _keep(plans: OrderedDict[Any, Any], key: Any, plan: Any) -> None:
+    plans[key] = plan
+    if len(plans) > PLAN_LIMIT:
+        plans.popitem(last=False)
 
 
 def clear_plans() -> None:
@@ -42,3 +77,4 @@ def clear_plans() -> None:
     """
     with _lock:
         _plans.clear()
+        _models.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +23,7 @@ from gradtape.graph.program import Program
 from gradtape.graph.recording import Value
 from gradtape.optimize.expand import expand
 from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.optimize.resize import resized
 from gradtape.optimize.separate import separate
 from gradtape.optimize.views import Access, row_major, whole
 from gradtape.runtime import blas, control
@@ -31,7 +32,7 @@ from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
 from gradtape.runtime.results import find_results, read_again
 from gradtape.runtime.stretches import packed
-from gradtape.runtime.unrolled import unrolled_run
+from gradtape.runtime.unrolled import Layout, bound_run, unrolled_run
 
 # Slots: the block of intermediate values, the scalars, then inputs, outputs, results of calls.
 ARENA, SCALARS, FIRST = 0, 1, 2
@@ -47,9 +48,12 @@ class CompiledPlan:
     # Whether large results that nothing in the program reads are written past the caches.
     streams = True
 
-    def __init__(self, program: Program) -> None:
-        program = self._prepared(separate(expand(program)))
-        program, self._controls, fused = control.with_controls(program)
+    def __init__(self, program: Program, fused: Fused | None = None) -> None:
+        """Of a program, which may be fused already, as `resize` does."""
+        self._controls: dict[Node, Any] = {}
+        if fused is None:
+            program = self._prepared(separate(expand(program)))
+            program, self._controls, fused = control.with_controls(program)
         self.program = program
         self._fused = fused
         self._scalars = [n for n in program.inputs if n.spec.ndim == 0]
@@ -69,6 +73,13 @@ class CompiledPlan:
 
     def _prepared(self, program: Program) -> Program:
         return program
+
+    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> CompiledPlan | None:
+        """The plan of the same program with other sizes, if nothing in it depends on them."""
+        if self._controls or self._fixed:
+            return None
+        found = resized(self.program, self._fused, inputs, sizes)
+        return None if found is None else type(self)(*found)
 
     # Slots.
 
@@ -260,10 +271,12 @@ class CompiledPlan:
         self._order = [] if self._mixed else [number[node] for node in self._outputs]
         self.ops = len(self.program.nodes)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._run
+        self._layout: Layout | None = None
         if len(steps) == 1 and not self._mixed and not self._must_convert:
-            unrolled = unrolled_run(
+            self._layout = Layout(
                 arrays=self._array_positions,
                 scalars=[(self._position[node], node.dtype) for node in self._scalars],
+                offsets=[8 * self._slots + self._place[node][1] for node in self._scalars],
                 written=self._written,
                 order=self._order,
                 unset=self._unset,
@@ -272,11 +285,15 @@ class CompiledPlan:
                 ops=self.ops,
                 step=steps[0][1],
                 pack=self._pack,
-                idle=self._idle,
+                pack_slots=struct.Struct(f"={self._slots}q").pack_into,
+                converted=self._converted,
                 new_memory=self._new_memory,
-                slow=self._run,
             )
-            self.run = unrolled or self._run
+            self.run = unrolled_run(self._layout, self._idle, self._run) or self._run
+
+    def bound(self, fixed: Mapping[int, Any], slow: Callable[..., Any]) -> Any:
+        """The run with some inputs fixed, as a function of the others; None if there is none."""
+        return None if self._layout is None else bound_run(self._layout, fixed, slow)
 
     # Running.
 
@@ -481,5 +498,3 @@ _FORMAT = {
     "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
     "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
 }  # fmt: skip
-
-Value.array_over = staticmethod(array)

@@ -70,9 +70,17 @@ def unpacked(
 
 def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
     arguments = list(item.sizes)
-    for owner, offset, strides in item.entries:
+    table = item.kernel.tabled
+    tabled = set(table)
+    for number, (owner, offset, strides) in enumerate(item.entries):
+        if number in tabled:
+            continue
         slot, start = places[owner]
         shift = start if isinstance(owner, str) else start + offset
         padded = (*strides, *[0] * (item.kernel.axes - len(strides)))
         arguments += [slot, shift, *padded]
+    for number in table:
+        owner, offset, _ = item.entries[number]
+        slot, start = places[owner]
+        arguments += [slot, start + offset]
     return arguments

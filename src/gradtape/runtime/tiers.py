@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradtape.graph.locks import new_lock
@@ -19,8 +19,8 @@ WORTH_COMPILING = 30_000_000
 SPECULATIONS = 16
 
 # A program of more ops than this is compiled only when NumPy has taken about as long on it.
-LONG_PROGRAM = 2000
-COMPILE_SECONDS = 1e-4
+LONG_PROGRAM = 5000
+COMPILE_SECONDS = 5e-5
 
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
 if MODE not in ("off", "auto", "always"):
@@ -70,6 +70,44 @@ class Tiered:
         results = self._plain.run(inputs)
         self._spent += time.perf_counter() - start
         return results
+
+    def bound(
+        self, fixed: Mapping[int, Any], install: Callable[[Any], None]
+    ) -> Callable[..., list[Any]]:
+        """The run with some inputs fixed, as a function of the others, one by one.
+
+        As soon as the plan is compiled, a faster function of the same kind is installed.
+        """
+        count = len(self.program.inputs)
+        positions = [position for position in range(count) if position not in fixed]
+        template = [fixed.get(position) for position in range(count)]
+
+        def in_full(*given: Any) -> list[Any]:
+            inputs = template.copy()
+            for position, value in zip(positions, given, strict=True):
+                inputs[position] = value
+            return self.run(inputs)
+
+        def run(*given: Any) -> list[Any]:
+            if self._compiled is not None and MODE != "off":
+                install(self._compiled.bound(fixed, in_full) or in_full)
+            return in_full(*given)
+
+        return run
+
+    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> Tiered | None:
+        """The same with other sizes, if it was compiled and nothing depends on them."""
+        if self._compiled is None or MODE == "off":
+            return None
+        from gradtape.codegen.builder import rounding
+
+        with rounding(self._fast):
+            compiled = self._compiled.resized(inputs, sizes)
+        if compiled is None:
+            return None
+        found = Tiered(compiled.program, self._fast)
+        found._compiled = compiled
+        return found
 
     def _should_compile(self) -> bool:
         if MODE == "always":

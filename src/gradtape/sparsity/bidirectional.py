@@ -1,36 +1,67 @@
-"""Bidirectional colouring: some rows by reverse mode, all else by forward mode, or the like.
+"""Bidirectional colouring: some entries by forward mode, the others by reverse mode.
 
-A few full rows make every column differ from every other, and a few full columns every row. Taking
-the full rows out, to be had by products from the left, leaves columns that few colours tell apart.
-Which rows that are follows from their lengths alone: with t rows taken out there are about t
-colours for them and as many for the columns as the next longest row has entries. The same for
-columns. This is the direct determination of Coleman and Verma (SIAM J. Sci. Comput. 19, 1998) with
-a partition along whole rows, or whole columns.
+A few full rows make every column differ from every other, and a few full columns every row. With
+their entries had by products from the left, few colours tell the columns apart. Which entries are
+had which way is found in two manners, and the better one is taken:
+
+- whole rows: with t of the longest taken out there are about t colours for them and as many for the
+  columns as the next longest row has entries. What is left may be a grid. The same for columns.
+- a staircase: rows and columns are taken out one after the other, emptiest first, and an entry
+  goes with the line that went first (Coleman and Verma, SIAM J. Sci. Comput. 19, 1998). Columns
+  that share a row then differ if one of the two entries is had by columns, and likewise rows.
+
+Either is a star bicolouring of the bipartite graph of rows and columns, with no colour for lines
+that give nothing: each entry stands alone in a product with a colour of its row or of its column.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gradtape.sparsity.colouring import Colours, colour_columns, colour_rows, without_rows
-from gradtape.sparsity.pattern import Pattern
+from gradtape.sparsity import greedy, native
+from gradtape.sparsity.colouring import (
+    PATIENCE,
+    TOO_MUCH,
+    Colours,
+    colour_columns,
+    colour_rows,
+    without_rows,
+)
+from gradtape.sparsity.orders import ORDERS, order_columns, work_of
+from gradtape.sparsity.pattern import Pattern, listed_pattern
+
+# Costs are compared as integers, so much finer than 1.
+SCALE = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Colours of columns and of rows; `by_rows` says which rows are recovered from the latter.
-
-    Other entries come from the columns. If `by_columns` is given it is the other way round: it says
-    which columns are recovered from the colours of the columns, and other entries from the rows.
-    """
+    """Colours of columns and of rows; `by_rows` says which entries come from the latter."""
 
     columns: Colours
     rows: Colours
-    by_rows: Any = None
-    by_columns: Any = None
+    by_rows: Any
+
+
+def least_cost(pattern: Pattern, forward_cost: float, reverse_cost: float) -> float:
+    """What no direct method is cheaper than, in one direction or both.
+
+    A colour of columns gives one entry of each row at most, and one of rows one of each column.
+    """
+    rows, columns = pattern.shape
+    if not pattern.nnz:
+        return 0.0
+    by_rows = np.arange(-(-pattern.nnz // columns) + 1)
+    by_columns = np.maximum(0, -(-(pattern.nnz - by_rows * columns) // rows))
+    return float((forward_cost * by_columns + reverse_cost * by_rows).min())
+
+
+# Whole rows, or whole columns.
 
 
 def estimate(pattern: Pattern, forward_cost: float, reverse_cost: float) -> tuple[float, int]:
@@ -43,23 +74,138 @@ def estimate(pattern: Pattern, forward_cost: float, reverse_cost: float) -> tupl
     return float(costs[taken]), taken
 
 
-def colour_split(pattern: Pattern, forward_cost: float = 1.0, reverse_cost: float = 1.0) -> Split:
+def colour_split(
+    pattern: Pattern,
+    forward_cost: float = 1.0,
+    reverse_cost: float = 1.0,
+    orders: Sequence[str] = ORDERS,
+) -> Split:
     """The cheaper of both splits: full rows by reverse mode, or full columns by forward mode."""
     by_rows, rows = estimate(pattern, forward_cost, reverse_cost)
     by_columns, columns = estimate(pattern.transposed, reverse_cost, forward_cost)
     if by_rows <= by_columns:
-        forward, reverse, gone = _split(pattern, rows)
-        return Split(forward, reverse, by_rows=gone)
-    reverse, forward, gone = _split(pattern.transposed, columns)
-    return Split(forward, reverse, by_columns=gone)
+        forward, reverse, gone = _split(pattern, rows, orders)
+        return Split(forward, reverse, gone[pattern.row_numbers])
+    reverse, forward, gone = _split(pattern.transposed, columns, orders)
+    return Split(forward, reverse, ~gone[pattern.indices])
 
 
-def _split(pattern: Pattern, count: int) -> tuple[Colours, Colours, Any]:
+def _split(pattern: Pattern, count: int, orders: Sequence[str]) -> tuple[Colours, Colours, Any]:
     ranked = np.argsort(-np.diff(pattern.indptr), kind="stable")
     gone = np.zeros(pattern.shape[0], bool)
     gone[ranked[:count]] = True
     return (
-        colour_columns(without_rows(pattern, gone)),
-        colour_rows(without_rows(pattern, ~gone)),
+        colour_columns(without_rows(pattern, gone), orders),
+        colour_rows(without_rows(pattern, ~gone), orders),
         gone,
     )
+
+
+# A staircase.
+
+
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    """Which entries go with their rows, after elimination, and what that costs at least."""
+
+    pattern: Pattern
+    by_rows: Any
+    cost: float
+
+    @cached_property
+    def work(self) -> float:
+        """How many steps its colouring takes."""
+        total = 0.0
+        for lines, length, wanted in (
+            (self.pattern.row_numbers, self.pattern.shape[0], ~self.by_rows),
+            (self.pattern.indices, self.pattern.shape[1], self.by_rows),
+        ):
+            own = np.bincount(lines[wanted], minlength=length).astype(float)
+            every = np.bincount(lines, minlength=length)
+            total += float((own * (2 * every - own)).sum())
+        return total
+
+    def colour(self, orders: Sequence[str] = ORDERS) -> Split:
+        """Colours for both sides."""
+        turned = np.argsort(self.pattern.indices, kind="stable")
+        columns = _partly(self.pattern, ~self.by_rows, orders)
+        rows = _partly(self.pattern.transposed, self.by_rows[turned], orders)
+        return Split(columns, rows, self.by_rows)
+
+
+def staircase(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Staircase:
+    """The partition of the entries by elimination."""
+    rows, columns = pattern.shape
+    turned = pattern.transposed
+    starts = np.concatenate([pattern.indptr, turned.indptr[1:] + pattern.nnz])
+    neighbours = np.concatenate([pattern.indices + rows, turned.indices])
+    degrees = np.diff(starts)
+    room = int(degrees.max(initial=0)) + 1
+    count = rows + columns
+    times = np.full(count, count)
+    most = np.zeros(2, np.int64)
+    costs = (round(SCALE * forward_cost), round(SCALE * reverse_cost))
+    native.run(
+        greedy.eliminate_lines,
+        count,
+        (np.array([rows, room, *costs]), starts, neighbours),
+        (
+            degrees.astype(np.int64),
+            np.zeros(2 * room, np.int64),
+            *np.zeros((2, count), np.int64),
+            times,
+            most,
+        ),
+        8.0 * pattern.nnz,
+    )
+    by_rows = times[rows:][pattern.indices] < times[:rows][pattern.row_numbers]
+    cost = forward_cost * int(most[0]) + reverse_cost * int(most[1])
+    return Staircase(pattern, by_rows, cost)
+
+
+def may_be_coloured(stairs: Staircase) -> bool:
+    """Whether that does not take too long."""
+    return stairs.work <= TOO_MUCH
+
+
+def _partly(pattern: Pattern, wanted: Any, orders: Sequence[str]) -> Colours:
+    """Colours for the columns of the wanted entries, so that each of these stands alone."""
+    size = pattern.shape[1]
+    has_colour = np.zeros(size, bool)
+    has_colour[pattern.indices[wanted]] = True
+    kept = has_colour[pattern.indices]
+    every = _entries(pattern, kept)
+    needed = _entries(pattern, wanted)
+    marked = every.with_data(wanted[kept].astype(np.int64) + 1).T.tocsr()
+    sides = (
+        marked.indptr, marked.indices, marked.data - 1,
+        every.indptr, every.indices, needed.indptr, needed.indices,
+    )  # fmt: skip
+    lengths = np.diff(every.indptr).astype(float)
+    work = float((np.diff(needed.indptr) * lengths).sum()) * 2
+    best: Colours | None = None
+    spent = 0.0
+    for order in orders:
+        # A line had by the others may be long: where it counts for little, its order takes longest.
+        dear = order == "smallest_last" and len(orders) > 1 and work_of(every) > 4.0 * work
+        if best is not None and (dear or spent + work > PATIENCE):
+            break
+        sequence = order_columns(every, order)
+        sequence = sequence[has_colour[sequence]]
+        spent += work
+        colours = np.full(size, -1)
+        forbidden = np.zeros(size + 1, np.int64)
+        count = native.run(
+            greedy.colour_partly, len(sequence), (sequence, *sides), (colours, forbidden), work
+        )
+        if best is None or count < best.count:
+            best = Colours(colours, count)
+    assert best is not None
+    return best
+
+
+def _entries(pattern: Pattern, kept: Any) -> Pattern:
+    """The pattern with some of its entries."""
+    counts = np.bincount(pattern.row_numbers[kept], minlength=pattern.shape[0])
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return listed_pattern(pattern.shape, indptr, pattern.indices[kept])

@@ -41,13 +41,9 @@ def row_positions(pattern: Pattern, colours: Colours) -> Any:
 
 def split_positions(pattern: Pattern, split: Split) -> Any:
     """Where an entry lies: forward products come first, then reverse ones."""
-    if split.by_rows is not None:
-        reverse = split.by_rows[pattern.row_numbers]
-    else:
-        reverse = ~split.by_columns[pattern.indices]
     offset = split.columns.count * pattern.shape[0]
     return np.where(
-        reverse,
+        split.by_rows,
         offset + row_positions(pattern, split.rows),
         column_positions(pattern, split.columns),
     )

@@ -52,6 +52,33 @@ def colour_apart(
     return highest
 
 
+def put(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints) -> int:
+    """Enter a vertex in the list of a bucket, in front.
+
+    Numbers in the lists are one higher than those of vertices, so that 0 is the end.
+    """
+    first = heads[bucket]
+    following[vertex] = first
+    preceding[vertex] = 0
+    if first > 0:
+        preceding[first - 1] = vertex + 1
+    heads[bucket] = vertex + 1
+    return 0
+
+
+def take(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints) -> int:
+    """Take a vertex out of the list of its bucket."""
+    before = preceding[vertex]
+    after = following[vertex]
+    if before > 0:
+        following[before - 1] = after
+    else:
+        heads[bucket] = after
+    if after > 0:
+        preceding[after - 1] = before
+    return 0
+
+
 def order_smallest_last(
     count: int,
     starts: Ints,
@@ -67,16 +94,9 @@ def order_smallest_last(
     """The vertex of lowest degree comes last, is taken out, and so on.
 
     `degrees` count every link and neighbour; `heads` has room for one more than the highest.
-    Numbers in the lists are one higher than those of vertices, so that 0 is the end.
     """
     for vertex in range(count):
-        degree = degrees[vertex]
-        first = heads[degree]
-        following[vertex] = first
-        preceding[vertex] = 0
-        if first > 0:
-            preceding[first - 1] = vertex + 1
-        heads[degree] = vertex + 1
+        put(vertex, degrees[vertex], heads, following, preceding)
     lowest = 0
     place = count
     while place > 0:
@@ -84,10 +104,7 @@ def order_smallest_last(
         while heads[lowest] == 0:
             lowest += 1
         vertex = heads[lowest] - 1
-        after = following[vertex]
-        heads[lowest] = after
-        if after > 0:
-            preceding[after - 1] = 0
+        take(vertex, lowest, heads, following, preceding)
         degrees[vertex] = -1
         order[place] = vertex
         for i in range(starts[vertex], starts[vertex + 1]):
@@ -96,25 +113,135 @@ def order_smallest_last(
                 other = vertices[k]
                 degree = degrees[other]
                 if degree > 0:
-                    before = preceding[other]
-                    after = following[other]
-                    if before > 0:
-                        following[before - 1] = after
-                    else:
-                        heads[degree] = after
-                    if after > 0:
-                        preceding[after - 1] = before
+                    take(other, degree, heads, following, preceding)
                     degree -= 1
                     degrees[other] = degree
-                    first = heads[degree]
-                    following[other] = first
-                    preceding[other] = 0
-                    if first > 0:
-                        preceding[first - 1] = other + 1
-                    heads[degree] = other + 1
+                    put(other, degree, heads, following, preceding)
                     if degree < lowest:
                         lowest = degree
     return 0
+
+
+def eliminate_lines(
+    count: int,
+    sizes: Ints,
+    starts: Ints,
+    neighbours: Ints,
+    degrees: Ints,
+    heads: Ints,
+    following: Ints,
+    preceding: Ints,
+    times: Ints,
+    most: Ints,
+) -> int:
+    """The times at which rows and columns are taken out of a matrix, the emptiest of either first.
+
+    Vertices are the rows, then the columns. What a row still has when it goes is to be found from
+    products with columns, what a column still has from products with rows; at each time the line
+    goes that makes the sum of both numbers of products least. Coleman and Verma, The efficient
+    computation of sparse Jacobian matrices using automatic differentiation, SIAM J. Sci. Comput.
+    19 (1998): minimum nonzero count ordering. `sizes` are the number of rows, the room for the
+    buckets of either in `heads`, and what a product with columns and one with rows costs. `times`
+    are `count` at first. `most` gets the longest row and the longest column at their times.
+    """
+    rows = sizes[0]
+    room = sizes[1]
+    for vertex in range(count):
+        bucket = degrees[vertex]
+        if vertex >= rows:
+            bucket += room
+        put(vertex, bucket, heads, following, preceding)
+    rows_left = rows
+    columns_left = count - rows
+    shortest_row = 0
+    shortest_column = room
+    by_columns = 0
+    by_rows = 0
+    time = 0
+    while rows_left > 0 and columns_left > 0:
+        while heads[shortest_row] == 0:
+            shortest_row += 1
+        while heads[shortest_column] == 0:
+            shortest_column += 1
+        more_by_columns = by_columns
+        if shortest_row > by_columns:
+            more_by_columns = shortest_row
+        more_by_rows = by_rows
+        if shortest_column - room > by_rows:
+            more_by_rows = shortest_column - room
+        dearer = sizes[2] * (more_by_columns - by_columns) - sizes[3] * (more_by_rows - by_rows)
+        if dearer <= 0:
+            vertex = heads[shortest_row] - 1
+            take(vertex, shortest_row, heads, following, preceding)
+            by_columns = more_by_columns
+            rows_left -= 1
+        else:
+            vertex = heads[shortest_column] - 1
+            take(vertex, shortest_column, heads, following, preceding)
+            by_rows = more_by_rows
+            columns_left -= 1
+        times[vertex] = time
+        time += 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            other = neighbours[i]
+            if times[other] == count:
+                bucket = degrees[other]
+                degrees[other] = bucket - 1
+                if other >= rows:
+                    bucket += room
+                take(other, bucket, heads, following, preceding)
+                bucket -= 1
+                put(other, bucket, heads, following, preceding)
+                if other >= rows:
+                    if bucket < shortest_column:
+                        shortest_column = bucket
+                elif bucket < shortest_row:
+                    shortest_row = bucket
+    most[0] = by_columns
+    most[1] = by_rows
+    return time
+
+
+def colour_partly(
+    count: int,
+    order: Ints,
+    starts: Ints,
+    links: Ints,
+    wanted: Ints,
+    link_starts: Ints,
+    vertices: Ints,
+    wanted_starts: Ints,
+    wanted_vertices: Ints,
+    colours: Ints,
+    forbidden: Ints,
+) -> int:
+    """Vertices that share a link get different colours if that is wanted for one of them.
+
+    `wanted` says of each link of a vertex whether the vertex has to stand alone there; for each
+    link, `vertices` lists all of its vertices and `wanted_vertices` those.
+    """
+    highest = 0
+    for place in range(count):
+        vertex = order[place]
+        for i in range(starts[vertex], starts[vertex + 1]):
+            link = links[i]
+            if wanted[i] == 1:
+                for k in range(link_starts[link], link_starts[link + 1]):
+                    other = colours[vertices[k]]
+                    if other >= 0:
+                        forbidden[other] = vertex + 1
+            else:
+                for k in range(wanted_starts[link], wanted_starts[link + 1]):
+                    other = colours[wanted_vertices[k]]
+                    if other >= 0:
+                        forbidden[other] = vertex + 1
+        colour = 0
+        while forbidden[colour] == vertex + 1:
+            colour += 1
+        colours[vertex] = colour
+        if colour >= highest:
+            highest = colour + 1
+    return highest
 
 
 def forbid_neighbours(
@@ -320,7 +447,11 @@ def peel_trees(
 # In the order of their calls.
 FUNCTIONS = (
     colour_apart,
+    put,
+    take,
     order_smallest_last,
+    eliminate_lines,
+    colour_partly,
     forbid_neighbours,
     colour_stars,
     root_of,

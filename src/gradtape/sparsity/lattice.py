@@ -17,9 +17,14 @@ import numpy as np
 
 from gradtape.sparsity.pattern import Pattern
 
-# Rows looked at to find the distances, and how many kinds of full rows a grid may have.
+# Rows looked at to find the distances, and how many kinds of full rows a grid may have: inner ones,
+# and on one that closes to a ring those at edges and corners, for each of a few fields.
 SAMPLE = 256
-KINDS = 8
+KINDS = 40
+# Rows that a candidate is tested on first.
+FEW = 8
+# Strides are among the distances of kinds that make at least this part of the rows.
+COMMON = 1 / 16
 # Steps of the search for strides and weights past which it is not made.
 SEARCH = 5e7
 # Candidates that are tested on the whole pattern, and colours beyond the lower bound.
@@ -32,16 +37,23 @@ Weights = tuple[int, ...]
 
 def lattice_colours(pattern: Pattern, lowest: int) -> tuple[Any, int] | None:
     """Colours of the columns, at least `lowest` of them and hardly more, or None."""
-    columns = _full_rows(pattern, lowest)
+    columns, distances = _full_rows(pattern, lowest)
     if columns is None:
         return None
-    return _by_strides(pattern, columns, lowest) or _by_blocks(pattern, lowest)
+    found = _by_strides(pattern, columns, distances, lowest)
+    if found is None or found[1] > lowest:
+        other = _by_blocks(pattern, lowest)
+        if found is None or (other is not None and other[1] < found[1]):
+            found = other
+    return found
 
 
-def _by_strides(pattern: Pattern, columns: Any, lowest: int) -> tuple[Any, int] | None:
+def _by_strides(
+    pattern: Pattern, columns: Any, distances: Any, lowest: int
+) -> tuple[Any, int] | None:
     trials = 0
     for count in range(lowest, lowest + SLACK + 1):
-        for strides, weights in _candidates(columns, count):
+        for strides, weights in _candidates(columns, distances, count):
             if trials == TRIALS:
                 return None
             trials += 1
@@ -72,27 +84,34 @@ def keeps_apart(pattern: Pattern, colours: Any, count: int) -> bool:
     return int(np.bincount(taken, minlength=1).max()) <= 1
 
 
-def _full_rows(pattern: Pattern, lowest: int) -> Any:
-    """The columns of some of the longest rows; None if these are of many kinds."""
+def _full_rows(pattern: Pattern, lowest: int) -> tuple[Any, Any]:
+    """The columns of some of the longest rows, and what lies between those of the common kinds.
+
+    None and None if the rows are of many kinds.
+    """
     if lowest < 2 or lowest > 64:
-        return None
+        return None, None
     full = np.flatnonzero(np.diff(pattern.indptr) == lowest)
-    # From all parts of the matrix.
-    full = full[:: max(1, len(full) // SAMPLE)][:SAMPLE]
+    if len(full) > SAMPLE:
+        # From all parts of the matrix, in no step that an axis of a grid may have, too.
+        full = np.random.default_rng(0).choice(full, SAMPLE, replace=False)
     columns = pattern.indices[pattern.indptr[full][:, None] + np.arange(lowest)].astype(np.int64)
-    kinds, number = np.unique(columns - columns[:, :1], axis=0, return_inverse=True)
-    if len(kinds) > KINDS:
-        return None
-    # A few of each kind: rows of one kind can lie differently to the strides.
-    several = np.concatenate(
-        [np.flatnonzero(number.reshape(-1) == k)[:4] for k in range(len(kinds))]
+    kinds, number, sizes = np.unique(
+        columns - columns[:, :1], axis=0, return_inverse=True, return_counts=True
     )
-    return columns[several]
+    if len(kinds) > KINDS:
+        return None, None
+    # A few of each kind: rows of one kind can lie differently to the strides.
+    # Common ones come first: they rule out most strides.
+    several = np.concatenate(
+        [np.flatnonzero(number.reshape(-1) == k)[:4] for k in np.argsort(-sizes)]
+    )
+    common = kinds[sizes >= COMMON * len(full)]
+    between = common[:, :, None] - common[:, None, :]
+    return columns[several], np.unique(between[between > 1])
 
 
-def _candidates(columns: Any, count: int) -> Iterator[tuple[Strides, Weights]]:
-    between = columns[:, :, None] - columns[:, None, :]
-    distances = np.unique(between[between > 1])
+def _candidates(columns: Any, distances: Any, count: int) -> Iterator[tuple[Strides, Weights]]:
     if _distinct(columns, (), count).size:
         yield (), ()
     for axes in (1, 2):
@@ -101,7 +120,9 @@ def _candidates(columns: Any, count: int) -> Iterator[tuple[Strides, Weights]]:
         for strides in combinations(distances.tolist(), axes):
             if axes == 2 and strides[1] < 2 * strides[0]:
                 continue
-            good = _distinct(columns, strides, count)
+            good = _distinct(columns[:FEW], strides, count)
+            if good.size and len(columns) > FEW:
+                good = _distinct(columns, strides, count)
             if good.size:
                 weights = np.unravel_index(int(good[0]), (count,) * axes)
                 yield strides, tuple(int(weight) for weight in weights)

@@ -21,6 +21,8 @@ WORTH_COMPILING = 500_000
 WORTH_CALLING = 1_000
 
 _NEEDS: dict[Callable[..., int], tuple[Callable[..., int], ...]] = {
+    greedy.order_smallest_last: (greedy.put, greedy.take),
+    greedy.eliminate_lines: (greedy.put, greedy.take),
     greedy.colour_stars: (greedy.forbid_neighbours,),
     greedy.colour_trees: (greedy.root_of,),
 }

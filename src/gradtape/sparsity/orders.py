@@ -13,16 +13,21 @@ from gradtape.sparsity.pattern import Pattern
 ORDERS = ("natural", "largest_first", "smallest_last")
 
 
+def known_order(order: str) -> str:
+    """The order, if there is one of that name."""
+    if order not in ORDERS:
+        raise ValueError(f"colouring: order {order!r} is unknown. Choose one of {ORDERS}.")
+    return order
+
+
 def order_columns(pattern: Pattern, order: str) -> Any:
     """Column numbers in one of ORDERS."""
-    if order == "natural":
+    if known_order(order) == "natural":
         return np.arange(pattern.shape[1])
     degrees = column_degrees(pattern)
     if order == "largest_first":
         return np.argsort(-degrees, kind="stable")
-    if order == "smallest_last":
-        return _smallest_last(pattern, degrees)
-    raise ValueError(f"colouring: order {order!r} is unknown. Choose one of {ORDERS}.")
+    return _smallest_last(pattern, degrees)
 
 
 def column_degrees(pattern: Pattern) -> Any:

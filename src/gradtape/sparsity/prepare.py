@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.sparsity import compression
-from gradtape.sparsity.bidirectional import Split, colour_split, estimate
+from gradtape.sparsity.bidirectional import (
+    Split,
+    colour_split,
+    estimate,
+    least_cost,
+    may_be_coloured,
+    staircase,
+)
 from gradtape.sparsity.colouring import Colours, colour_columns, colour_rows
+from gradtape.sparsity.orders import ORDERS, known_order
 from gradtape.sparsity.pattern import Pattern
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 
@@ -110,35 +118,43 @@ def colour(
     pattern: Pattern,
     method: str = "auto",
     *,
+    order: str | None = None,
     forward_cost: float = 1.0,
     reverse_cost: float = REVERSE_COST,
 ) -> Coloured:
     """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
 
     A method is tried only while the least it can cost is below what was found. Both directions
-    together are never dearer than one of them.
+    together are never dearer than one of them. `order` is the one of ORDERS in which columns or
+    rows are coloured; without it several are tried, and the arithmetic of grids before them.
     """
+    orders = ORDERS if order is None else (known_order(order),)
     if method == "column":
-        return Coloured(pattern, "column", columns=colour_columns(pattern))
+        return Coloured(pattern, "column", columns=colour_columns(pattern, orders))
     if method == "row":
-        return Coloured(pattern, "row", rows=colour_rows(pattern))
+        return Coloured(pattern, "row", rows=colour_rows(pattern, orders))
     if method not in ("auto", "bidirectional"):
         raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
     best: Coloured | None = None
-    least = np.inf
-    candidates = _candidates(pattern, forward_cost, reverse_cost)
+    cost = np.inf
+    candidates = _candidates(pattern, orders, forward_cost, reverse_cost)
     for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
-        if least <= bound:
+        if cost <= bound:
             break
         found = make()
-        if found.cost(forward_cost, reverse_cost) < least:
-            best, least = found, found.cost(forward_cost, reverse_cost)
+        if found.cost(forward_cost, reverse_cost) < cost:
+            best, cost = found, found.cost(forward_cost, reverse_cost)
     assert best is not None
+    if pattern.rows is not None and least_cost(pattern, forward_cost, reverse_cost) < cost:
+        stairs = staircase(pattern, forward_cost, reverse_cost)
+        if stairs.cost < cost and may_be_coloured(stairs):
+            found = _split(pattern, stairs.colour(orders))
+            best = found if found.cost(forward_cost, reverse_cost) < cost else best
     return best if method == "auto" else replace(best, method=method)
 
 
 def _candidates(
-    pattern: Pattern, forward_cost: float, reverse_cost: float
+    pattern: Pattern, orders: Sequence[str], forward_cost: float, reverse_cost: float
 ) -> list[tuple[float, int, Callable[[], Coloured]]]:
     """Methods with the least each can cost, about; simple ones first where that is the same."""
     rows, columns = pattern.shape
@@ -147,29 +163,51 @@ def _candidates(
         longest = int(np.diff(pattern.indptr).max(initial=0))
         tallest = int(np.bincount(pattern.indices, minlength=1).max())
     found: list[tuple[float, int, Callable[[], Coloured]]] = [
-        (forward_cost * longest, 0, lambda: colour(pattern, "column")),
-        (reverse_cost * tallest, 1, lambda: colour(pattern, "row")),
+        (
+            forward_cost * longest,
+            0,
+            lambda: Coloured(pattern, "column", colour_columns(pattern, orders)),
+        ),
+        (
+            reverse_cost * tallest,
+            1,
+            lambda: Coloured(pattern, "row", rows=colour_rows(pattern, orders)),
+        ),
     ]
     if pattern.rows is not None:
         by_rows, _ = estimate(pattern, forward_cost, reverse_cost)
         by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
         if bound < min(found[0][0], found[1][0]):
-            found.append((bound, 2, lambda: _both(pattern, forward_cost, reverse_cost)))
+            found.append(
+                (
+                    bound,
+                    2,
+                    lambda: _split(
+                        pattern, colour_split(pattern, forward_cost, reverse_cost, orders)
+                    ),
+                )
+            )
     return found
 
 
-def _both(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Coloured:
-    split = colour_split(pattern, forward_cost, reverse_cost)
+def _split(pattern: Pattern, split: Split) -> Coloured:
+    if not split.rows.count:
+        return Coloured(pattern, "column", split.columns)
+    if not split.columns.count:
+        return Coloured(pattern, "row", rows=split.rows)
     return Coloured(pattern, "bidirectional", split.columns, split.rows, split)
 
 
-def colour_symmetric(pattern: Pattern, method: str = "star") -> Coloured:
+def colour_symmetric(
+    pattern: Pattern, method: str = "star", *, order: str | None = None
+) -> Coloured:
     """Colours for a Hessian, whose pattern is symmetric, by one of SYMMETRIC_METHODS."""
+    orders = ORDERS if order is None else (known_order(order),)
     if method == "star":
-        return Coloured(pattern, "star", columns=colour_star(pattern))
+        return Coloured(pattern, "star", columns=colour_star(pattern, orders))
     if method == "acyclic":
-        return Coloured(pattern, "acyclic", columns=colour_acyclic(pattern))
+        return Coloured(pattern, "acyclic", columns=colour_acyclic(pattern, orders))
     raise ValueError(
         f"colour_symmetric: method {method!r} is unknown. Choose one of {SYMMETRIC_METHODS}."
     )

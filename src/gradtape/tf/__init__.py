@@ -21,6 +21,7 @@ from gradtape.tf import (
     bitwise,
     compat,
     config,
+    data,
     debugging,
     dtypes,
     errors,
@@ -32,6 +33,7 @@ from gradtape.tf import (
     random,
     signal,
 )
+from gradtape.tf import checks as test
 from gradtape.tf.arrays import (
     broadcast_dynamic_shape,
     broadcast_to,
@@ -56,14 +58,14 @@ from gradtape.tf.arrays import (
     transpose,
     unstack,
 )
-from gradtape.tf.casting import cast, complex
+from gradtape.tf.blocks import batch_to_space, space_to_batch
+from gradtape.tf.casting import cast, complex, saturate_cast
 from gradtape.tf.compat.v1 import (
     Graph,
     Session,
     control_dependencies,
     executing_eagerly,
     group,
-    name_scope,
     no_op,
     placeholder,
 )
@@ -123,6 +125,13 @@ from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.function import function
 from gradtape.tf.indexing import boolean_mask, gather, gather_nd, slice, strided_slice, where
 from gradtape.tf.module import Module
+from gradtape.tf.partitions import (
+    bitcast,
+    dynamic_partition,
+    dynamic_stitch,
+    reverse_sequence,
+    unravel_index,
+)
 from gradtape.tf.printing import print
 from gradtape.tf.products import (
     clip_by_global_norm,
@@ -155,25 +164,44 @@ from gradtape.tf.scattering import (
     tensor_scatter_nd_sub,
     tensor_scatter_nd_update,
 )
+from gradtape.tf.scopes import get_current_name_scope, name_scope
 from gradtape.tf.shapes import TensorShape, TensorSpec, broadcast_static_shape
 from gradtape.tf.slices import IndexedSlices
 from gradtape.tf.sorting import (
     argsort,
     histogram_fixed_width,
+    histogram_fixed_width_bins,
     searchsorted,
     sort,
     unique,
     unique_with_counts,
 )
 from gradtape.tf.suggestions import missing
+from gradtape.tf.switches import (
+    AggregationMethod,
+    VariableAggregation,
+    VariableSynchronization,
+    autograph,
+    get_logger,
+    is_symbolic_tensor,
+    type_spec_from_value,
+    version,
+)
 from gradtape.tf.tape import GradientTape, UnconnectedGradients, gradients, hessians
 from gradtape.tf.tensor import Tensor, is_tensor
+from gradtape.tf.tensor_array import TensorArray
 from gradtape.tf.variable import Variable
 
 # The version whose behaviour is followed.
 __version__ = "2.21.0+gradtape"
 
 newaxis = None
+space_to_batch_nd = space_to_batch
+eig, eigvals, matrix_square_root = linalg.eig, linalg.eigvals, linalg.sqrtm
+scalar_mul = math.scalar_mul
+initializers, losses, metrics, optimizers = (
+    keras.initializers, keras.losses, keras.metrics, keras.optimizers
+)  # fmt: skip
 constant_initializer = keras.initializers.Constant
 ones_initializer = keras.initializers.Ones
 random_normal_initializer = keras.initializers.RandomNormal
@@ -186,43 +214,50 @@ _AT_THE_TOP = [
     "divide", "equal", "exp", "floor", "greater", "greater_equal", "less", "less_equal",
     "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply", "negative",
     "not_equal", "pow", "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "subtract",
-    "tan", "tanh", "truncatediv", "truncatemod",
+    "tan", "tanh", "truediv", "truncatediv", "truncatemod",
 ]  # fmt: skip
 globals().update({name: FUNCTIONS[name] for name in _AT_THE_TOP})
 
 SUBMODULES = (
-    "autodiff", "bitwise", "compat.v1", "config", "debugging", "dtypes", "errors",
-    "keras", "keras.activations", "keras.initializers", "keras.layers", "keras.losses",
-    "keras.metrics", "keras.models", "keras.optimizers", "linalg", "math", "nest", "nn", "random",
-    "signal",
+    "autodiff", "bitwise", "compat.v1", "config", "data", "debugging", "dtypes", "errors", "keras",
+    "keras.activations", "keras.backend", "keras.constraints", "keras.initializers",
+    "keras.layers", "keras.losses", "keras.metrics", "keras.models", "keras.optimizers",
+    "keras.optimizers.schedules", "keras.regularizers", "keras.utils", "linalg", "math",
+    "math.special", "nest", "nn", "random", "signal", "test",
 )  # fmt: skip
 
 __all__ = [
     *_AT_THE_TOP,
-    "Assert", "DType", "GradientTape", "Graph", "IndexedSlices", "Module", "Session", "Tensor",
-    "TensorShape", "TensorSpec", "UnconnectedGradients", "Variable", "add_n", "argmax", "argmin",
+    "AggregationMethod", "Assert", "DType", "GradientTape", "Graph", "IndexedSlices", "Module",
+    "Session", "Tensor", "TensorArray", "TensorShape", "TensorSpec", "UnconnectedGradients",
+    "Variable", "VariableAggregation", "VariableSynchronization", "add_n", "argmax", "argmin",
     "argsort", "as_dtype", "assert_equal", "assert_greater", "assert_less", "assert_rank",
-    "autodiff", "bitwise", "bool", "boolean_mask", "broadcast_dynamic_shape",
-    "broadcast_static_shape", "broadcast_to", "case", "cast", "clip_by_global_norm",
-    "clip_by_norm", "clip_by_value", "compat", "complex", "complex64", "complex128", "concat",
-    "cond", "config", "constant", "constant_initializer", "control_dependencies",
-    "convert_to_tensor", "cumsum", "custom_gradient", "debugging", "device", "double", "dtypes",
-    "einsum", "ensure_shape", "errors", "executing_eagerly", "expand_dims", "eye", "fill",
-    "float32", "float64", "foldl", "foldr", "function", "gather", "gather_nd", "get_static_value",
-    "grad_pass_through", "gradients", "group", "hessians", "histogram_fixed_width", "identity",
-    "identity_n", "init_scope", "int8", "int16", "int32", "int64", "is_tensor", "keras", "linalg",
-    "linspace", "map_fn", "math", "matmul", "meshgrid", "name_scope", "nest", "newaxis", "nn",
-    "no_gradient", "no_op", "norm", "numpy_function", "one_hot", "ones", "ones_initializer",
-    "ones_like", "pad", "placeholder", "print", "py_function", "random",
-    "random_normal_initializer", "random_uniform_initializer", "range", "rank", "recompute_grad",
-    "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "repeat", "reshape", "reverse", "roll", "scan", "scatter_nd",
-    "searchsorted", "sequence_mask", "shape", "shape_n", "signal", "size", "slice", "sort",
-    "split", "squeeze", "stack", "stop_gradient", "strided_slice", "switch_case",
-    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
-    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "transpose",
-    "uint8", "uint16", "uint32", "uint64", "unique", "unique_with_counts", "unstack",
-    "vectorized_map", "where", "while_loop", "zeros", "zeros_initializer", "zeros_like",
+    "autodiff", "autograph", "batch_to_space", "bitcast", "bitwise", "bool", "boolean_mask",
+    "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case", "cast",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "compat", "complex", "complex128",
+    "complex64", "concat", "cond", "config", "constant", "constant_initializer",
+    "control_dependencies", "convert_to_tensor", "cumsum", "custom_gradient", "data", "debugging",
+    "device", "double", "dtypes", "dynamic_partition", "dynamic_stitch", "eig", "eigvals", "einsum",
+    "ensure_shape", "errors", "executing_eagerly", "expand_dims", "eye", "fill", "float32",
+    "float64", "foldl", "foldr", "function", "gather", "gather_nd", "get_current_name_scope",
+    "get_logger", "get_static_value", "grad_pass_through", "gradients", "group", "hessians",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "identity", "identity_n", "init_scope",
+    "initializers", "int16", "int32", "int64", "int8", "is_symbolic_tensor", "is_tensor", "keras",
+    "linalg", "linspace", "losses", "map_fn", "math", "matmul", "matrix_square_root", "meshgrid",
+    "metrics", "name_scope", "nest", "newaxis", "nn", "no_gradient", "no_op", "norm",
+    "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like", "optimizers", "pad",
+    "placeholder", "print", "py_function", "random", "random_normal_initializer",
+    "random_uniform_initializer", "range", "rank", "recompute_grad", "reduce_all", "reduce_any",
+    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum",
+    "repeat", "reshape", "reverse", "reverse_sequence", "roll", "saturate_cast", "scalar_mul",
+    "scan", "scatter_nd", "searchsorted", "sequence_mask", "shape", "shape_n", "signal", "size",
+    "slice", "sort", "space_to_batch", "space_to_batch_nd", "split", "squeeze", "stack",
+    "stop_gradient", "strided_slice", "switch_case", "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update", "tensordot", "test", "tile", "transpose", "tuple",
+    "type_spec_from_value", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts",
+    "unravel_index", "unstack", "vectorized_map", "version", "where", "while_loop", "zeros",
+    "zeros_initializer", "zeros_like",
 ]  # fmt: skip
 
 
@@ -253,6 +288,15 @@ def get_static_value(tensor: Any, partial: Any = False) -> Any:
     [1, 2]
     """
     return tensor.numpy() if isinstance(tensor, Tensor) else None
+
+
+def tuple(tensors: Any, control_inputs: Any = None, name: str | None = None) -> list[Any]:
+    """The tensors as they are: they are computed together anyway.
+
+    >>> [x.numpy().item() for x in tf.tuple([tf.constant(1), tf.constant(2)])]
+    [1, 2]
+    """
+    return list(tensors)
 
 
 def no_gradient(op_type: str) -> None:

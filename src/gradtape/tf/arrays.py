@@ -44,11 +44,11 @@ def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
 
 
 def _numbers(values: Any, dtype: Any) -> Tensor:
-    return from_value(host_value(values, as_dtype(dtype).dtype))
+    return from_value(host_value(values, as_dtype(int32 if dtype is None else dtype).dtype))
 
 
 @operation
-def shape(input: Any, out_type: Any = int32, name: str | None = None) -> Tensor:
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """The shape as a tensor; `x.shape` is the same as a TensorShape.
 
     >>> tf.shape([[1, 2, 3]]).numpy().tolist()
@@ -68,7 +68,7 @@ def shape_n(input: Any, out_type: Any = int32, name: str | None = None) -> list[
 
 
 @operation
-def size(input: Any, out_type: Any = int32, name: str | None = None) -> Tensor:
+def size(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
     """The number of elements as a tensor.
 
     >>> tf.size([[1, 2, 3]]).numpy().item()
@@ -207,6 +207,8 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     """
     if not isinstance(values, (list, tuple)):
         values = list(convert(values))
+    if all(isinstance(value, (bool, int, float, complex)) for value in values):
+        values = list(convert(values))
     return joining.stack(common(values, "stack"), axis=int(axis))
 
 
@@ -299,6 +301,13 @@ def pad(
     modes = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
     if mode.upper() not in modes:
         raise ValueError(f"pad: mode {mode!r} is unknown. Use one of {', '.join(modes)}.")
+    if mode.upper() != "CONSTANT":
+        reach = [n - (mode.upper() == "REFLECT") for n in x.spec.shape]
+        if any(max(pair) > most for pair, most in zip(widths.tolist(), reach, strict=True)):
+            raise ShapeError(
+                f"pad: paddings {widths.tolist()} are wider than what a tensor of shape {x.shape} "
+                f"mirrors with mode {mode!r} (at most {reach})."
+            )
     value = constant_values
     if hasattr(value, "enter"):
         value = convert(value).read().item()

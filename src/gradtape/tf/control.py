@@ -16,6 +16,7 @@ import gradtape
 from gradtape import vectorize
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.graph.recording import state
+from gradtape.ops.creation import zeros
 from gradtape.ops.joining import stack
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.recording.trace import Trace
@@ -253,7 +254,11 @@ def map_fn(
         return _declared(fn(unflatten(structure, parts)), declared)
 
     if not count:
-        raise ValueError("map_fn: there is no element to apply the function to.")
+        # What the function would give, of zeros that are never computed.
+        return map_leaves(
+            lambda y: zeros((0, *y.spec.shape), dtype=y.spec.dtype),
+            call(*[adopt(zeros(t.spec.shape[1:], dtype=t.spec.dtype)) for t in tensors]),
+        )
     loop = _structured("map")
     if loop is not None:
         try:

@@ -14,7 +14,7 @@ from gradtape import tensor as core
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.recording import any_handle, enter, host_value, state
-from gradtape.ops.arithmetic import identity
+from gradtape.ops.arithmetic import identity, stop_gradient
 from gradtape.ops.casting import cast as core_cast
 from gradtape.ops.joining import stack as core_stack
 from gradtape.ops.movement import broadcast_to as core_broadcast
@@ -98,6 +98,7 @@ def _first_dtype(nest: Any) -> Any:
 def _host(value: Any, dtype: DType | None, hint: Any) -> Any:
     """Host memory, copied, in the dtype that the rules give it."""
     if isinstance(value, TensorShape):
+        value.assert_is_fully_defined()
         value = list(value)
     own = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
     try:
@@ -106,6 +107,11 @@ def _host(value: Any, dtype: DType | None, hint: Any) -> Any:
         raise ShapeError(
             f"Can't convert non-rectangular Python sequence to Tensor: {error}. Pad the rows."
         ) from None
+    if array.dtype.kind == "O":
+        raise ValueError(
+            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to "
+            "a Tensor. Pass numbers, arrays or lists of them, within the range of int64."
+        )
     if array.dtype.kind not in _ORDER:
         raise DtypeError(
             f"a tensor holds numbers or booleans, not {type(value).__name__} ({array.dtype}). "
@@ -120,7 +126,7 @@ def _host(value: Any, dtype: DType | None, hint: Any) -> Any:
         return host_value(_bounded(array, dtype), dtype)
     if hint is not None and fits(array.dtype, as_dtype(hint)):
         return host_value(_bounded(array, as_dtype(hint)), as_dtype(hint))
-    return host_value(array, array.dtype if own or _has_numpy(value) else _default(array))
+    return host_value(array, array.dtype if own else _numpy_dtype(value, array) or _default(array))
 
 
 def fits(found: Any, wanted: DType) -> bool:
@@ -147,10 +153,16 @@ def _default(array: Any) -> Any:
     return _DEFAULTS.get(array.dtype.kind, array.dtype)
 
 
-def _has_numpy(nest: Any) -> bool:
+def _numpy_dtype(nest: Any, array: Any) -> Any:
+    """The dtype of the first of NumPy's numbers in a list, if it can hold the rest."""
+    found = _first_numpy(nest)
+    return found if found is None or fits(array.dtype, of_numpy(found)) else array.dtype
+
+
+def _first_numpy(nest: Any) -> Any:
     if isinstance(nest, (list, tuple)):
-        return any(_has_numpy(item) for item in nest)
-    return isinstance(nest, (np.ndarray, np.generic))
+        return next((found for item in nest if (found := _first_numpy(item)) is not None), None)
+    return nest.dtype if isinstance(nest, (np.ndarray, np.generic)) else None
 
 
 def concrete(value: Any) -> Any:
@@ -175,7 +187,14 @@ def as_shape(shape: Any) -> tuple[int, ...]:
         return tuple(np.atleast_1d(concrete(shape)).tolist())
     if isinstance(shape, (int, np.integer, Deferred)):
         return (int(shape),)
-    return tuple(-1 if n is None else int(n) for n in shape)
+    return tuple(-1 if n is None else _whole("a length", n) for n in shape)
+
+
+def _whole(what: str, value: Any) -> int:
+    found = int(value)
+    if found != value and not isinstance(value, Deferred):
+        raise TypeError(f"Cannot convert {value!r} to an integer: {what} is a whole number.")
+    return found
 
 
 def as_int(value: Any) -> Any:
@@ -188,16 +207,22 @@ def as_axes(axis: Any) -> Any:
     if axis is None or isinstance(axis, int):
         return axis
     found = concrete(axis)
+    if found.dtype.kind not in "iu" and found.size:
+        raise TypeError(f"Cannot convert {axis!r} to integers, which axes are.")
     return int(found) if found.ndim == 0 else tuple(found.tolist())
 
 
 def common(values: Any, name: str) -> list[Tensor]:
-    """Tensors of one dtype: that of the first tensor among the values, or the default."""
+    """Tensors of one dtype: that of the first tensor among the values, or of the first value.
+
+    Where there is no tensor, an array that the first value cannot be widened to decides.
+    """
     dtype = next((v.dtype for v in values if hasattr(v, "enter")), None)
-    if dtype is None:
-        arrays = [v for v in values if isinstance(v, (np.ndarray, np.generic))]
-        if arrays:
-            dtype = of_numpy(np.result_type(*arrays))
+    if dtype is None and len(values):
+        dtype = convert(values[0]).dtype
+        arrays = [v.dtype for v in values if isinstance(v, (np.ndarray, np.generic))]
+        if not all(each.kind in _ORDER and fits(each, dtype) for each in arrays):
+            dtype = as_dtype(np.result_type(*arrays))
     found = [convert(value, hint=dtype) for value in values]
     for tensor in found[1:]:
         if tensor.spec.dtype != found[0].spec.dtype:
@@ -221,6 +246,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     >>> tf.constant(0.5, shape=[2]).numpy()
     array([0.5, 0.5], dtype=float32)
     """
+    if isinstance(value, Variable):
+        # A constant is the value of now, to which no derivative passes.
+        value = stop_gradient(convert(value))
     if isinstance(value, core.Tensor) and dtype is not None:
         found = core_cast(convert(value), as_dtype(dtype).dtype)
     else:

@@ -17,15 +17,16 @@ from gradtape.ops.reduction import max as largest
 from gradtape.ops.reduction import sum as total
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
+from gradtape.tf.errors import InvalidValueError
 from gradtape.tf.tensor import Tensor
 
 __all__ = [
-    "avg_pool", "avg_pool1d", "avg_pool2d", "conv1d", "conv2d", "convolution", "max_pool",
-    "max_pool1d", "max_pool2d",
+    "atrous_conv2d", "avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d",
+    "conv3d", "convolution", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "pool",
 ]  # fmt: skip
 
 
-def _per_axis(name: str, given: Any, ndim: int, last: bool) -> tuple[int, ...]:
+def per_axis(name: str, given: Any, ndim: int, last: bool) -> tuple[int, ...]:
     """One number for each spatial axis, from one, one for each, or with batch and channels."""
     if given is None:
         return (1,) * ndim
@@ -42,7 +43,7 @@ def _per_axis(name: str, given: Any, ndim: int, last: bool) -> tuple[int, ...]:
     return tuple(items)
 
 
-class _Windows:
+class Windows:
     """Where windows lie: how much is padded, and how many there are along each axis."""
 
     def __init__(
@@ -59,7 +60,9 @@ class _Windows:
         if isinstance(padding, str):
             kind = padding.upper()
             if kind not in ("SAME", "VALID"):
-                raise ValueError(f"{name}: padding {padding!r}: use 'SAME', 'VALID' or pairs.")
+                raise InvalidValueError(
+                    f"{name}: padding {padding!r}: use 'SAME', 'VALID' or pairs."
+                )
             self.padding = [
                 _same(n, r, s) if kind == "SAME" else (0, 0)
                 for n, r, s in zip(lengths, reach, strides, strict=True)
@@ -117,9 +120,9 @@ def _convolved(
         raise ShapeError(f"{name}: filters for {inside} channels, and the input has {channels}.")
     if not isinstance(padding, str) and len(padding) == spatial + 2:
         padding = padding[1:-1] if channels_last else padding[2:]
-    windows = _Windows(
-        name, lengths, window, _per_axis(name, strides, spatial, channels_last),
-        _per_axis(name, dilations, spatial, channels_last), padding,
+    windows = Windows(
+        name, lengths, window, per_axis(name, strides, spatial, channels_last),
+        per_axis(name, dilations, spatial, channels_last), padding,
     )  # fmt: skip
     rows = concat(windows.parts(x, 0.0), axis=-1)
     matrix = reshape(kernel, (math.prod(window) * inside, outside))
@@ -169,6 +172,39 @@ def conv2d(
 
 
 @operation
+def conv3d(
+    input: Any,
+    filters: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NDHWC",
+    dilations: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Convolution along three axes: filters of shape (depth, height, width, in, out).
+
+    >>> x = tf.ones([1, 2, 2, 2, 1])
+    >>> tf.nn.conv3d(x, tf.ones([2, 2, 2, 1, 1]), [1] * 5, "VALID").numpy().reshape(-1).tolist()
+    [8.0]
+    """
+    return _convolved(
+        "conv3d", input, filters, strides, padding, data_format == "NDHWC", dilations, 3
+    )
+
+
+@operation
+def atrous_conv2d(
+    value: Any, filters: Any, rate: int, padding: Any, name: str | None = None
+) -> Tensor:
+    """conv2d whose filters have holes: `rate` is the distance of what they read.
+
+    >>> tf.nn.atrous_conv2d(tf.ones([1, 3, 3, 1]), tf.ones([2, 2, 1, 1]), 2, "VALID").shape
+    TensorShape([1, 1, 1, 1])
+    """
+    return _convolved("atrous_conv2d", value, filters, 1, padding, True, rate, 2)
+
+
+@operation
 def convolution(
     input: Any,
     filters: Any,
@@ -190,7 +226,7 @@ def convolution(
 
 def _pooled(
     name: str, input: Any, ksize: Any, strides: Any, padding: Any, last: bool, spatial: int,
-    highest: bool,
+    highest: bool, dilations: Any = None,
 ) -> Any:  # fmt: skip
     x = convert(input)
     if x.ndim != spatial + 2:
@@ -198,9 +234,13 @@ def _pooled(
     if not last:
         x = moveaxis(x, 1, -1)
     lengths = x.spec.shape[1:-1]
-    window = _per_axis(name, ksize, spatial, last)
-    steps = _per_axis(name, ksize if strides is None else strides, spatial, last)
-    windows = _Windows(name, lengths, window, steps, (1,) * spatial, padding)
+    window = per_axis(name, ksize, spatial, last)
+    steps = per_axis(name, ksize if strides is None else strides, spatial, last)
+    if not isinstance(padding, str) and len(padding) == spatial + 2:
+        padding = padding[1:-1] if last else padding[2:]
+    windows = Windows(
+        name, lengths, window, steps, per_axis(name, dilations, spatial, last), padding
+    )
     if highest:
         found = largest(stack(windows.parts(x, -math.inf)), axis=0)
     else:
@@ -211,14 +251,43 @@ def _pooled(
     return found if last else moveaxis(found, -1, 1)
 
 
+@operation
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: str | None = None,
+    dilations: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The largest ("MAX") or the mean ("AVG") of each window, along as many axes as there are.
+
+    >>> x = tf.reshape(tf.range(4.0), [1, 4, 1])
+    >>> tf.nn.pool(x, [2], "MAX").numpy().reshape(-1).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    if pooling_type not in ("MAX", "AVG"):
+        raise InvalidValueError(f"pool: pooling_type {pooling_type!r} is neither 'MAX' nor 'AVG'.")
+    last = data_format is None or not data_format.startswith("NC")
+    axes = convert(input).ndim - 2
+    steps = (1,) * axes if strides is None else strides
+    return _pooled(
+        "pool", input, window_shape, steps, padding, last, axes, pooling_type == "MAX", dilations
+    )
+
+
 def _pool(name: str, spatial: int | None, highest: bool, example: str, result: str) -> Any:
+    layout = {1: "NWC", 2: "NHWC", 3: "NDHWC"}.get(spatial or 0)
+
     @operation
     def pool(
         input: Any,
         ksize: Any,
-        strides: Any = None,
-        padding: Any = "VALID",
-        data_format: str | None = None,
+        strides: Any,
+        padding: Any,
+        data_format: str | None = layout,
         name: str | None = None,
     ) -> Tensor:
         axes = convert(input).ndim - 2 if spatial is None else spatial
@@ -238,9 +307,15 @@ _LINE = 'tf.nn.{}(tf.reshape(tf.range(4.0), [1, 4, 1]), 2, 2, "VALID").numpy().r
 _PLANE = (
     'tf.nn.{}(tf.reshape(tf.range(4.0), [1, 2, 2, 1]), 2, 2, "VALID").numpy().reshape(-1).tolist()'
 )
+_SPACE = (
+    "tf.nn.{}(tf.reshape(tf.range(8.0), [1, 2, 2, 2, 1]), 2, 2, 'VALID')"
+    ".numpy().reshape(-1).tolist()"
+)
 max_pool = _pool("max_pool", None, True, _LINE.format("max_pool"), "[1.0, 3.0]")
 max_pool1d = _pool("max_pool1d", 1, True, _LINE.format("max_pool1d"), "[1.0, 3.0]")
 max_pool2d = _pool("max_pool2d", 2, True, _PLANE.format("max_pool2d"), "[3.0]")
+max_pool3d = _pool("max_pool3d", 3, True, _SPACE.format("max_pool3d"), "[7.0]")
 avg_pool = _pool("avg_pool", None, False, _LINE.format("avg_pool"), "[0.5, 2.5]")
 avg_pool1d = _pool("avg_pool1d", 1, False, _LINE.format("avg_pool1d"), "[0.5, 2.5]")
 avg_pool2d = _pool("avg_pool2d", 2, False, _PLANE.format("avg_pool2d"), "[1.5]")
+avg_pool3d = _pool("avg_pool3d", 3, False, _SPACE.format("avg_pool3d"), "[3.5]")

@@ -15,6 +15,8 @@ from gradtape.ops.movement import broadcast_to
 from gradtape.tf.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.dtypes import bool as boolean
+from gradtape.tf.errors import InvalidValueError
 from gradtape.tf.indexing import one_hot
 
 __all__ = [
@@ -50,7 +52,10 @@ def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> 
     >>> tf.fill([2], 7).numpy().tolist()
     [7, 7]
     """
-    return broadcast_to(convert(value), as_shape(dims))
+    found = convert(value)
+    if found.spec.shape:
+        raise ShapeError(f"fill: a value of shape {found.shape} is not one number.")
+    return broadcast_to(found, as_shape(dims))
 
 
 @operation
@@ -121,7 +126,12 @@ def range(
         found = as_dtype(dtype).dtype
     numbers = [concrete(end).item() for end in ends]
     if not numbers[2]:
-        raise ValueError("range: delta is 0. Give a step.")
+        raise InvalidValueError("range: delta is 0. Give a step.")
+    if (numbers[1] - numbers[0]) / numbers[2] < 0:
+        raise InvalidValueError(
+            f"range: steps of {numbers[2]} do not lead from {numbers[0]} to {numbers[1]}. Give "
+            "delta the other sign."
+        )
     count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
     # As TensorFlow computes it: start + i * delta, in the dtype of the result.
     steps = core.arange(count, dtype=found)
@@ -141,8 +151,8 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     if first.spec.dtype.kind != "f":
         raise DtypeError(f"linspace: bounds of dtype {first.dtype.name} have no order. Cast them.")
     count = int(num)
-    if count < 1:
-        raise ValueError(f"linspace: num {count} is not positive.")
+    if count < 0:
+        raise InvalidValueError(f"linspace: num {count} is negative.")
     shape = np.broadcast_shapes(first.spec.shape, last.spec.shape)
     at = axis % (len(shape) + 1)
     shares = np.linspace(0.0, 1.0, count, dtype=first.spec.dtype)
@@ -168,7 +178,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
 
 @operation
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: str | None = None
+    lengths: Any, maxlen: Any = None, dtype: Any = boolean, name: str | None = None
 ) -> Any:
     """For each length a row that is true so far and false beyond.
 

@@ -14,7 +14,7 @@ from gradtape.checkpointing import checkpoint
 from gradtape.ops import arithmetic
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import fresh, operation
+from gradtape.tf.dispatch import fresh, leave_for_python, operation
 from gradtape.tf.dtypes import as_dtype
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor, adopt
@@ -157,6 +157,11 @@ def py_function(
     6.0
     """
     cast_to = _declared(Tout)
+    if cast_to == []:
+        # Nothing depends on it: it is called for what it does.
+        leave_for_python()
+        func(*[convert(x) for x in inp])
+        return []
 
     @functools.wraps(func)
     def on_tensors(*args: Any) -> Any:

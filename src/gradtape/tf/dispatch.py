@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from gradtape.graph.recording import state
 from gradtape.tf.tensor import Tensor, adopt
 
 
@@ -54,6 +55,13 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
 def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
     """A public function that draws random numbers, or calls functions that may hold anything."""
     return _dispatched(function, FRESH)
+
+
+def leave_for_python() -> None:
+    """Say that what comes now has to happen at every call of a function that is being captured."""
+    recording = state.recording
+    if recording.capturing:
+        recording.escape(meant=True)  # type: ignore[attr-defined]
 
 
 def effect(function: Callable[..., Any]) -> Callable[..., Any]:

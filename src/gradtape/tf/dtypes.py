@@ -78,6 +78,11 @@ class DType:
         return self.kind == "u"
 
     @property
+    def limits(self) -> Any:
+        """The lowest and highest intensity of an image: 0 and 1 for floats."""
+        return (0, 1) if self.kind == "f" else (self.min, self.max)
+
+    @property
     def is_numpy_compatible(self) -> builtins.bool:
         """Always true here."""
         return True
@@ -106,8 +111,10 @@ class DType:
     def __eq__(self, other: object) -> builtins.bool:
         if other is self:
             return True
-        if other is None:
+        if other is None or type(other) is DType:
             return False
+        if other is float:
+            return self is float32
         try:
             return self.dtype == np.dtype(other)  # type: ignore[call-overload]
         except TypeError:

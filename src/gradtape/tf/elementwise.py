@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,45 @@ def unary(
             )
         return function(x)
 
+    call = _OPERAND_NAMES.get(name, lambda found: found)(call)
     return _documented(call, checked, name, doc, example, result)
+
+
+def _called_input(function: Any) -> Any:
+    def call(input: Any, name: str | None = None) -> Any:
+        return function(input)
+
+    return call
+
+
+def _called_features(function: Any) -> Any:
+    def call(features: Any, name: str | None = None) -> Any:
+        return function(features)
+
+    return call
+
+
+def _called_y_x(function: Any) -> Any:
+    def call(y: Any, x: Any, name: str | None = None) -> Any:
+        return function(y, x)
+
+    return call
+
+
+def _called_x1_x2(function: Any) -> Any:
+    def call(x1: Any, x2: Any, name: str | None = None) -> Any:
+        return function(x1, x2)
+
+    return call
+
+
+# Where TensorFlow's operands are not called x and y.
+_OPERAND_NAMES = {
+    "angle": _called_input, "imag": _called_input, "real": _called_input,
+    "softplus": _called_features, "softsign": _called_features, "relu": _called_features,
+    "elu": _called_features, "selu": _called_features, "atan2": _called_y_x,
+    "nextafter": _called_x1_x2,
+}  # fmt: skip
 
 
 def binary(
@@ -52,6 +91,7 @@ def binary(
     def call(x: Any, y: Any, name: str | None = None) -> Any:
         return operate(x, y)
 
+    call = _OPERAND_NAMES.get(name, lambda found: found)(call)
     return _documented(call, call, name, doc, example, result)
 
 
@@ -73,6 +113,17 @@ def _named(operate: Any, name: str, doc: str, example: str, result: str) -> Any:
 
 def _item(name: str, value: str) -> str:
     return f"tf.math.{name}({value}).numpy().item()"
+
+
+def _sigmoid(x: Any) -> Any:
+    return core.sigmoid(x) if x.spec.dtype.kind == "f" else 1.0 / (1.0 + core.exp(-x))
+
+
+def _angle(x: Any) -> Any:
+    """That of a real number is 0 or pi, also for zeros with a sign and for NaN."""
+    if x.spec.dtype.kind == "c":
+        return complexes.angle(x)
+    return arithmetic.where(x < 0, math.pi, complexes.imag(x))
 
 
 # Name, function, sentence, argument of the example, its result rounded, kinds of dtype accepted.
@@ -100,7 +151,7 @@ _UNARY: list[tuple[str, Any, str, str, str, str]] = [
     ("asinh", core.asinh, "Inverse hyperbolic sine.", "0.0", "0.0", "fc"),
     ("acosh", core.acosh, "Inverse hyperbolic cosine.", "1.0", "0.0", "fc"),
     ("atanh", core.atanh, "Inverse hyperbolic tangent.", "0.0", "0.0", "fc"),
-    ("sigmoid", core.sigmoid, "1 / (1 + exp(-x)).", "0.0", "0.5", "fc"),
+    ("sigmoid", _sigmoid, "1 / (1 + exp(-x)).", "0.0", "0.5", "fc"),
     ("log_sigmoid", special.log_sigmoid, "The logarithm of sigmoid.", "-1e4", "-10000.0", "f"),
     ("softplus", core.softplus, "log(1 + exp(x)).", "-1e4", "0.0", "f"),
     ("softsign", lambda x: x / (1.0 + complexes.abs(x)), "x / (1 + |x|).", "1.0", "0.5", "f"),
@@ -123,7 +174,7 @@ _UNARY: list[tuple[str, Any, str, str, str, str]] = [
     ("conj", complexes.conj, "The complex conjugate.", "2j", "-2j", "iufc"),
     ("real", complexes.real, "The real part.", "1 + 2j", "1.0", "iufc"),
     ("imag", complexes.imag, "The imaginary part.", "1 + 2j", "2.0", "iufc"),
-    ("angle", complexes.angle, "The angle in the complex plane.", "1 + 0j", "0.0", "fc"),
+    ("angle", _angle, "The angle in the complex plane.", "1 + 0j", "0.0", "fc"),
     ("bessel_i0", special.i0, "The modified Bessel function of order 0.", "0.0", "1.0", "f"),
     ("bessel_i1", special.i1, "The modified Bessel function of order 1.", "0.0", "0.0", "f"),
     ("relu", core.relu, "The value where it is positive, else 0.", "-1.0", "0.0", "iuf"),
@@ -138,7 +189,7 @@ def _both(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _over_nonzero(x: Any, y: Any) -> Any:
-    x, y = _both(x, y)
+    x, y = (operators.widened(each) for each in _both(x, y))
     zero = arithmetic.equal(y, 0)
     return arithmetic.where(zero, 0.0, x / arithmetic.where(zero, 1.0, y))
 
@@ -147,6 +198,25 @@ def _nonzero_over(x: Any, y: Any) -> Any:
     x, y = _both(x, y)
     zero = arithmetic.equal(x, 0)
     return arithmetic.where(zero, 0.0, x / arithmetic.where(zero, 1.0, y))
+
+
+def _nonzero_times(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """x times a function of y, with no derivative where x is 0: as TensorFlow has it."""
+
+    def product(x: Any, y: Any) -> Any:
+        x, y = _both(x, y)
+        zero = arithmetic.equal(x, 0)
+        return arithmetic.where(zero, 0.0, x * function(arithmetic.where(zero, 1.0, y)))
+
+    return product
+
+
+def _times_nonzero(x: Any, y: Any) -> Any:
+    x, y = _both(x, y)
+    if x.spec.dtype.kind == "f":
+        return special.multiply_no_nan(x, y)
+    zero = arithmetic.equal(y, 0)
+    return arithmetic.where(zero, 0.0, arithmetic.where(zero, 0.0, x) * y)
 
 
 def _truncated(x: Any, y: Any) -> Any:
@@ -166,7 +236,11 @@ def _truncated_remainder(x: Any, y: Any) -> Any:
 
 
 def _difference(x: Any, y: Any) -> Any:
-    return core.square(arithmetic.subtract(x, y))
+    """(x - y)², or |x - y|² as a complex number."""
+    difference = arithmetic.subtract(x, y)
+    if difference.spec.dtype.kind == "c":
+        return difference * complexes.conj(difference)
+    return core.square(difference)
 
 
 _BINARY: list[tuple[str, Any, str, str, str, str]] = [
@@ -177,13 +251,13 @@ _BINARY: list[tuple[str, Any, str, str, str, str]] = [
     ("logical_or", arithmetic.logical_or, "Whether one holds.", "True, False", "True", "b"),
     ("logical_xor", arithmetic.logical_xor, "Whether just one holds.", "True, True", "False", "b"),
     ("squared_difference", _difference, "(x - y)².", "5.0, 2.0", "9.0", "iufc"),
-    ("divide_no_nan", _over_nonzero, "x / y, and 0 where y is 0.", "5.0, 0.0", "0.0", "fc"),
-    ("multiply_no_nan", special.multiply_no_nan,
-     "x * y, and 0 where y is 0 whatever x is.", "np.inf, 0.0", "0.0", "f"),
-    ("xlogy", special.xlogy, "x log(y), and 0 where x is.", "0.0, 0.0", "0.0", "f"),
-    ("xlog1py", lambda x, y: special.xlogy(x, 1.0 + y), "x log(1 + y), and 0 where x is.",
-     "0.0, -1.0", "0.0", "f"),
-    ("xdivy", _nonzero_over, "x / y, and 0 where x is.", "0.0, 0.0", "0.0", "f"),
+    ("divide_no_nan", _over_nonzero, "x / y, and 0 where y is 0.", "5.0, 0.0", "0.0", "iufc"),
+    ("multiply_no_nan", _times_nonzero,
+     "x * y, and 0 where y is 0 whatever x is.", "np.inf, 0.0", "0.0", "fc"),
+    ("xlogy", _nonzero_times(core.log), "x log(y), and 0 where x is.", "0.0, 0.0", "0.0", "fc"),
+    ("xlog1py", _nonzero_times(core.log1p), "x log(1 + y), and 0 where x is.",
+     "0.0, -1.0", "0.0", "fc"),
+    ("xdivy", _nonzero_over, "x / y, and 0 where x is.", "0.0, 0.0", "0.0", "fc"),
     ("nextafter", arithmetic.nextafter, "The next number from x towards y.", "0.0, 0.0", "0.0",
      "f"),
     ("truncatediv", _truncated, "The quotient, rounded towards zero.", "-3, 2", "-1", "iuf"),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradtape.function import Function as CoreFunction
 from gradtape.pytree import flatten, register_pytree, unflatten
 from gradtape.tensor import Tensor as CoreTensor
+from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, graphs
+from gradtape.tf.graphs import Symbolic
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.slices import IndexedSlices, of_rows
 from gradtape.tf.tensor import Tensor, adopt, sharing
@@ -37,9 +42,13 @@ register_pytree(_Rows, lambda r: (r.rows, r.spec), lambda spec, rows: _Rows(tupl
 
 def _outward(result: Any) -> Any:
     leaves, structure = flatten(result)
-    return unflatten(
-        structure, [_Rows(x.rows, x.spec) if isinstance(x, IndexedSlices) else x for x in leaves]
-    )
+    return unflatten(structure, [_leaf_outward(leaf) for leaf in leaves])
+
+
+def _leaf_outward(leaf: Any) -> Any:
+    if isinstance(leaf, IndexedSlices):
+        return _Rows(leaf.rows, leaf.spec)
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _received(result: Any) -> Any:
@@ -48,6 +57,8 @@ def _received(result: Any) -> Any:
         return adopt(result)
     if isinstance(result, _Rows):
         return of_rows(result)
+    if isinstance(result, (bool, int, float, complex, np.ndarray, np.generic)):
+        return convert(result)
     if isinstance(result, dict):
         return type(result)((key, _received(value)) for key, value in result.items())
     if isinstance(result, (list, tuple)):
@@ -110,19 +121,37 @@ class Function:
         if instance is None:
             return self
         if self.input_signature is None:
-            return functools.partial(self, instance)
+            return BoundFunction(self, instance, (instance,))
         # The signature says nothing of the instance: each has a function of its own.
         found = self._bound.get(instance)
         if found is None:
             method = functools.partial(self.python_function, weakref.proxy(instance))
             functools.update_wrapper(method, self.python_function, ("__name__", "__doc__"), ())
+            del method.__wrapped__  # type: ignore[attr-defined] # which has the instance, too
             found = self._bound[instance] = Function(method, self.input_signature, self._reduce)
-        return found
+        return BoundFunction(found, instance, ())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.input_signature is not None:
+            args, kwargs = self._checked(args, kwargs), {}
         if graphs.in_use:
             return graphs.take(self._call, args, kwargs, FRESH)
         return self._call(*args, **kwargs)
+
+    def _checked(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """Arguments by position, as tensors that agree with the signature."""
+        if kwargs:
+            args = inspect.signature(self.python_function).bind(*args, **kwargs).args
+        specs = [_spec(each) for each in self.input_signature]
+        if len(args) != len(specs):
+            raise SignatureError(
+                f"{self.__name__}: input_signature has {len(specs)} entries and the call "
+                f"{len(args)} arguments. Pass one for each."
+            )
+        return tuple(
+            _agreeing(self.__name__, position, argument, spec)
+            for position, (argument, spec) in enumerate(zip(args, specs, strict=True))
+        )
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if Switch.eagerly:
@@ -143,6 +172,48 @@ class Function:
     def experimental_get_tracing_count(self) -> int:
         """How many kinds of calls were captured."""
         return self._recorded.captures
+
+
+class BoundFunction:
+    """A function of a class with the instance it was asked of, which it keeps alive."""
+
+    def __init__(self, function: Function, instance: Any, first: tuple[Any, ...]) -> None:
+        self._function = function
+        self.__self__ = instance
+        self._first = first
+        functools.update_wrapper(self, function.python_function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*self._first, *args, **kwargs)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> BoundFunction:
+        """The function to call for arguments like these; specs may stand for tensors."""
+        self._function.get_concrete_function(*self._first, *args, **kwargs)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
+class SignatureError(TypeError, ValueError):
+    """Arguments that do not agree with an input_signature."""
+
+
+def _agreeing(name: str, position: int, argument: Any, spec: TensorSpec) -> Any:
+    if isinstance(argument, Symbolic):
+        return argument
+    try:
+        tensor = convert(argument, spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise SignatureError(
+            f"{name}: argument {position} does not agree with {spec!r}: {error}"
+        ) from None
+    if not spec.shape.is_compatible_with(tensor.shape):
+        raise SignatureError(
+            f"{name}: argument {position} has shape {tensor.shape}, and input_signature asks for "
+            f"{spec.shape}. Pass such a shape, or None where any length will do."
+        )
+    return tensor
 
 
 def _given(nest: Any) -> Any:

@@ -20,6 +20,7 @@ from gradtape.errors import ArgumentError
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.dtypes import DType, as_dtype
+from gradtape.tf.errors import OperatorNotAllowedInGraphError
 from gradtape.tf.operators import COMPARISONS, OPERATORS, UNARY
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Reference
@@ -107,12 +108,16 @@ class Symbolic:
     (TensorShape([None, 3]), tf.float32)
     """
 
+    # How many there have been.
+    created = 0
+
     # NumPy leaves operators to us.
     __array_ufunc__ = None
 
     def __init__(
         self, function: Callable[..., Any], args: Any, kwargs: Any, effect: bool = False
     ) -> None:
+        Symbolic.created += 1
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -181,16 +186,18 @@ class Symbolic:
         return graphs.take(_get_item, (self, key), {}, PLAIN)
 
     def __iter__(self) -> Iterator[Any]:
-        length = self.shape[0] if self.shape else None
+        length = self.shape[0] if self.shape.rank else None
         if length is None:
-            raise TypeError("iterating over a tensor of unknown length. Use tf.map_fn.")
+            raise OperatorNotAllowedInGraphError(
+                "iterating over a tensor of unknown length. Use tf.map_fn."
+            )
         return (self[k] for k in range(length))
 
     def __len__(self) -> int:
         raise TypeError("len of a tensor without a value. Use tf.shape(x)[0].")
 
     def __bool__(self) -> bool:
-        raise TypeError(
+        raise OperatorNotAllowedInGraphError(
             "a tensor without a value cannot be a Python condition. Use tf.cond, or run it in a "
             "session."
         )

@@ -60,7 +60,11 @@ def gather(
 
 @operation
 def gather_nd(
-    params: Any, indices: Any, batch_dims: Any = 0, name: str | None = None, **_: Any
+    params: Any,
+    indices: Any,
+    batch_dims: Any = 0,
+    name: str | None = None,
+    bad_indices_policy: str = "",
 ) -> Tensor:
     """Elements or slices of `params` at positions along its first axes.
 

@@ -8,17 +8,33 @@ import numpy as np
 
 from gradtape import linalg as core
 from gradtape.errors import ShapeError
-from gradtape.ops import arithmetic, reduction, triangles
+from gradtape.ops import reduction, triangles
 from gradtape.ops.casting import cast
 from gradtape.ops.complexes import conj, real
 from gradtape.ops.elementwise import log
 from gradtape.ops.movement import matrix_transpose as core_transpose
-from gradtape.ops.movement import reshape
-from gradtape.ops.padding import pad
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.creation import eye
+from gradtape.tf.diagonals import (
+    band_part,
+    diag,
+    diag_part,
+    set_diag,
+    tensor_diag,
+    tensor_diag_part,
+)
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import int32
+from gradtape.tf.factors import (
+    eig,
+    eigvals,
+    logm,
+    lu,
+    lu_matrix_inverse,
+    lu_reconstruct,
+    lu_solve,
+    sqrtm,
+)
 from gradtape.tf.products import (
     einsum,
     global_norm,
@@ -33,10 +49,11 @@ from gradtape.tf.tensor import Tensor
 
 __all__ = [
     "adjoint", "band_part", "cholesky", "cholesky_solve", "cross", "det", "diag", "diag_part",
-    "eigh", "eigvalsh", "einsum", "expm", "eye", "global_norm", "inv", "l2_normalize", "logdet",
-    "lstsq", "matmul", "matrix_rank", "matrix_transpose", "matvec", "norm", "normalize", "pinv",
-    "qr", "set_diag", "slogdet", "solve", "svd", "tensor_diag", "tensor_diag_part", "tensordot",
-    "trace", "triangular_solve",
+    "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "eye", "global_norm", "inv",
+    "l2_normalize", "logdet", "logm", "lstsq", "lu", "lu_matrix_inverse", "lu_reconstruct",
+    "lu_solve", "matmul", "matrix_rank", "matrix_transpose", "matvec", "norm", "normalize", "pinv",
+    "qr", "set_diag", "slogdet", "solve", "sqrtm", "svd", "tensor_diag", "tensor_diag_part",
+    "tensordot", "trace", "triangular_solve",
 ]  # fmt: skip
 
 l2_normalize = normalize_l2
@@ -218,8 +235,15 @@ def eigh(tensor: Any, name: str | None = None) -> Any:
     >>> values.numpy().tolist()
     [1.0, 2.0]
     """
-    found = core.eigh(convert(tensor))
+    found = core.eigh(_from_below(convert(tensor)))
     return found[0], found[1]
+
+
+def _from_below(x: Any) -> Any:
+    """Symmetric matrices from what is on and below the diagonal, which alone is read."""
+    below = triangles.tril(x, k=-1)
+    diagonal = triangles.triu(triangles.tril(x, k=0), k=0)
+    return below + diagonal + _adjusted(below, True)
 
 
 @operation
@@ -229,7 +253,7 @@ def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
     >>> tf.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).numpy().tolist()
     [1.0, 2.0]
     """
-    return core.eigvalsh(convert(tensor))
+    return core.eigvalsh(_from_below(convert(tensor)))
 
 
 @operation
@@ -308,93 +332,6 @@ def trace(x: Any, name: str | None = None) -> Tensor:
     """
     x = convert(x)
     return core.trace(x, dtype=x.spec.dtype)
-
-
-@operation
-def diag(diagonal: Any, name: str = "diag", k: int = 0, **more: Any) -> Tensor:
-    """Matrices with the given diagonals, number `k`, and zeros elsewhere.
-
-    >>> tf.linalg.diag([1, 2]).numpy().tolist()
-    [[1, 0], [0, 2]]
-    """
-    if more:
-        raise ValueError(f"diag: {', '.join(more)} are not covered: give one diagonal.")
-    x, offset = convert(diagonal), int(k)
-    length = x.spec.shape[-1] + abs(offset)
-    if offset:
-        x = pad(x, [(0, 0)] * (x.ndim - 1) + [(0, abs(offset))])
-    spread = x[..., :, None] if offset >= 0 else x[..., None, :]
-    return arithmetic.where(np.eye(length, k=offset, dtype=bool), spread, 0)
-
-
-@operation
-def diag_part(input: Any, name: str = "diag_part", k: int = 0, **more: Any) -> Tensor:
-    """The diagonal number `k` of the last two axes.
-
-    >>> tf.linalg.diag_part([[1, 2], [3, 4]]).numpy().tolist()
-    [1, 4]
-    """
-    if more:
-        raise ValueError(f"diag_part: {', '.join(more)} are not covered: take one diagonal.")
-    return triangles.diagonal(convert(input), offset=int(k))
-
-
-@operation
-def set_diag(input: Any, diagonal: Any, name: str = "set_diag") -> Tensor:
-    """Matrices with other diagonals.
-
-    >>> tf.linalg.set_diag([[1, 2], [3, 4]], [7, 8]).numpy().tolist()
-    [[7, 2], [3, 8]]
-    """
-    x, values = common([input, diagonal], "set_diag")
-    rows, columns = x.spec.shape[-2:]
-    if values.spec.shape != (*x.spec.shape[:-2], min(rows, columns)):
-        raise ShapeError(
-            f"set_diag: a diagonal of shape {values.shape} does not fit matrices of {x.shape}."
-        )
-    spread = values[..., None, :] if columns <= rows else values[..., :, None]
-    return arithmetic.where(np.eye(rows, columns, dtype=bool), spread, x)
-
-
-@operation
-def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
-    """A tensor whose elements at equal index pairs are the given ones.
-
-    >>> tf.linalg.tensor_diag([1, 2]).numpy().tolist()
-    [[1, 0], [0, 2]]
-    """
-    x = convert(diagonal)
-    flat = diag(reshape(x, (x.spec.size,)))
-    return reshape(flat, x.spec.shape * 2)
-
-
-@operation
-def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
-    """The elements at equal index pairs.
-
-    >>> tf.linalg.tensor_diag_part([[1, 2], [3, 4]]).numpy().tolist()
-    [1, 4]
-    """
-    x = convert(input)
-    half = x.spec.shape[: x.ndim // 2]
-    if half * 2 != x.spec.shape:
-        raise ShapeError(f"tensor_diag_part: shape {x.shape} is not one shape twice.")
-    size = int(np.prod(half, dtype=int))
-    return reshape(triangles.diagonal(reshape(x, (size, size))), half)
-
-
-@operation
-def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Matrices with only so many diagonals below and above the main one; negative for all.
-
-    >>> tf.linalg.band_part([[1, 2], [3, 4]], 0, -1).numpy().tolist()
-    [[1, 2], [0, 4]]
-    """
-    x = convert(input)
-    lower, upper = int(num_lower), int(num_upper)
-    if lower >= 0:
-        x = triangles.triu(x, k=-lower)
-    return triangles.tril(x, k=upper) if upper >= 0 else x
 
 
 @operation

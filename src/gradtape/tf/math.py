@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops import special
-from gradtape.tf.conversion import common
+from gradtape.ops.reduction import all as holds
+from gradtape.tf import special
+from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.elementwise import FUNCTIONS
+from gradtape.tf.nn import log_softmax, softmax
 from gradtape.tf.products import l2_normalize
 from gradtape.tf.reductions import (
     add_n,
@@ -50,6 +52,16 @@ from gradtape.tf.sorting import (
     invert_permutation,
     top_k,
 )
+from gradtape.tf.special import (
+    bessel_i0e,
+    bessel_i1e,
+    betainc,
+    igamma,
+    igammac,
+    lbeta,
+    polygamma,
+    zeta,
+)
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
 
@@ -58,14 +70,16 @@ ELEMENTWISE = [name for name in FUNCTIONS if name not in ("elu", "relu", "selu")
 
 __all__ = [
     *ELEMENTWISE,
-    "accumulate_n", "add_n", "argmax", "argmin", "bincount", "confusion_matrix", "count_nonzero",
-    "cumprod", "cumsum", "cumulative_logsumexp", "in_top_k", "invert_permutation", "l2_normalize",
-    "polygamma", "polyval", "reciprocal_no_nan", "reduce_all", "reduce_any",
-    "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "scalar_mul", "segment_max",
-    "segment_mean", "segment_min", "segment_prod", "segment_sum", "top_k", "unsorted_segment_max",
-    "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
-    "unsorted_segment_sqrt_n", "unsorted_segment_sum", "zero_fraction",
+    "accumulate_n", "add_n", "argmax", "argmin", "bessel_i0e", "bessel_i1e", "betainc", "bincount",
+    "confusion_matrix", "count_nonzero", "cumprod", "cumsum", "cumulative_logsumexp", "igamma",
+    "igammac", "in_top_k", "invert_permutation", "is_non_decreasing", "is_strictly_increasing",
+    "l2_normalize", "lbeta", "log_softmax", "polygamma", "polyval", "reciprocal_no_nan",
+    "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance",
+    "scalar_mul", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
+    "softmax", "special", "top_k", "unsorted_segment_max", "unsorted_segment_mean",
+    "unsorted_segment_min", "unsorted_segment_prod", "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum", "zero_fraction", "zeta",
 ]  # fmt: skip
 
 globals().update({name: FUNCTIONS[name] for name in ELEMENTWISE})
@@ -120,13 +134,25 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
 
 
 @operation
-def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
-    """The derivative number `a`, a whole number, of digamma.
+def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether no element is smaller than the one before.
 
-    >>> round(tf.math.polygamma(1.0, 1.0).numpy().item(), 4)
-    1.6449
+    >>> bool(tf.math.is_non_decreasing([1, 1, 2]))
+    True
     """
-    return special.polygamma(int(a), common([x, 1.0], "polygamma")[0])
+    flat = convert(x).reshape(-1)
+    return holds(flat[1:] >= flat[:-1])
+
+
+@operation
+def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether every element is larger than the one before.
+
+    >>> bool(tf.math.is_strictly_increasing([1, 1, 2]))
+    False
+    """
+    flat = convert(x).reshape(-1)
+    return holds(flat[1:] > flat[:-1])
 
 
 __getattr__ = attribute_finder(__name__, globals())

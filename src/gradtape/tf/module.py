@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradtape.tf.scopes import name_scope
 from gradtape.variable import Variable
 
 __all__ = ["Module"]
@@ -39,8 +40,8 @@ class Module:
 
     @property
     def name_scope(self) -> Any:
-        """A context that means nothing here: names are not prefixed."""
-        return contextlib.nullcontext(self.name)
+        """The scope that prefixes names of variables with the name of the module."""
+        return name_scope(f"{self.name}/")
 
     @property
     def variables(self) -> Any:
@@ -65,8 +66,24 @@ class Module:
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method as it is."""
-        return method
+        """The method, inside the scope of the module's name.
+
+        >>> class Line(tf.Module):
+        ...     @tf.Module.with_name_scope
+        ...     def build(self):
+        ...         self.slope = tf.Variable(2.0, name="slope")
+        >>> line = Line()
+        >>> line.build()
+        >>> line.slope.name
+        'line/slope:0'
+        """
+
+        @functools.wraps(method)
+        def inside(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return inside
 
 
 def _snake_case(name: str) -> str:

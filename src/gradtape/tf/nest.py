@@ -10,13 +10,13 @@ from gradtape.tf.suggestions import attribute_finder
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(seq: Any) -> bool:
     """Whether something is a list, a tuple or a dict.
 
     >>> tf.nest.is_nested([1]), tf.nest.is_nested(1)
     (True, False)
     """
-    return isinstance(structure, (list, tuple, dict))
+    return isinstance(seq, (list, tuple, dict))
 
 
 def _children(structure: Any) -> list[Any]:

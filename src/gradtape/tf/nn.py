@@ -9,24 +9,31 @@ import numpy as np
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
 from gradtape.ops import reduction
-from gradtape.ops.arithmetic import clip, minimum, stop_gradient, where
+from gradtape.ops.arithmetic import minimum, stop_gradient, where
 from gradtape.ops.elementwise import relu as core_relu
 from gradtape.ops.elementwise import rsqrt, square
 from gradtape.ops.elementwise import sigmoid as core_sigmoid
 from gradtape.ops.elementwise import softplus as core_softplus
 from gradtape.ops.shapes import normalize_axes
+from gradtape.tf.blocks import depth_to_space, space_to_depth
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.convolution import (
+    atrous_conv2d,
     avg_pool,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
     conv1d,
     conv2d,
+    conv3d,
     convolution,
     max_pool,
     max_pool1d,
     max_pool2d,
+    max_pool3d,
+    pool,
 )
+from gradtape.tf.depthwise import depthwise_conv2d, separable_conv2d
 from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.indexing import as_indices, gather
@@ -34,17 +41,36 @@ from gradtape.tf.products import l2_normalize
 from gradtape.tf.random import bernoulli_mask
 from gradtape.tf.reductions import zero_fraction
 from gradtape.tf.sorting import in_top_k, top_k
+from gradtape.tf.statistics import (
+    compute_average_loss,
+    local_response_normalization,
+    lrn,
+    normalize_moments,
+    scale_regularization_loss,
+    sufficient_statistics,
+    weighted_moments,
+)
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
+from gradtape.tf.transposed import (
+    conv1d_transpose,
+    conv2d_transpose,
+    conv3d_transpose,
+    conv_transpose,
+)
 
 __all__ = [
-    "avg_pool", "avg_pool1d", "avg_pool2d", "batch_normalization", "bias_add", "conv1d", "conv2d",
-    "convolution", "crelu", "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss",
-    "l2_normalize", "leaky_relu", "log_poisson_loss", "log_softmax", "max_pool", "max_pool1d",
-    "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
+    "atrous_conv2d", "avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_normalization",
+    "bias_add", "compute_average_loss", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose",
+    "conv3d", "conv3d_transpose", "conv_transpose", "convolution", "crelu", "depth_to_space",
+    "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss",
+    "l2_normalize", "leaky_relu", "local_response_normalization", "log_poisson_loss", "log_softmax",
+    "lrn", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "moments", "normalize_moments",
+    "pool", "relu", "relu6", "scale_regularization_loss", "selu", "separable_conv2d", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits",
-    "softplus", "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
-    "weighted_cross_entropy_with_logits", "zero_fraction",
+    "softplus", "softsign", "space_to_depth", "sparse_softmax_cross_entropy_with_logits",
+    "sufficient_statistics", "swish", "tanh", "top_k", "weighted_cross_entropy_with_logits",
+    "weighted_moments", "zero_fraction",
 ]  # fmt: skip
 
 
@@ -77,7 +103,9 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
     >>> tf.nn.relu6([-1.0, 7.0]).numpy().tolist()
     [0.0, 6.0]
     """
-    return clip(convert(features), 0, 6)
+    x = convert(features)
+    # Without a derivative at both ends.
+    return where(x >= 6, x.spec.dtype.type(6).item(), core_relu(x))
 
 
 @operation
@@ -158,7 +186,7 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
 
 
 @operation
-def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """exp(x) over its sum along an axis, without overflow.
 
     >>> tf.nn.softmax([1e4, 1e4]).numpy().tolist()
@@ -168,7 +196,7 @@ def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
 
 
 @operation
-def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """The logarithm of softmax.
 
     >>> tf.nn.log_softmax([1e4, 0.0]).numpy().tolist()

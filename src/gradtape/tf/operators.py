@@ -104,15 +104,15 @@ def binary(name: str, function: Function, accepts: str = "iufc") -> Function:
     return call
 
 
+def widened(x: Any) -> Any:
+    """An operand of a division; integers become float64 from 32 bits on, float32 below."""
+    if not isinstance(x, Tensor) or x.spec.dtype.kind not in "iu":
+        return x
+    return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
+
+
 def _true_divide(x: Any, y: Any) -> Any:
-    """Integers are divided as floats: float64 from 32 bits on, float32 below."""
-    tensor = x if isinstance(x, Tensor) else y
-    dtype = tensor.spec.dtype
-    if dtype.kind in "iu":
-        wide = np.dtype(np.float64 if dtype.itemsize >= 4 else np.float32)
-        x = cast(x, wide) if isinstance(x, Tensor) else x
-        y = cast(y, wide) if isinstance(y, Tensor) else y
-    return arithmetic.divide(x, y)
+    return arithmetic.divide(widened(x), widened(y))
 
 
 def _power(x: Any, y: Any) -> Any:
@@ -139,9 +139,15 @@ def _is_boolean(x: Any, y: Any) -> bool:
     return (x if isinstance(x, Tensor) else y).spec.dtype.kind == "b"
 
 
+def _product(x: Any, y: Any) -> Any:
+    return (arithmetic.logical_and if _is_boolean(x, y) else arithmetic.multiply)(x, y)
+
+
 add = binary("add", arithmetic.add)
 subtract = binary("subtract", arithmetic.subtract)
 multiply = binary("multiply", arithmetic.multiply)
+# Of truth values TensorFlow's operator is `and`, its function is not there for them.
+times = binary("multiply", _product, "biufc")
 truediv = binary("truediv", _true_divide)
 floordiv = binary("floordiv", arithmetic.floor_divide, "iuf")
 floormod = binary("floormod", arithmetic.remainder, "iuf")
@@ -160,7 +166,7 @@ left_shift = binary("left_shift", arithmetic.bitwise_left_shift, "iu")
 right_shift = binary("right_shift", arithmetic.bitwise_right_shift, "iu")
 
 OPERATORS = {
-    "add": add, "sub": subtract, "mul": multiply, "truediv": truediv, "floordiv": floordiv,
+    "add": add, "sub": subtract, "mul": times, "truediv": truediv, "floordiv": floordiv,
     "mod": floormod, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or,
     "xor": bitwise_xor, "lshift": left_shift, "rshift": right_shift,
 }  # fmt: skip
@@ -191,9 +197,16 @@ def _reflected(function: Function) -> Any:
     return method
 
 
-def _comparing(function: Function) -> Any:
+def _comparing(function: Function, otherwise: bool) -> Any:
+    """`==` and `!=` never fail on shapes: what cannot be compared is not equal."""
+
     def method(self: Any, other: Any) -> Any:
-        return NotImplemented if _incomparable(other) else function(self, other)
+        if _incomparable(other):
+            return NotImplemented
+        try:
+            return function(self, other)
+        except ShapeError:
+            return convert(otherwise)
 
     return method
 
@@ -233,8 +246,8 @@ def install(kind: Any, assignable: bool) -> None:
         setattr(kind, f"__{name}__", function)
     for name, function in UNARY.items():
         setattr(kind, f"__{name}__", _unary(function))
-    kind.__eq__ = _comparing(equal)
-    kind.__ne__ = _comparing(not_equal)
+    kind.__eq__ = _comparing(equal, False)
+    kind.__ne__ = _comparing(not_equal, True)
     kind.__hash__ = object.__hash__
     if assignable:
         for name, (symbol, instead) in _REFUSED.items():

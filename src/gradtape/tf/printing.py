@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tf.dispatch import effect
+from gradtape.tf.dispatch import effect, leave_for_python
 from gradtape.tf.variable import Variable
 
 __all__ = ["print"]
@@ -20,6 +20,7 @@ def print(*inputs: Any, **kwargs: Any) -> None:
     >>> tf.print("x =", tf.constant([1.0, 2.0]), output_stream=sys.stdout)
     x = [1 2]
     """
+    leave_for_python()
     stream: Any = kwargs.get("output_stream", sys.stderr)
     text = kwargs.get("sep", " ").join(_shown(each) for each in inputs)
     stream.write(text + kwargs.get("end", "\n"))

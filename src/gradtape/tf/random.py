@@ -141,11 +141,16 @@ def categorical(
     >>> tf.random.categorical([[0.0, -1e9]], 3).numpy().tolist()
     [[0, 0, 0]]
     """
+    return categorical_from(source(seed), logits, num_samples, dtype)
+
+
+def categorical_from(stream: Any, logits: Any, num_samples: Any, dtype: Any) -> Any:
+    """Classes drawn with probabilities softmax(logits), from a stream."""
     x = convert(logits)
     top = reduction.max(x, axis=-1, keepdims=True)
     shares = cumulative_sum(elementwise.exp(x - top), axis=-1)
     shape = (x.spec.shape[0], int(num_samples))
-    drawn = source(seed).uniform(shape, dtype=np.dtype(np.float64))
+    drawn = stream.uniform(shape, dtype=np.dtype(np.float64))
     limits = cast(shares, np.dtype(np.float64))
     wanted = arithmetic.multiply(drawn, limits[:, -1:])
     below = arithmetic.less_equal(limits[:, None, :], wanted[:, :, None])
@@ -161,7 +166,7 @@ def stateless_normal(
     stddev: Any = 1.0,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Normally distributed numbers that depend on the seed alone.
 
@@ -180,7 +185,7 @@ def stateless_uniform(
     maxval: Any = None,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Uniform numbers that depend on the seed alone.
 
@@ -198,7 +203,7 @@ def stateless_truncated_normal(
     stddev: Any = 1.0,
     dtype: Any = float32,
     name: str | None = None,
-    alg: Any = None,
+    alg: Any = "auto_select",
 ) -> Tensor:
     """Truncated normal numbers that depend on the seed alone.
 
@@ -258,6 +263,14 @@ class Generator:
         """Uniform numbers."""
         return convert(_uniform(self._stream, shape, minval, maxval, dtype))
 
+    def binomial(
+        self, shape: Any, counts: Any, probs: Any, dtype: Any = "int32", name: Any = None
+    ) -> Tensor:
+        """Numbers of binomial distributions."""
+        from gradtape.tf.distributions import binomial
+
+        return convert(binomial(self._stream, shape, counts, probs, dtype))
+
     def split(self, count: int = 1) -> list[Generator]:
         """Streams that do not meet."""
         words = np.asarray(self._stream.bits((count,)).numpy()).tolist()
@@ -286,4 +299,20 @@ def set_global_generator(generator: Generator) -> None:
     _global["generator"] = generator
 
 
-__getattr__ = attribute_finder(__name__, globals())
+# Defined with the help of what is above.
+_LATER = (
+    "fold_in", "gamma", "poisson", "split", "stateless_binomial", "stateless_categorical",
+    "stateless_gamma", "stateless_poisson",
+)  # fmt: skip
+__all__ += _LATER
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        from gradtape.tf import distributions
+
+        return getattr(distributions, name)
+    return find(name)
+
+
+find = attribute_finder(__name__, globals())

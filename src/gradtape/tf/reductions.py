@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops import reduction as core
 from gradtape.ops.arithmetic import logaddexp
 from gradtape.ops.casting import cast
@@ -113,7 +113,21 @@ def reduce_min(
 def _extreme(name: str, function: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     x = convert(x)
     _require(name, x, "iuf", "order")
-    return function(x, axis=as_axes(axis), keepdims=keepdims)
+    axes = as_axes(axis)
+    if not x.spec.size:
+        return _extreme_of_nothing(name, x, axes, keepdims)
+    return function(x, axis=axes, keepdims=keepdims)
+
+
+def _extreme_of_nothing(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The least, for a maximum, or the greatest value of the dtype."""
+    axes = normalize_axes(name, axis, x.ndim)
+    kept = [1 if at in axes else n for at, n in enumerate(x.spec.shape)]
+    shape = [n for at, n in enumerate(kept) if keepdims or at not in axes]
+    least, greatest = (
+        (-math.inf, math.inf) if x.spec.dtype.kind == "f" else (x.dtype.min, x.dtype.max)
+    )
+    return full(tuple(shape), least if name == "reduce_max" else greatest, dtype=x.spec.dtype)
 
 
 @operation
@@ -261,13 +275,13 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     [4.0, 6.0]
     """
     if not isinstance(inputs, (list, tuple)):
-        inputs = [inputs]
+        inputs = list(convert(inputs))
     if not inputs:
         raise ValueError("add_n: inputs must be a list of at least one tensor.")
     total, *rest = common(inputs, "add_n")
     for each in rest:
         if each.spec.shape != total.spec.shape:
-            raise ValueError(f"add_n: shapes {total.shape} and {each.shape} differ.")
+            raise ShapeError(f"add_n: shapes {total.shape} and {each.shape} differ.")
         total = total + each
     return total
 

@@ -48,7 +48,12 @@ def _unpacked(call: Symbolic) -> Any:
     found = probe(call, 2)
     if not isinstance(found, (list, tuple)):
         return call
-    parts = [_unpacked(Symbolic(_picked, (call, number), {})) for number in range(len(found))]
+    absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
+    parts: list[Any] = [
+        # What nothing connects is known to be nothing already.
+        None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
+        for number, part in enumerate(found)
+    ]
     return type(found)(*parts) if hasattr(found, "_fields") else type(found)(parts)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.ops import scatter as core
 from gradtape.ops.casting import cast
 from gradtape.ops.creation import zeros
@@ -54,7 +54,7 @@ def _rows(name: str, x: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]
 
 def _check_range(name: str, places: Any, lengths: tuple[int, ...]) -> None:
     if places.size and ((places < 0) | (places >= np.array(lengths))).any():
-        raise IndexError(f"{name}: an index is outside a tensor of shape {lengths} and more.")
+        raise IndexRangeError(f"{name}: an index is outside a tensor of shape {lengths} and more.")
 
 
 def _scattered(name: str, function: Any, x: Any, indices: Any, updates: Any) -> Tensor:
@@ -64,7 +64,9 @@ def _scattered(name: str, function: Any, x: Any, indices: Any, updates: Any) -> 
 
 
 @operation
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+def scatter_nd(
+    indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
     """A tensor of zeros with updates added at positions.
 
     >>> tf.scatter_nd([[0], [2], [0]], [1.0, 2.0, 3.0], [4]).numpy().tolist()
@@ -89,7 +91,11 @@ def tensor_scatter_nd_update(
 
 @operation
 def tensor_scatter_nd_add(
-    tensor: Any, indices: Any, updates: Any, name: str | None = None
+    tensor: Any,
+    indices: Any,
+    updates: Any,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     """The tensor with updates added at positions.
 
@@ -101,7 +107,11 @@ def tensor_scatter_nd_add(
 
 @operation
 def tensor_scatter_nd_sub(
-    tensor: Any, indices: Any, updates: Any, name: str | None = None
+    tensor: Any,
+    indices: Any,
+    updates: Any,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     """The tensor with updates subtracted at positions.
 
@@ -115,7 +125,11 @@ def tensor_scatter_nd_sub(
 
 @operation
 def tensor_scatter_nd_max(
-    tensor: Any, indices: Any, updates: Any, name: str | None = None
+    tensor: Any,
+    indices: Any,
+    updates: Any,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     """The tensor with elements raised to the updates where these are larger.
 
@@ -127,7 +141,11 @@ def tensor_scatter_nd_max(
 
 @operation
 def tensor_scatter_nd_min(
-    tensor: Any, indices: Any, updates: Any, name: str | None = None
+    tensor: Any,
+    indices: Any,
+    updates: Any,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     """The tensor with elements lowered to the updates where these are smaller.
 

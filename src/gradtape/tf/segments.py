@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.ops import reduction
 from gradtape.ops.arithmetic import maximum, where
 from gradtape.ops.casting import cast
@@ -52,7 +52,7 @@ class _Segments:
     def _sorted_count(self) -> int:
         known = self.known_ids()
         if known.size and (known[0] < 0 or (np.diff(known) < 0).any()):
-            raise ValueError(f"{self.name}: segment_ids are not sorted. Use unsorted_{self.name}.")
+            raise ShapeError(f"{self.name}: segment_ids are not sorted. Use unsorted_{self.name}.")
         return int(known[-1]) + 1 if known.size else 0
 
     def sums(self, rows: Any = None) -> Any:
@@ -73,7 +73,7 @@ class _Segments:
         """Each segment as a line of one table, filled up with what changes nothing, and reduced."""
         ids, dtype = self.known_ids(), self.rows.spec.dtype
         if ids.size and ids.max() >= self.count:
-            raise IndexError(f"{self.name}: id {ids.max()} is outside 0 to {self.count - 1}.")
+            raise IndexRangeError(f"{self.name}: id {ids.max()} is outside 0 to {self.count - 1}.")
         lengths = np.bincount(ids[ids >= 0], minlength=self.count)
         table = np.full((self.count, int(lengths.max(initial=0)) or 1), len(ids))
         order = np.argsort(ids, kind="stable")[np.count_nonzero(ids < 0) :]

@@ -106,6 +106,30 @@ class TensorShape(tuple):
             raise ShapeError(f"shape {self} has fewer than {rank} axes.")
         return self
 
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """This shape, if it can have so many axes or fewer."""
+        if not self._unknown and len(self) > rank:
+            raise ShapeError(f"shape {self} has more than {rank} axes.")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise a ValueError unless it can have that many axes."""
+        if self.rank not in (None, rank):
+            raise ShapeError(f"shape {self} must have rank {rank}.")
+
+    def assert_same_rank(self, other: Any) -> None:
+        """Raise a ValueError unless both can have the same number of axes."""
+        other = TensorShape(other)
+        if not (self._unknown or other._unknown) and len(self) != len(other):
+            raise ShapeError(f"shapes {self} and {other} must have the same rank.")
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """What both have in common: lengths that differ are None."""
+        other = TensorShape(other)
+        if self._unknown or other._unknown or len(self) != len(other):
+            return TensorShape(None)
+        return TensorShape([a if a == b else None for a, b in zip(self, other, strict=True)])
+
     def _require_rank(self, what: str) -> None:
         if self._unknown:
             raise ValueError(f"{what}: the number of axes of this shape is not known.")
@@ -179,6 +203,11 @@ class TensorSpec:
         TensorSpec(shape=(2,), dtype=tf.int32, name=None)
         """
         return cls(tensor.shape, tensor.dtype, name)
+
+    @classmethod
+    def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
+        """The same spec under another name."""
+        return cls(spec.shape, spec.dtype, name or spec.name)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a tensor or another spec has this dtype and can have this shape."""

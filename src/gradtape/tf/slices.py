@@ -8,6 +8,7 @@ from gradtape.graph.recording import host_value
 from gradtape.graph.spec import spec
 from gradtape.recording.rows import make_row_sparse
 from gradtape.tf.conversion import as_shape, convert
+from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Tensor, from_value, sharing
 
 __all__ = ["IndexedSlices"]
@@ -35,22 +36,44 @@ class IndexedSlices(_RowSparse):
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
         values, indices = convert(values), convert(indices)
         rows = values.spec.shape[1:]
-        if dense_shape is None:
-            raise ValueError(
-                "IndexedSlices: without dense_shape the number of rows is not known. Pass it."
-            )
-        shape = as_shape(dense_shape)
+        shape = (-1, *rows) if dense_shape is None else as_shape(dense_shape)
         if shape[1:] != rows or values.spec.shape[:1] != indices.spec.shape:
             raise ValueError(
                 f"IndexedSlices: values of shape {values.shape} and indices of shape "
                 f"{indices.shape} do not fill rows of a tensor of shape {shape}."
             )
-        super().__init__(indices, values, spec(shape, values.spec.dtype))
+        whole = None if dense_shape is None else spec(shape, values.spec.dtype)
+        super().__init__(indices, values, whole)
 
     @property
-    def dense_shape(self) -> Tensor:
-        """The shape of the whole tensor, as a tensor."""
-        return from_value(host_value(self.spec.shape, "int32"))
+    def spec(self) -> Any:
+        """Shape and dtype of the whole tensor."""
+        if self._spec is None:
+            raise ValueError(
+                "IndexedSlices: without dense_shape the number of rows is not known. Pass it to "
+                "use this as a tensor."
+            )
+        return self._spec
+
+    @property
+    def shape(self) -> TensorShape:
+        """The length of each axis, None for the first if it is not known."""
+        known = self._spec is not None
+        return TensorShape(self._spec.shape if known else (None, *self.values.spec.shape[1:]))
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+        return self.values.dtype
+
+    @property
+    def dense_shape(self) -> Tensor | None:
+        """The shape of the whole tensor, as a tensor; None if it was not given."""
+        return None if self._spec is None else from_value(host_value(self._spec.shape, "int32"))
+
+    def of(self, whole: Any) -> Any:
+        """The same rows, of a tensor like this one."""
+        return IndexedSlices(self.values, self.indices, tuple(whole.shape))
 
     def __repr__(self) -> str:
         return (

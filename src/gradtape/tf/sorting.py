@@ -18,17 +18,18 @@ from gradtape.ops.scatter import scatter_add
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, int32
+from gradtape.tf.errors import InvalidValueError
 from gradtape.tf.indexing import as_indices
 from gradtape.tf.tensor import Tensor
 
 __all__ = [
-    "TopK", "Unique", "UniqueWithCounts", "argsort", "bincount", "confusion_matrix",
-    "histogram_fixed_width", "in_top_k", "invert_permutation", "searchsorted", "sort", "top_k",
-    "unique", "unique_with_counts",
+    "TopKV2", "Unique", "UniqueWithCounts", "argsort", "bincount", "confusion_matrix",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "in_top_k", "invert_permutation",
+    "searchsorted", "sort", "top_k", "unique", "unique_with_counts",
 ]  # fmt: skip
 
 
-class TopK(NamedTuple):
+class TopKV2(NamedTuple):
     """What `top_k` gives: values and where they are.
 
     >>> tf.math.top_k([1.0, 3.0])._fields
@@ -106,7 +107,7 @@ def top_k(
     sorted: bool = True,
     index_type: Any = int32,
     name: str | None = None,
-) -> TopK:
+) -> TopKV2:
     """The k largest elements along the last axis, largest first, and their indices.
 
     >>> values, indices = tf.math.top_k([1.0, 3.0, 2.0], k=2)
@@ -117,7 +118,7 @@ def top_k(
     if not x.ndim or not 0 <= int(k) <= x.spec.shape[-1]:
         raise ShapeError(f"top_k: k={int(k)} for a tensor of shape {x.shape}: too many.")
     values, indices = core.top_k(x, int(k))
-    return TopK(values, cast(indices, as_dtype(index_type).dtype))
+    return TopKV2(values, cast(indices, as_dtype(index_type).dtype))
 
 
 @operation
@@ -214,20 +215,28 @@ def bincount(
     >>> tf.math.bincount([1, 1, 3]).numpy().tolist()
     [0, 2, 0, 1]
     """
-    if axis is not None or binary_output:
-        raise ValueError("bincount: axis and binary_output are not covered. Loop over the rows.")
-    numbers = np.asarray(as_indices("bincount", arr).read()).reshape(-1)
-    if numbers.size and numbers.min() < 0:
-        raise ValueError("bincount: negative numbers are not counted. Shift them.")
-    length = max(int(numbers.max(initial=-1)) + 1, int(minlength or 0))
+    found = np.asarray(as_indices("bincount", arr).read())
+    if found.size and found.min() < 0:
+        raise InvalidValueError("bincount: negative numbers are not counted. Shift them.")
+    if axis not in (None, 0, -1):
+        raise InvalidValueError(f"bincount: axis {axis} is neither None nor 0 nor -1.")
+    length = max(int(found.max(initial=-1)) + 1, int(minlength or 0))
     length = length if maxlength is None else min(length, int(maxlength))
-    inside = np.flatnonzero(numbers < length)
+    # Each row of a matrix has its own stretch of numbers, if rows are counted for themselves.
+    rows = found.shape[0] if axis == -1 and found.ndim == 2 else 1
+    numbers = (found.reshape(rows, -1) + np.arange(rows)[:, None] * length).reshape(-1)
+    inside = np.flatnonzero(found.reshape(-1) < length)
     if weights is None:
-        counted = np.bincount(numbers[inside], minlength=length).astype(as_dtype(dtype))
-        return convert(counted)
-    shares = convert(weights).reshape(-1)[inside]
-    nothing = zeros((length,), dtype=shares.spec.dtype)
-    return scatter_add(nothing, numbers[inside], shares)
+        counted = np.bincount(numbers[inside], minlength=rows * length)
+        counted = np.minimum(counted, 1) if binary_output else counted
+        total = convert(counted.astype(as_dtype(dtype)))
+    else:
+        shares = convert(weights).reshape(-1)[inside]
+        nothing = zeros((rows * length,), dtype=shares.spec.dtype)
+        total = scatter_add(nothing, numbers[inside], shares)
+    return (
+        total if rows == 1 and not (axis == -1 and found.ndim == 2) else total.reshape(rows, length)
+    )
 
 
 @operation
@@ -239,13 +248,29 @@ def histogram_fixed_width(
     >>> tf.histogram_fixed_width([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
     [1, 1, 1]
     """
-    x = np.asarray(convert(values).read()).reshape(-1)
-    low, high = np.asarray(value_range, float)
+    places = _bins(values, value_range, nbins).reshape(-1)
+    return convert(np.bincount(places, minlength=int(nbins)).astype(as_dtype(dtype)))
+
+
+@operation
+def histogram_fixed_width_bins(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = int32, name: str | None = None
+) -> Tensor:
+    """Into which of equal bins each value falls; those outside into the first or the last.
+
+    >>> tf.histogram_fixed_width_bins([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
+    [0, 1, 2]
+    """
+    return convert(_bins(values, value_range, nbins).astype(as_dtype(dtype)))
+
+
+def _bins(values: Any, value_range: Any, nbins: Any) -> Any:
+    x = np.asarray(convert(values).read())
+    low, high = np.asarray(convert(value_range).read(), float)
     if not low < high:
-        raise ValueError(f"histogram_fixed_width: the range from {low} to {high} is empty.")
+        raise InvalidValueError(f"histogram_fixed_width: the range from {low} to {high} is empty.")
     count = int(nbins)
-    places = np.clip(np.floor((x - low) / (high - low) * count), 0, count - 1).astype(int)
-    return convert(np.bincount(places, minlength=count).astype(as_dtype(dtype)))
+    return np.clip(np.floor((x - low) / (high - low) * count), 0, count - 1).astype(int)
 
 
 @operation

@@ -18,7 +18,6 @@ REMEDIES = {
     "ragged": "Rows of different length are not one tensor here; pad them, or keep a list.",
     "SparseTensor": "For sparse Jacobians see tape.jacobian(..., sparse=True).",
     "sparse": "For sparse Jacobians see tape.jacobian(..., sparse=True).",
-    "data": "Iterate over NumPy arrays or Python generators of batches.",
     "io": "Read files with NumPy or Python, and pass arrays.",
     "image": "Write it with tf functions on arrays, or use tf.numpy_function.",
     "distribute": "One process on one machine is what this face is for.",
@@ -68,6 +67,7 @@ def elsewhere(name: str) -> list[str]:
             module = getattr(module, part)
         if name in getattr(module, "__all__", ()):
             found.append(f"{each}.{name}")
+    found.sort(key=lambda path: path.count("."))
     if name in gradtape.__all__:
         found.append(f"gradtape.{name}")
     return found

@@ -75,6 +75,8 @@ class GradientTape(core.GradientTape):
         >>> tape.gradient(y, x).numpy().tolist()
         [2.0, 4.0]
         """
+        if target is None:
+            raise TypeError("gradient: `target` is None. Give a tensor, or a nest of them.")
         found = super().gradient(target, sources, output_gradients, word(unconnected_gradients))
         return adopt(found)
 

@@ -110,6 +110,20 @@ class Tensor(core.Tensor):
         array = self.read()
         return format(array[()] if not array.ndim else array, template)
 
+    def __float__(self) -> float:
+        return float(self._one_element("float"))
+
+    def __int__(self) -> int:
+        return int(self._one_element("int"))
+
+    def _one_element(self, name: str) -> Any:
+        if self.spec.size != 1:
+            raise TypeError(
+                f"{name}: only a tensor of one element can become a Python number, and this one "
+                f"has shape {self.shape}. Choose an element, or reduce it."
+            )
+        return getattr(core.Tensor, f"__{name}__")(self)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
             "tensors do not change: 'tf.Tensor' object does not support item assignment. Use "

@@ -13,6 +13,7 @@ from gradtape.ops.custom import ASSIGNED
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import PLAIN, effect, graphs
 from gradtape.tf.operators import install
+from gradtape.tf.scopes import names, without_prefix
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Reference, Tensor
 from gradtape.variable import Variable as CoreVariable
@@ -95,7 +96,7 @@ class Variable(CoreVariable):
                 f"Variable: an initial value of shape {start.shape} does not fit shape "
                 f"{TensorShape(shape)}."
             )
-        super().__init__(start, trainable is not False, f"{name or 'Variable'}:0")
+        super().__init__(start, trainable is not False, f"{names.prefix}{name or 'Variable'}:0")
         self.constraint = constraint
         self.initial_value = initial_value
         if graphs.in_use:
@@ -205,6 +206,14 @@ class Variable(CoreVariable):
         """Subtract from the elements or slices at positions."""
         return self._scatter("tensor_scatter_nd_sub", indices, updates)
 
+    def scatter_nd_max(self, indices: Any, updates: Any, name: Any = None) -> Variable:
+        """The larger of the elements or slices at positions and of others."""
+        return self._scatter("tensor_scatter_nd_max", indices, updates)
+
+    def scatter_nd_min(self, indices: Any, updates: Any, name: Any = None) -> Variable:
+        """The smaller of the elements or slices at positions and of others."""
+        return self._scatter("tensor_scatter_nd_min", indices, updates)
+
     def _scatter(self, function: str, indices: Any, updates: Any) -> Variable:
         from gradtape.tf import scattering
 
@@ -228,6 +237,55 @@ class Variable(CoreVariable):
         """Replace the rows that an IndexedSlices names."""
         indices, values = sparse_delta.rows
         return self.assign(indexing.scatter_set(self.value, indices, values))
+
+    def scatter_mul(
+        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Variable:
+        """Multiply the rows that an IndexedSlices names."""
+        return self.assign(self * self._factors(sparse_delta))
+
+    def scatter_div(
+        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Variable:
+        """Divide the rows that an IndexedSlices names."""
+        return self.assign(self / self._factors(sparse_delta))
+
+    def _factors(self, sparse_delta: Any) -> Any:
+        """The product of the values for each row, 1 where there is none."""
+        from gradtape.tf.segments import unsorted_segment_prod
+
+        indices, values = sparse_delta.rows
+        return unsorted_segment_prod(values, indices, self.shape[0])
+
+    def scatter_max(
+        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Variable:
+        """The larger of the rows that an IndexedSlices names and of its values."""
+        indices, values = sparse_delta.rows
+        return self.scatter_nd_max(indices[:, None], values)
+
+    def scatter_min(
+        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Variable:
+        """The smaller of the rows that an IndexedSlices names and of its values."""
+        indices, values = sparse_delta.rows
+        return self.scatter_nd_min(indices[:, None], values)
+
+    def sparse_read(self, indices: Any, name: Any = None) -> Tensor:
+        """The rows at indices, as tf.gather gives them."""
+        from gradtape.tf.indexing import gather
+
+        return gather(self, indices)
+
+    def gather_nd(self, indices: Any, name: Any = None) -> Tensor:
+        """The elements or slices at positions, as tf.gather_nd gives them."""
+        from gradtape.tf.indexing import gather_nd
+
+        return gather_nd(self, indices)
+
+    def is_initialized(self, name: Any = None) -> Tensor:
+        """True: variables are initialised when they are made."""
+        return convert(True)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
@@ -258,7 +316,8 @@ def _addend(delta: Any, dtype: Any) -> Any:
 
 
 def _restore(value: Any, trainable: bool, name: str) -> Variable:
-    return Variable(value, trainable, name=name.removesuffix(":0"))
+    with without_prefix():
+        return Variable(value, trainable, name=name.removesuffix(":0"))
 
 
 install(Variable, assignable=True)

@@ -18,14 +18,22 @@ from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.custom import CUSTOM, passes_through
 
+MIXES = "mixes examples"
+UNPROVED = "cannot be proved to keep examples apart"
+
 
 class DependenceError(Exception):
-    """Why examples could not be shown to be independent."""
+    """Why examples could not be shown to be independent, and which op it is."""
 
-    def __init__(self, why: str, op: str) -> None:
-        super().__init__(f"{op} {why}")
+    def __init__(self, why: str, node: Node, op: str | None = None) -> None:
         self.why = why
-        self.op = op
+        self.node = node
+        self.op = node.op.name if op is None else op
+        super().__init__(f"{self.op} {why}")
+
+
+class _LostError(Exception):
+    """No axis of a value counts examples."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Batch:
             if before == self.outer and length == self.count:
                 return axis
             before *= length
-        raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+        raise _LostError
 
 
 def _shape(node: Node) -> Shape:
@@ -64,9 +72,37 @@ def check_independence(
     if count <= 1:
         return
     found: dict[Node, Any] = {source: Batch(1, count)}
-    _follow(_on_the_way(target, source, blocked), found, follows)
+    order = _on_the_way(target, source, blocked)
+    try:
+        _follow(order, found, follows)
+    except DependenceError as error:
+        called = _as_called(error.node, order)
+        if called is None:
+            raise
+        raise DependenceError(error.why, error.node, f"{called}: {error.op}") from None
     if target in found and found[target] != Batch(1, count):
-        raise DependenceError("mixes examples", target.op.name)
+        raise DependenceError(MIXES, target)
+
+
+def _as_called(node: Node, order: Sequence[Node]) -> str | None:
+    """What a user called that was recorded as this op, where that has another name."""
+    name, inputs = node.op.name, node.inputs
+    users = [user for user in order if node in user.inputs]
+    names = {user.op.name for user in users}
+    if name == "sum":
+        if inputs[0].op.name == "exp" and "log" in names:
+            return "log_softmax"
+        if any(user.op.name == "divide" and user.inputs == (inputs[0], node) for user in users):
+            return "softmax"
+        if any(user.op.name == "divide" and user.inputs[0] is node for user in users):
+            return "mean"
+    if name == "slice" and any(step < 0 for step in node.keywords["steps"]):
+        return "flip"
+    if name == "order_statistic":
+        length = inputs[0].shape[node.keywords["axis"][0]]
+        middle = {(length - 1) // 2, length // 2}
+        return "median" if set(node.keywords["ranks"]) == middle else "quantile"
+    return "custom_gradient" if node.op is CUSTOM else None
 
 
 def _follow(
@@ -78,12 +114,16 @@ def _follow(
     for node in order:
         if node in found or not _carries(node):
             continue
+        if _is_solution(node):
+            if node.inputs[1] in found:
+                found[node] = [_solved(node, found[node.inputs[1]])]
+            continue
         if node.op is CUSTOM:
             if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
-                raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+                raise DependenceError(UNPROVED, node)
             continue
         passed = passes_through(node)
-        if passed is not None:
+        if passed is not None and node.inputs[0] not in found:
             if passed in found:
                 found[node] = found[passed]
             continue
@@ -92,6 +132,22 @@ def _follow(
             place = _through(node, places)
             if place is not None:
                 found[node] = place
+
+
+def _is_solution(node: Node) -> bool:
+    """Whether it solves an equation for each of many examples."""
+    return node.op is CUSTOM and bool(getattr(node.params[1], "examples", False))
+
+
+def _solved(node: Node, place: Batch) -> Batch:
+    """A solution for each example: it mixes what its equation does, and all of its unknowns."""
+    name = node.params[1].name
+    try:
+        if place.axis(node.inputs[1]) >= node.params[1].examples:
+            raise DependenceError(MIXES, node, name)
+    except _LostError:
+        raise DependenceError(UNPROVED, node, name) from None
+    return place
 
 
 def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[Node]:
@@ -106,7 +162,7 @@ def _on_the_way(target: Node, source: Node, blocked: Collection[Node]) -> list[N
 
 
 def _carries(node: Node) -> bool:
-    if node.op.name == "stop_gradient":
+    if node.op.name in ("stop_gradient", "solve_equation"):
         return False
     return type(node.spec) is tuple or node.spec.inexact
 
@@ -118,15 +174,17 @@ def _through(node: Node, places: list[Any]) -> Any:
         return next(place for place in places if place is not None)
     rule = _BY_NAME.get(node.op.name) or _BY_FAMILY.get(node.op.family)
     if rule is None:
-        raise DependenceError("cannot be proved to keep examples apart", node.op.name)
-    return rule(node, places)
+        raise DependenceError(UNPROVED, node)
+    try:
+        return rule(node, places)
+    except _LostError:
+        raise DependenceError(UNPROVED, node) from None
 
 
 def _mixes(node: Node) -> NoReturn:
-    name = node.op.name
-    if name == "take_along_axis" and node.inputs[1].op.name == "argsort":
-        name = "sort"  # as the user calls it
-    raise DependenceError("mixes examples", name)
+    if node.op.name == "take_along_axis" and node.inputs[1].op.name == "argsort":
+        raise DependenceError(MIXES, node, "sort")  # as the user calls it
+    raise DependenceError(MIXES, node)
 
 
 def _placed(node: Node, axis: int, count: int) -> Batch:
@@ -240,7 +298,7 @@ def _axis_of_part(own: Node, place: Batch, lengths: tuple[int, ...], node: Node)
             if before == place.outer and length == place.count:
                 return axis
             before *= length
-    raise DependenceError("cannot be proved to keep examples apart", node.op.name)
+    raise _LostError
 
 
 def _gather(node: Node, places: list[Batch | None]) -> Batch:

@@ -12,12 +12,14 @@ if the target is.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gradtape.dtypes import COMPLEX_OF
+from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
@@ -49,6 +51,9 @@ NARROW = 4
 TURNED_COST = 4
 # What one multiply-add inside a matrix product costs, in element-wise ones.
 PRODUCT_COST = 1 / 16
+
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def _jacobian(target: Node, question: Question) -> Node | None:
     waist = _waist(target, source, active) if question.mode == "auto" and real else None
     if waist is not None:
         return _through_waist(target, waist, question)
-    found = [_one_way(way, target, question) for way in _ways(target, question)]
+    found = _by_ways(_ways(target, question), target, question)
     connected = [node for node in found if node is not None]
     if len(connected) < len(found):
         return None  # all paths end, as at a stop_gradient
@@ -126,8 +131,37 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
     return "reverse" if source.dtype.kind == "c" else "forward"
 
 
-def _one_way(way: str, target: Node, question: Question) -> Node | None:
-    return _forward(target, question) if way == "forward" else _reverse(target, question)
+def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[Node | None]:
+    """The Jacobian by each of the ways that there are for every op; one of them at least."""
+
+    def one(way: str) -> Node | None:
+        return _forward(target, question) if way == "forward" else _reverse(target, question)
+
+    if len(ways) == 1:
+        return [either_way(ways[0], question.mode, one)]
+    found = []
+    for way in ways:
+        with contextlib.suppress(UndefinedRuleError):
+            found.append(one(way))
+    # Asked for again, the reason is said.
+    return found or [one(ways[0])]
+
+
+def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
+    """What `make` gives for one way or, if some op cannot be passed that way, for the other.
+
+    Reverse mode cannot go back through a loop whose number of steps is unknown, forward mode can.
+    """
+    try:
+        return make(way)
+    except UndefinedRuleError:
+        if mode != "auto":
+            raise
+        try:
+            return make("reverse" if way == "forward" else "forward")
+        except UndefinedRuleError:
+            pass
+        raise
 
 
 def _forward(target: Node, question: Question) -> Node | None:
@@ -224,17 +258,20 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
     source = question.source
     if target not in _active(target, question):
         return None
-    way = fewer_seeds(target, source, question.mode)
-    like, result = (source, target) if way == "forward" else (target, source)
-    space = like.shape[1:]
 
-    def along(factor: Any) -> Node | None:
-        found = _response(target, question, way, factor, row_seeds(like.spec), space)
-        if found is None:
-            return None
-        return _batch_first(found[0], result, space, seeds_last=way == "forward")
+    def one(way: str) -> Node | None:
+        like, result = (source, target) if way == "forward" else (target, source)
+        space = like.shape[1:]
 
-    found = _both_parts(along, target, source, way)
+        def along(factor: Any) -> Node | None:
+            found = _response(target, question, way, factor, row_seeds(like.spec), space)
+            if found is None:
+                return None
+            return _batch_first(found[0], result, space, seeds_last=way == "forward")
+
+        return _both_parts(along, target, source, way)
+
+    found = either_way(fewer_seeds(target, source, question.mode), question.mode, one)
     return None if found is None else cast(found, jacobian_dtype(target, source))
 
 

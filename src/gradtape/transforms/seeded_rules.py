@@ -182,6 +182,8 @@ def _slice(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
 
 def _moved_axis(old: Shape, axis: int, new: Shape) -> int | None:
     """Where an axis is after a reshape that does not merge it with others."""
+    if 0 in old:  # nothing is anywhere
+        return None
     before = math.prod(old[:axis])
     for place, length in enumerate(new):
         if length == old[axis] and math.prod(new[:place]) == before:

@@ -9,6 +9,7 @@ from gradtape.tf import graphs as _graphs
 from gradtape.tf.casting import cast
 from gradtape.tf.elementwise import FUNCTIONS
 from gradtape.tf.keras.optimizers import prepared
+from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import gradients
 
 __all__ = [
@@ -64,7 +65,7 @@ class Optimizer:
 
     def _take_step(self, found: list[Any], cells: _Cells) -> None:
         known = [(g, v) for g, v in zip(found, cells.variables, strict=True) if g is not None]
-        self._inner.apply_gradients([(prepared(g), v) for g, v in known])
+        self._inner.apply_gradients([(prepared(g, v), v) for g, v in known])
         if cells.global_step is not None:
             cells.global_step.assign_add(1)
 
@@ -134,6 +135,14 @@ class AdamOptimizer(Optimizer):
         super().__init__(inner, name)
 
 
+class _FromOne(core.RMSprop):
+    """RMSprop whose mean of squares begins at 1."""
+
+    def start_of(self, slot: str) -> float:
+        """The number that a slot is filled with at the beginning."""
+        return 1.0 if slot == "velocity" else 0.0
+
+
 class RMSPropOptimizer(Optimizer):
     """RMSprop.
 
@@ -151,7 +160,7 @@ class RMSPropOptimizer(Optimizer):
         centered: bool = False,
         name: str = "RMSProp",
     ) -> None:
-        inner = core.RMSprop(
+        inner = _FromOne(
             _rate(learning_rate), rho=decay, momentum=momentum, epsilon=epsilon, centered=centered
         )
         super().__init__(inner, name)
@@ -200,3 +209,6 @@ def exponential_decay(
     share = cast(global_step, "float32") / float(decay_steps)
     share = FUNCTIONS["floor"](share) if staircase else share
     return learning_rate * FUNCTIONS["pow"](float(decay_rate), share)
+
+
+__getattr__ = attribute_finder("tf.compat.v1.train", globals())

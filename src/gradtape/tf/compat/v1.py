@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradtape.tf import graphs as _graphs
-from gradtape.tf.compat import train
+from gradtape.tf.compat import nn, train
+from gradtape.tf.compat.arguments import OLD_ARGUMENTS, renaming
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import effect, operation
 from gradtape.tf.dtypes import float32, float64, int32, int64
@@ -20,20 +21,40 @@ from gradtape.tf.linalg import inv
 from gradtape.tf.random import normal as random_normal
 from gradtape.tf.random import set_seed, truncated_normal
 from gradtape.tf.random import uniform as random_uniform
+from gradtape.tf.scopes import name_scope, without_prefix
 from gradtape.tf.session import InteractiveSession, Session
 from gradtape.tf.variable import Variable
 
 __all__ = [
-    "AUTO_REUSE", "Graph", "GraphKeys", "InteractiveSession", "Session", "assign", "assign_add",
-    "assign_sub", "control_dependencies", "disable_eager_execution", "disable_v2_behavior", "div",
-    "enable_eager_execution", "enable_v2_behavior", "executing_eagerly", "get_collection",
-    "get_default_graph", "get_variable", "global_variables", "global_variables_initializer",
-    "group", "initialize_all_variables", "local_variables_initializer", "log", "matrix_inverse",
-    "name_scope", "no_op", "placeholder", "placeholder_with_default", "random_normal",
+    "AUTO_REUSE", "ConfigProto", "Graph", "GraphKeys", "InteractiveSession", "Session", "assign",
+    "assign_add", "assign_sub", "control_dependencies", "disable_eager_execution",
+    "disable_v2_behavior", "div", "enable_eager_execution", "enable_v2_behavior",
+    "executing_eagerly", "get_collection", "get_default_graph", "get_default_session",
+    "get_variable", "global_variables", "global_variables_initializer", "group",
+    "initialize_all_variables", "local_variables_initializer", "log", "matrix_inverse",
+    "name_scope", "nn", "no_op", "placeholder", "placeholder_with_default", "random_normal",
     "random_uniform", "reset_default_graph", "set_random_seed", "to_double", "to_float", "to_int32",
     "to_int64", "train", "trainable_variables", "truncated_normal", "variable_scope",
     "variables_initializer",
 ]  # fmt: skip
+
+
+class ConfigProto:
+    """Options of a session: accepted, and without effect.
+
+    >>> sess = tf.Session(config=tf.compat.v1.ConfigProto(allow_soft_placement=True))
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.__dict__.update(options)
+
+
+def get_default_session() -> None:
+    """None: every session is as good as another.
+
+    >>> tf.compat.v1.get_default_session() is None
+    True
+    """
 
 
 class GraphKeys:
@@ -224,16 +245,6 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
         graph.before = before
 
 
-@contextlib.contextmanager
-def name_scope(name: Any = None, *_: Any, **__: Any) -> Iterator[str]:
-    """A context that means nothing here: tensors have no names.
-
-    >>> with tf.name_scope("layer") as scope:
-    ...     x = tf.constant(1.0)
-    """
-    yield f"{name}/"
-
-
 _scopes: list[str] = []
 
 
@@ -298,7 +309,8 @@ def get_variable(
         if shape is None:
             raise ValueError(f"Shape of a new variable ({full}) must be given.")
         start = lambda: make(shape, dtype)  # noqa: E731
-    made = Variable(start, trainable=trainable, name=full, dtype=None)
+    with without_prefix():
+        made = Variable(start, trainable=trainable, name=full, dtype=None)
     graph.names[full] = made
     return made
 
@@ -367,6 +379,12 @@ matrix_inverse, set_random_seed = inv, set_seed
 
 def __getattr__(name: str) -> Any:
     """TensorFlow 1 had most of tf.math, tf.linalg and tf.random at its top, too."""
+    if name in OLD_ARGUMENTS:
+        return renaming(_find(name), **OLD_ARGUMENTS[name])
+    return _find(name)
+
+
+def _find(name: str) -> Any:
     from gradtape import tf
     from gradtape.tf.compat.renamed import RENAMED
     from gradtape.tf.suggestions import missing

@@ -9,19 +9,31 @@ TensorShape([5, 1])
 
 from gradtape.tf.keras import (
     activations,
+    backend,
+    constraints,
     initializers,
     layers,
     losses,
     metrics,
     models,
     optimizers,
+    regularizers,
 )
+from gradtape.tf.keras import conveniences as utils
+from gradtape.tf.keras.functional import Input
+from gradtape.tf.keras.initializers import Initializer
+from gradtape.tf.keras.layers.base import Layer
+from gradtape.tf.keras.losses import Loss
+from gradtape.tf.keras.metrics import Metric
 from gradtape.tf.keras.models import Model, Sequential
+from gradtape.tf.keras.optimizers import Optimizer
+from gradtape.tf.keras.regularizers import Regularizer
 from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
-    "Model", "Sequential", "activations", "initializers", "layers", "losses", "metrics", "models",
-    "optimizers",
+    "Initializer", "Input", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",
+    "Sequential", "activations", "backend", "constraints", "initializers", "layers", "losses",
+    "metrics", "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip
 
 __getattr__ = attribute_finder(__name__, globals())

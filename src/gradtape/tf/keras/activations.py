@@ -5,33 +5,161 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn import activations as core
+from gradtape.ops import arithmetic, elementwise
+from gradtape.ops.joining import split
+from gradtape.tf import nn
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.elementwise import FUNCTIONS
-from gradtape.tf.nn import (
-    elu,
-    gelu,
-    leaky_relu,
-    log_softmax,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softmax,
-    softplus,
-)
 from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
-    "elu", "exponential", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax",
-    "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign", "swish",
-    "tanh",
+    "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_sigmoid", "hard_silu",
+    "hard_swish", "hard_tanh", "leaky_relu", "linear", "log_sigmoid", "log_softmax", "mish", "relu",
+    "relu6", "selu", "serialize", "sigmoid", "silu", "softmax", "softplus", "softsign",
+    "squareplus", "swish", "tanh", "tanh_shrink",
 ]  # fmt: skip
 
-swish = silu
-exponential, sigmoid, tanh, softsign = (
-    FUNCTIONS[name] for name in ("exp", "sigmoid", "tanh", "softsign")
+
+def _of_x(name: str, function: Any, doc: str, argument: str, result: str) -> Any:
+    """A function of one argument, which Keras calls x."""
+
+    @operation
+    def activation(x: Any) -> Any:
+        return function(convert(x))
+
+    activation.__name__ = activation.__qualname__ = name
+    activation.__module__ = __name__
+    activation.__doc__ = (
+        f"{doc}\n\n    >>> round(tf.keras.activations.{name}({argument}).numpy().item(), 4)\n"
+        f"    {result}\n    "
+    )
+    return activation
+
+
+exponential = _of_x("exponential", FUNCTIONS["exp"], "exp(x).", "0.0", "1.0")
+log_sigmoid = _of_x(
+    "log_sigmoid", FUNCTIONS["log_sigmoid"], "The logarithm of sigmoid.", "0.0", "-0.6931"
 )
+relu6 = _of_x("relu6", nn.relu6, "The value held between 0 and 6.", "7.0", "6.0")
+selu = _of_x("selu", nn.selu, "Scaled elu, which keeps mean and variance.", "0.0", "0.0")
+sigmoid = _of_x("sigmoid", FUNCTIONS["sigmoid"], "1 / (1 + exp(-x)).", "0.0", "0.5")
+silu = swish = _of_x("silu", nn.silu, "x * sigmoid(x).", "0.0", "0.0")
+softplus = _of_x("softplus", nn.softplus, "log(1 + exp(x)).", "0.0", "0.6931")
+softsign = _of_x("softsign", FUNCTIONS["softsign"], "x / (1 + |x|).", "1.0", "0.5")
+tanh = _of_x("tanh", FUNCTIONS["tanh"], "Hyperbolic tangent.", "0.0", "0.0")
+tanh_shrink = _of_x("tanh_shrink", lambda x: x - elementwise.tanh(x), "x - tanh(x).", "0.0", "0.0")
+hard_tanh = _of_x(
+    "hard_tanh", lambda x: arithmetic.clip(x, -1.0, 1.0), "x held between -1 and 1.", "3.0", "1.0"
+)
+hard_silu = hard_swish = _of_x(
+    "hard_silu", lambda x: x * core.hard_sigmoid(x), "x * hard_sigmoid(x).", "3.0", "3.0"
+)
+
+
+@operation
+def relu(
+    x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
+) -> Any:
+    """x where it is above a threshold, a slope elsewhere, and not more than a largest value.
+
+    >>> tf.keras.activations.relu([-1.0, 8.0], max_value=6.0).numpy().tolist()
+    [0.0, 6.0]
+    """
+    x = convert(x)
+    if not negative_slope and not threshold:
+        found = nn.relu(x)
+    else:
+        below = negative_slope * (x - threshold)
+        found = arithmetic.where(x > threshold if threshold else x > 0, x, below)
+    return found if max_value is None else arithmetic.minimum(found, float(max_value))
+
+
+@operation
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """x where it is positive, a slope elsewhere.
+
+    >>> tf.keras.activations.leaky_relu([-1.0, 2.0], 0.5).numpy().tolist()
+    [-0.5, 2.0]
+    """
+    return nn.leaky_relu(x, negative_slope)
+
+
+@operation
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    >>> tf.keras.activations.elu([0.0, 2.0]).numpy().tolist()
+    [0.0, 2.0]
+    """
+    x = convert(x)
+    if alpha == 1.0:
+        return nn.elu(x)
+    return arithmetic.where(x > 0, x, alpha * elementwise.expm1(arithmetic.minimum(x, 0.0)))
+
+
+@operation
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere.
+
+    >>> tf.keras.activations.celu([0.0, 2.0]).numpy().tolist()
+    [0.0, 2.0]
+    """
+    x = convert(x)
+    below = alpha * elementwise.expm1(arithmetic.minimum(x, 0.0) / alpha)
+    return arithmetic.where(x > 0, x, below)
+
+
+@operation
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """x times the distribution function of the standard normal.
+
+    >>> tf.keras.activations.gelu(0.0).numpy().item()
+    0.0
+    """
+    return nn.gelu(x, approximate)
+
+
+@operation
+def glu(x: Any, axis: int = -1) -> Any:
+    """One half of x times the sigmoid of the other.
+
+    >>> tf.keras.activations.glu([2.0, 0.0]).numpy().tolist()
+    [1.0]
+    """
+    first, second = split(convert(x), 2, axis=axis)
+    return first * elementwise.sigmoid(second)
+
+
+@operation
+def softmax(x: Any, axis: Any = -1) -> Any:
+    """exp(x) over its sum along an axis.
+
+    >>> tf.keras.activations.softmax([[0.0, 0.0]]).numpy().tolist()
+    [[0.5, 0.5]]
+    """
+    return nn.softmax(x, axis)
+
+
+@operation
+def log_softmax(x: Any, axis: Any = -1) -> Any:
+    """The logarithm of softmax.
+
+    >>> tf.keras.activations.log_softmax([[1e4, 0.0]]).numpy().tolist()
+    [[0.0, -10000.0]]
+    """
+    return nn.log_softmax(x, axis)
+
+
+@operation
+def squareplus(x: Any, b: float = 4) -> Any:
+    """(x + sqrt(x**2 + b)) / 2.
+
+    >>> tf.keras.activations.squareplus(0.0).numpy().item()
+    1.0
+    """
+    x = convert(x)
+    return 0.5 * (x + elementwise.sqrt(elementwise.square(x) + float(b)))
 
 
 @operation
@@ -74,10 +202,31 @@ def get(identifier: Any) -> Any:
         return linear
     if callable(identifier):
         return identifier
-    if identifier not in __all__ or identifier == "get":
-        names = ", ".join(name for name in __all__ if name != "get")
+    if identifier not in __all__ or identifier in _NO_ACTIVATIONS:
+        names = ", ".join(name for name in __all__ if name not in _NO_ACTIVATIONS)
         raise ValueError(f"activation {identifier!r} is unknown. There are {names}.")
     return globals()[identifier]
+
+
+_NO_ACTIVATIONS = ("deserialize", "get", "serialize")
+
+
+def serialize(activation: Any) -> str:
+    """The name of an activation.
+
+    >>> tf.keras.activations.serialize(tf.keras.activations.relu)
+    'relu'
+    """
+    return activation.__name__
+
+
+def deserialize(config: Any, custom_objects: Any = None) -> Any:
+    """The activation of a name, one's own functions included.
+
+    >>> tf.keras.activations.deserialize("relu") is tf.keras.activations.relu
+    True
+    """
+    return (custom_objects or {}).get(config) or get(config)
 
 
 __getattr__ = attribute_finder(__name__, globals())

@@ -12,9 +12,12 @@ from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import adopt
 
 __all__ = [
-    "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity",
-    "Initializer", "LecunNormal", "LecunUniform", "Ones", "Orthogonal", "RandomNormal",
-    "RandomUniform", "TruncatedNormal", "VarianceScaling", "Zeros", "get",
+    "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity", "Initializer",
+    "LecunNormal", "LecunUniform", "Ones", "Orthogonal", "RandomNormal", "RandomUniform",
+    "TruncatedNormal", "VarianceScaling", "Zeros", "constant", "get", "glorot_normal",
+    "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal", "lecun_uniform",
+    "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal", "variance_scaling",
+    "zeros",
 ]  # fmt: skip
 
 
@@ -25,7 +28,7 @@ class Initializer:
     [1.0, 1.0]
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any = None) -> None:
         self._inner = inner
 
     def __call__(self, shape: Any, dtype: Any = None, **_: Any) -> Any:
@@ -87,6 +90,14 @@ _BY_NAME = {
     "random_uniform": RandomUniform, "truncated_normal": TruncatedNormal,
     "uniform": RandomUniform, "variance_scaling": VarianceScaling, "zeros": Zeros,
 }  # fmt: skip
+
+
+# The names that old code has for them.
+constant, glorot_normal, glorot_uniform = Constant, GlorotNormal, GlorotUniform
+he_normal, he_uniform, identity, lecun_normal = HeNormal, HeUniform, Identity, LecunNormal
+lecun_uniform, ones, orthogonal, random_normal = LecunUniform, Ones, Orthogonal, RandomNormal
+random_uniform, truncated_normal = RandomUniform, TruncatedNormal
+variance_scaling, zeros = VarianceScaling, Zeros
 
 
 def get(identifier: Any) -> Any:

@@ -7,8 +7,12 @@ from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
-from gradtape.ops.elementwise import log
-from gradtape.ops.movement import reshape
+from gradtape.ops.arithmetic import equal, logical_or, maximum, where
+from gradtape.ops.complexes import abs as size
+from gradtape.ops.elementwise import log, square
+from gradtape.ops.movement import moveaxis, reshape
+from gradtape.ops.reduction import all as reduce_all
+from gradtape.ops.reduction import max as largest
 from gradtape.ops.reduction import mean
 from gradtape.ops.reduction import sum as total
 from gradtape.tf.conversion import convert
@@ -18,12 +22,15 @@ from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
 
 __all__ = [
-    "MAE", "MSE", "BinaryCrossentropy", "CategoricalCrossentropy", "CosineSimilarity", "Hinge",
-    "Huber", "KLDivergence", "LogCosh", "Loss", "MeanAbsoluteError", "MeanSquaredError", "Poisson",
-    "Reduction", "SparseCategoricalCrossentropy", "binary_crossentropy",
-    "categorical_crossentropy", "cosine_similarity", "get", "hinge", "huber", "kl_divergence",
-    "log_cosh", "mae", "mean_absolute_error", "mean_squared_error", "mse", "poisson",
-    "sparse_categorical_crossentropy",
+    "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity",
+    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "MAE", "MAPE", "MSE", "MSLE",
+    "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
+    "MeanSquaredLogarithmicError", "Poisson", "Reduction", "SparseCategoricalCrossentropy",
+    "SquaredHinge", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge",
+    "cosine_similarity", "get", "hinge", "huber", "kl_divergence", "kld",
+    "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape", "mean_absolute_error",
+    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error", "mse",
+    "msle", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
 ]  # fmt: skip
 
 
@@ -77,13 +84,76 @@ kl_divergence = _loss("kl_divergence", core.kl_divergence, "The sum of t * log(t
 cosine_similarity = _loss(
     "cosine_similarity", core.cosine_similarity, "Minus the cosine of the angle.", "-0.7071"
 )
+
+
+def _binary(
+    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0,
+    axis: int = -1, *, reduction: str,
+) -> Any:  # fmt: skip
+    if axis != -1:
+        y_true, y_pred = (moveaxis(y, axis, -1) for y in (y_true, y_pred))
+    return core.binary_crossentropy(
+        y_true, y_pred, from_logits, label_smoothing, reduction=reduction
+    )
+
+
 binary_crossentropy = _loss(
-    "binary_crossentropy", core.binary_crossentropy,
+    "binary_crossentropy", _binary,
     "The mean of -(t log(p) + (1 - t) log(1 - p)).", "0.6931",
 )  # fmt: skip
 categorical_crossentropy = _loss(
     "categorical_crossentropy", core.categorical_crossentropy, "The sum of -t log(p).", "0.6931"
 )
+
+
+def _own(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A formula of targets and predictions; the mean along the last axis."""
+
+    def loss(y_true: Any, y_pred: Any, reduction: str) -> Any:
+        return mean(function(y_true, y_pred), axis=-1)
+
+    return loss
+
+
+def _share(t: Any, p: Any) -> Any:
+    return 100.0 * size((t - p) / maximum(size(t), 1e-7))
+
+
+def _logarithms(t: Any, p: Any) -> Any:
+    return square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))
+
+
+def _signed(t: Any) -> Any:
+    """Targets as -1 and 1, if they are 0 and 1."""
+    binary = reduce_all(logical_or(equal(t, 0.0), equal(t, 1.0)))
+    return where(binary, 2.0 * t - 1.0, t)
+
+
+def _categorical_hinge(y_true: Any, y_pred: Any, reduction: str) -> Any:
+    right = total(y_true * y_pred, axis=-1)
+    wrong = largest((1.0 - y_true) * y_pred, axis=-1)
+    return maximum(wrong - right + 1.0, 0.0)
+
+
+mean_absolute_percentage_error = _loss(
+    "mean_absolute_percentage_error", _own(_share),
+    "The mean of differences as percentages of the targets.", "250000000.0",
+)  # fmt: skip
+mean_squared_logarithmic_error = _loss(
+    "mean_squared_logarithmic_error", _own(_logarithms),
+    "The mean of squared differences of log(1 + x).", "0.1236",
+)  # fmt: skip
+squared_hinge = _loss(
+    "squared_hinge", _own(lambda t, p: square(maximum(1.0 - _signed(t) * p, 0.0))),
+    "The mean of max(1 - t * p, 0) squared.", "1.25",
+)  # fmt: skip
+categorical_hinge = _loss(
+    "categorical_hinge", _categorical_hinge, "max(wrong - right + 1, 0).", "1.0"
+)
+MAPE = mape = mean_absolute_percentage_error
+MSLE = msle = mean_squared_logarithmic_error
+KLD = kld = kullback_leibler_divergence = kl_divergence
+logcosh = log_cosh
 MSE = mse = mean_squared_error
 MAE = mae = mean_absolute_error
 
@@ -148,8 +218,11 @@ class Loss:
     """
 
     def __init__(
-        self, reduction: Any = "sum_over_batch_size", name: str | None = None, dtype: Any = None
+        self, name: Any = None, reduction: Any = "sum_over_batch_size", dtype: Any = None
     ) -> None:
+        if name in _REDUCTIONS and name is not None:
+            # Older Keras has the reduction first.
+            name, reduction = (None if reduction in _REDUCTIONS else reduction), name
         if reduction not in _REDUCTIONS:
             raise ValueError(f"{reduction!r} is no reduction. Use one of {_REDUCTIONS}.")
         self.reduction = reduction
@@ -189,10 +262,10 @@ def _reduced(loss: Any, sample_weight: Any, reduction: Any) -> Any:
 def _class(name: str, function: Any, options: tuple[str, ...], doc: str) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         known = dict(zip(options, args, strict=False))
-        rest = args[len(options) :]
+        rest = dict(zip(("reduction", "name", "dtype"), args[len(options) :], strict=False))
         known.update({key: kwargs.pop(key) for key in options if key in kwargs})
         self._options = known
-        Loss.__init__(self, *rest, **{"name": name.lower(), **kwargs})
+        Loss.__init__(self, **{"name": function.__name__, **rest, **kwargs})
 
     def call(self: Any, y_true: Any, y_pred: Any) -> Any:
         return function(y_true, y_pred, **self._options)
@@ -211,11 +284,19 @@ MeanAbsoluteError = _class("MeanAbsoluteError", mean_absolute_error, (), "Absolu
 Huber = _class("Huber", huber, ("delta",), "Squared differences up to delta, linear beyond.")
 LogCosh = _class("LogCosh", log_cosh, (), "log(cosh(difference)).")
 Hinge = _class("Hinge", hinge, (), "max(1 - t * p, 0).")
+SquaredHinge = _class("SquaredHinge", squared_hinge, (), "max(1 - t * p, 0) squared.")
+CategoricalHinge = _class("CategoricalHinge", categorical_hinge, (), "max(wrong - right + 1, 0).")
+MeanAbsolutePercentageError = _class(
+    "MeanAbsolutePercentageError", mean_absolute_percentage_error, (), "Differences in percent."
+)
+MeanSquaredLogarithmicError = _class(
+    "MeanSquaredLogarithmicError", mean_squared_logarithmic_error, (), "Squared ratios, roughly."
+)
 KLDivergence = _class("KLDivergence", kl_divergence, (), "t * log(t / p).")
 Poisson = _class("Poisson", poisson, (), "p - t log(p).")
 CosineSimilarity = _class("CosineSimilarity", cosine_similarity, ("axis",), "Minus the cosine.")
 BinaryCrossentropy = _class(
-    "BinaryCrossentropy", binary_crossentropy, ("from_logits", "label_smoothing"),
+    "BinaryCrossentropy", binary_crossentropy, ("from_logits", "label_smoothing", "axis"),
     "Cross-entropy of labels 0 and 1.",
 )  # fmt: skip
 CategoricalCrossentropy = _class(
@@ -234,6 +315,10 @@ _CLASSES = {
     "cosine_similarity": CosineSimilarity, "binary_crossentropy": BinaryCrossentropy,
     "categorical_crossentropy": CategoricalCrossentropy,
     "sparse_categorical_crossentropy": SparseCategoricalCrossentropy,
+    "categorical_hinge": CategoricalHinge, "kld": KLDivergence, "logcosh": LogCosh,
+    "mape": MeanAbsolutePercentageError, "msle": MeanSquaredLogarithmicError,
+    "mean_absolute_percentage_error": MeanAbsolutePercentageError,
+    "mean_squared_logarithmic_error": MeanSquaredLogarithmicError, "squared_hinge": SquaredHinge,
 }  # fmt: skip
 
 

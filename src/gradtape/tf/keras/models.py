@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.pytree import flatten
+from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
 from gradtape.tf.keras import losses as all_losses
 from gradtape.tf.keras import metrics as all_metrics
 from gradtape.tf.keras import optimizers as all_optimizers
+from gradtape.tf.keras.functional import InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import GradientTape
@@ -53,6 +56,11 @@ class Model(Layer):
     2.0
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Model and (args or "inputs" in kwargs):
+            return super().__new__(Functional, *args, **kwargs)
+        return super().__new__(cls, *args, **kwargs)
+
     optimizer: Any = None
     loss: Any = None
     _metrics: Any = ()
@@ -90,7 +98,10 @@ class Model(Layer):
         from gradtape.ops.reduction import mean
 
         loss = self.loss(y, y_pred)
-        return mean(loss) if loss.ndim else loss
+        loss = mean(loss) if loss.ndim else loss
+        for more in self.losses:
+            loss = loss + cast(more, loss.dtype)
+        return loss
 
     def _gather(self, y: Any, predicted: Any) -> None:
         for number, metric in enumerate(self._metrics):
@@ -207,6 +218,48 @@ def _batches(x: Any, y: Any, size: int, shuffle: bool) -> Any:
         yield x[chosen], y[chosen]
 
 
+class Functional(Model):
+    """A model made of its inputs and outputs: `tf.keras.Model(inputs, outputs)` gives it.
+
+    >>> x = tf.keras.Input((2,))
+    >>> model = tf.keras.Model(x, tf.keras.layers.Dense(1, kernel_initializer="ones")(x))
+    >>> model(tf.ones([1, 2])).numpy().tolist()
+    [[2.0]]
+    """
+
+    def __init__(
+        self, inputs: Any, outputs: Any, name: str | None = None, trainable: bool = True
+    ) -> None:
+        super().__init__(name=name, trainable=trainable)
+        self._inputs = flatten(inputs)[0]
+        self._outputs = outputs
+        self._layers = layers_of(outputs, self._inputs)
+        self.built = True
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers between inputs and outputs."""
+        return list(self._layers)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs that it was made of."""
+        return list(self._inputs)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The outputs that it was made of."""
+        return flatten(self._outputs)[0]
+
+    def attributes(self) -> list[Any]:
+        """What holds variables: the layers."""
+        return [self._layers]
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """The outputs for values of the inputs."""
+        return evaluated(self._inputs, self._outputs, inputs)
+
+
 class Sequential(Model):
     """Layers one after the other.
 
@@ -230,6 +283,9 @@ class Sequential(Model):
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """One more layer at the end."""
+        if isinstance(layer, InputTensor):
+            layer.withdraw()
+            layer = InputLayer(shape=layer.shape[1:], batch_size=layer.shape[0], dtype=layer.dtype)
         if not callable(layer):
             raise TypeError(f"add: {type(layer).__name__} is not a layer.")
         self._layers.append(layer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections import defaultdict
@@ -11,8 +12,9 @@ from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
-from gradtape.tf.keras import initializers
+from gradtape.tf.keras import constraints, initializers, regularizers
 from gradtape.tf.module import Module, _snake_case
+from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.variable import Variable
 
@@ -23,9 +25,23 @@ class Phase(threading.local):
     """Whether the layer that is being called was told to behave as in training."""
 
     training: bool | None = None
+    # How many layers are being called, one inside the other.
+    depth = 0
 
 
 phase = Phase()
+
+
+def _marking(build: Any) -> Any:
+    """A `build` that says that it was called, by whomever."""
+
+    @functools.wraps(build)
+    def inside(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = build(self, *args, **kwargs)
+        self.built = True
+        return found
+
+    return inside
 
 
 def _unique(name: str) -> str:
@@ -50,6 +66,20 @@ class Layer(Module):
     [TensorShape([2])]
     """
 
+    built = False
+    _arguments: tuple[Any, Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__:
+            cls.build = _marking(cls.__dict__["build"])  # type: ignore[method-assign]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__new__(cls)
+        # What get_config tells, if nobody overrides it.
+        made.__dict__["_arguments"] = (args, kwargs)
+        return made
+
     def __init__(
         self,
         trainable: bool = True,
@@ -65,7 +95,9 @@ class Layer(Module):
         if shape is None and "input_dim" in kwargs:
             shape = (kwargs.pop("input_dim"),)
         self._input_shape = None if shape is None else (None, *shape)
-        kwargs.pop("activity_regularizer", None)
+        self.activity_regularizer = regularizers.get(kwargs.pop("activity_regularizer", None))
+        self._regularized: list[Any] = []
+        self._added: list[Any] = []
         kwargs.pop("autocast", None)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {sorted(kwargs)}.")
@@ -81,6 +113,7 @@ class Layer(Module):
 
     def build(self, input_shape: Any) -> None:
         """Make the variables for inputs of this shape. It is called once."""
+        self.built = True
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The computation."""
@@ -114,9 +147,14 @@ class Layer(Module):
             start = graphs.settle(start)
         # As a value: a pending tensor would be part of whatever is being recorded.
         value = convert(start).read()
-        return Variable(
-            value, trainable=trainable, name=name or "weight", dtype=kind, constraint=constraint
+        made = Variable(
+            value, trainable=trainable, dtype=kind, constraint=constraints.get(constraint)
         )
+        made.name = name or "variable"
+        penalty = regularizers.get(regularizer)
+        if penalty is not None:
+            self._regularized.append((made, penalty))
+        return made
 
     add_variable = add_weight
 
@@ -124,28 +162,45 @@ class Layer(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What `call` gives, once the variables are made and inputs are tensors of our dtype."""
-        if graphs.in_use and args and hasattr(args[0], "set_shape"):
-            self.ensure_built(args[0].shape)
+        if "_dtype" not in self.__dict__:
+            raise RuntimeError(
+                f"In layer {type(self).__name__!r}, you forgot to call `super().__init__()` as "
+                "the first statement in the `__init__()` method."
+            )
+        if graphs.in_use and args and not graphs.is_running() and symbolic_parts(args):
+            self.ensure_built(_shapes(args[0]))
+            return graphs.take(self._again, args, kwargs, FRESH)
+        if not phase.depth:
+            self._forget_losses()
         given = kwargs.pop("training", None)
         before = phase.training
         training = before if given is None else bool(given)
         if training is not None and _takes(self.call, "training"):
             kwargs["training"] = training
         phase.training = training
+        phase.depth += 1
         try:
             if graphs.in_use:
                 return graphs.take(self._called, args, kwargs, FRESH)
             return self._called(*args, **kwargs)
         finally:
+            phase.depth -= 1
             phase.training = before
+
+    def _again(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that was noted down, made in the phase of whoever makes it."""
+        return self(*args, **kwargs)
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         if args:
             inputs = map_leaves(self._cast, _whole(args[0]))
             if not self.built:
-                self.ensure_built(map_leaves(lambda x: x.shape, inputs))
+                self.ensure_built(_shapes(inputs))
             args = (inputs, *args[1:])
-        return self.call(*args, **kwargs)
+        found = self.call(*args, **kwargs)
+        if self.activity_regularizer is not None:
+            self.add_loss(self.activity_regularizer(found))
+        return found
 
     def _cast(self, x: Any) -> Any:
         from gradtape.tf.casting import cast
@@ -156,15 +211,69 @@ class Layer(Module):
     def ensure_built(self, input_shape: Any) -> None:
         """Make the variables, if they are not made yet."""
         if not self.built:
-            shape = input_shape
-            self.build(TensorShape(shape) if isinstance(shape, (tuple, list)) else shape)
+            given = isinstance(input_shape, (tuple, list)) and all(
+                n is None or isinstance(n, int) for n in input_shape
+            )
+            self.build(TensorShape(input_shape) if given else input_shape)
             self.built = True
+
+    # Losses besides the one that compares with targets.
+
+    def add_loss(self, loss: Any) -> None:
+        """Count a number, computed while the layer is called, among `losses`."""
+        self._added += [loss() if callable(loss) else convert(loss) for loss in _listed(loss)]
+
+    @property
+    def losses(self) -> list[Any]:
+        """What was added in the last call, and the penalties on variables, layers inside included.
+
+        >>> layer = tf.keras.layers.Dense(1, kernel_regularizer="l2", kernel_initializer="ones")
+        >>> y = layer(tf.ones([1, 3]))
+        >>> [round(loss.numpy().item(), 4) for loss in layer.losses]
+        [0.03]
+        """
+        layers = [layer for layer in (self, *self.submodules) if isinstance(layer, Layer)]
+        found = [loss for layer in layers for loss in layer._added]
+        return found + [
+            penalty(variable)
+            for layer in layers
+            for variable, penalty in layer._regularized
+            if layer.trainable
+        ]
+
+    def _forget_losses(self) -> None:
+        for layer in (self, *self.submodules):
+            if isinstance(layer, Layer):
+                layer._added.clear()
+
+    # Configuration.
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal layer, without the values of its variables.
+
+        >>> tf.keras.layers.Dense(3, activation="tanh").get_config()["units"]
+        3
+        """
+        args, kwargs = self._arguments
+        bound = inspect.signature(type(self)).bind(*args, **kwargs)
+        bound.apply_defaults()
+        found = {"name": self.name, "trainable": self.trainable, "dtype": self._dtype.name}
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            found.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+        return {**found, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer that a configuration describes."""
+        return cls(**config)
 
     # Variables.
 
     def attributes(self) -> list[Any]:
         """What the attributes hold, in the order they were set."""
-        return list(vars(self).values())
+        hidden = ("_added", "_arguments", "_regularized")
+        return [value for name, value in vars(self).items() if name not in hidden]
 
     @property
     def weights(self) -> list[Variable]:
@@ -224,6 +333,19 @@ class Layer(Module):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _shapes(inputs: Any) -> Any:
+    """The shape of an input, or a nest of them in the structure of the inputs."""
+    if isinstance(inputs, dict):
+        return {key: _shapes(each) for key, each in inputs.items()}
+    if isinstance(inputs, (list, tuple)):
+        return [_shapes(each) for each in inputs]
+    return inputs.shape
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _whole(inputs: Any) -> Any:

@@ -38,7 +38,7 @@ class Dense(Layer):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if int(units) <= 0:
             raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
         self.units = int(units)
@@ -46,6 +46,8 @@ class Dense(Layer):
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
         self.bias_initializer = bias_initializer
+        self.kernel_regularizer = kernel_regularizer
+        self.bias_regularizer = bias_regularizer
         self.kernel_constraint = kernel_constraint
         self.bias_constraint = bias_constraint
         self.kernel: Any = None
@@ -53,22 +55,24 @@ class Dense(Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make kernel and bias."""
-        if not input_shape or input_shape[-1] is None:
+        if not len(input_shape) or input_shape[-1] is None:
             raise ShapeError(
                 f"{self.name}: an input of shape {input_shape} has no number of features."
             )
         self.kernel = self.add_weight(
             shape=(input_shape[-1], self.units), initializer=self.kernel_initializer,
             name="kernel", constraint=self.kernel_constraint,
+            regularizer=self.kernel_regularizer,
         )  # fmt: skip
         if self.use_bias:
             self.bias = self.add_weight(
                 shape=(self.units,), initializer=self.bias_initializer, name="bias",
-                constraint=self.bias_constraint,
+                constraint=self.bias_constraint, regularizer=self.bias_regularizer,
             )  # fmt: skip
 
     def call(self, inputs: Any) -> Any:
         """The output for inputs of shape (..., features)."""
+        inputs = inputs if inputs.dtype.kind in "fc" else cast(inputs, self.dtype)
         y = project(self.name, inputs, convert(self.kernel))
         return self.activation(y if self.bias is None else y + convert(self.bias))
 
@@ -82,9 +86,17 @@ class Embedding(Layer):
 
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
-        **kwargs: Any,
+        embeddings_regularizer: Any = None, embeddings_constraint: Any = None,
+        mask_zero: bool = False, weights: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
+        self.embeddings_regularizer = embeddings_regularizer
+        self.embeddings_constraint = embeddings_constraint
+        if mask_zero or weights is not None:
+            raise ValueError(
+                "Embedding: mask_zero and weights are not covered. Mask what it gives, or use "
+                "set_weights."
+            )
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = embeddings_initializer
         self.embeddings: Any = None
@@ -93,7 +105,8 @@ class Embedding(Layer):
         """Make the table."""
         self.embeddings = self.add_weight(
             shape=(self.input_dim, self.output_dim), initializer=self.embeddings_initializer,
-            name="embeddings",
+            name="embeddings", regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
         )  # fmt: skip
 
     def call(self, inputs: Any) -> Any:

@@ -1,0 +1,164 @@
+"""Resize: a program that differs from one known before in its sizes alone is fused as that one was.
+
+Two programs have one outline if renaming the lengths of axes makes one of the other. Whether two
+lengths are equal, and whether one is 1, is all that the passes ask of them: what they made of the
+first program is right for the second, with the lengths renamed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op
+from gradtape.graph.program import Program
+from gradtape.graph.spec import Spec, spec
+from gradtape.optimize.expand import RULES as EXPANDED
+from gradtape.optimize.fuse import Call, Content, Fused, Loop, Unit
+from gradtape.optimize.views import Access, view, whole
+
+Sizes = tuple[int, ...]
+
+# Ops with a shape for their first param, which is that of the result.
+_SHAPED = frozenset({"broadcast_to", "full", "reshape"})
+# What other ops have for params says nothing of lengths, or is compared as it is.
+_FAMILIES = frozenset({"elementwise", "reduction", "contraction"})
+_NAMES = frozenset({"matmul", "permute_dims", "stop_gradient", "identity"})
+
+
+def outline(program: Program) -> tuple[tuple[Any, ...], Sizes] | None:
+    """What programs have in common that differ in sizes alone, and the sizes in order.
+
+    None for a program with ops whose params may hold lengths, or with an empty axis.
+    """
+    names: dict[int, int] = {1: 0}
+    known: dict[Any, Any] = {}
+
+    def renamed(of: Spec) -> Any:
+        found = known.get(of)
+        if found is None:
+            found = known[of] = (
+                of.dtype,
+                *[names.setdefault(n, len(names)) for n in of.shape],
+            )
+        return found
+
+    number: dict[Node, int] = {}
+    key: list[Any] = []
+    for node in program.inputs:
+        number[node] = len(number)
+        key.append(renamed(node.spec))
+    for node in program.nodes:
+        op = node.op
+        if op.name in _SHAPED:
+            params = node.params[1:]
+        elif _keeps_params(op):
+            params = node.params
+        else:
+            return None
+        if type(node.spec) is tuple:
+            return None
+        number[node] = len(number)
+        key.append((op, params, renamed(node.spec), *[number[p] for p in node.inputs]))
+    if 0 in names:
+        return None
+    key.append(tuple([number[node] for node in program.outputs]))
+    return tuple(key), tuple(names)
+
+
+def _keeps_params(op: Op) -> bool:
+    return op.family in _FAMILIES or op.name in _NAMES
+
+
+def resized(
+    program: Program, fused: Fused, inputs: tuple[Node, ...], sizes: dict[int, int]
+) -> tuple[Program, Fused] | None:
+    """A fused program with other sizes and inputs, or None where that is not sure to be right."""
+    if any(isinstance(unit, Loop) and unit.alone for unit in fused.units):
+        return None
+    new = _resized_nodes(program, inputs, sizes)
+    if new is None:
+        return None
+    nodes = tuple([new[node] for node in program.nodes])
+    outputs = tuple([new[node] for node in program.outputs])
+    units: list[Unit] = [
+        Call(new[unit.node]) if isinstance(unit, Call) else _resized_loop(unit, new, sizes)
+        for unit in fused.units
+    ]
+    access = _resized_access(fused, new)
+    if access is None:
+        return None
+    constants = {new[node] for node in fused.constants}
+    return Program(inputs, nodes, outputs), Fused(units, access, constants)
+
+
+def _resized_nodes(
+    program: Program, inputs: tuple[Node, ...], sizes: dict[int, int]
+) -> dict[Node, Node] | None:
+    new = dict(zip(program.inputs, inputs, strict=True))
+    specs: dict[Spec, Spec] = {}
+    for node in program.nodes:
+        op = node.op
+        if op.name in EXPANDED or type(node.spec) is tuple:
+            return None
+        of = specs.get(node.spec)
+        if of is None:
+            try:
+                shape = tuple([sizes[n] for n in node.spec.shape])
+            except KeyError:  # a pass has made a length of its own
+                return None
+            of = specs[node.spec] = spec(shape, node.spec.dtype)
+        params = node.params
+        if op.name in _SHAPED:
+            params = (of.shape, *params[1:])
+        elif not _keeps_params(op):
+            return None
+        parents = tuple([new[parent] for parent in node.inputs])
+        if op.name == "reshape" and parents[0].size != of.size:
+            return None
+        new[node] = Node(op, parents, params, of)
+    return new
+
+
+def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> Loop:
+    content = loop.content
+    if content is not None:
+        content = Content(
+            [new[node] for node in content.reads],
+            content.numbers,
+            content.body,
+            [(value, new[node]) for value, node in content.stores],
+            [(value, new[node]) for value, node in content.reductions],
+            content.kernels,
+        )
+    return Loop(
+        tuple([sizes[n] for n in loop.space]),
+        loop.axes,
+        [new[node] for node in loop.nodes],
+        {new[node] for node in loop.copies},
+        [new[node] for node in loop.outputs],
+        {new[node] for node in loop.pointwise},
+        content=content,
+    )
+
+
+def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] | None:
+    """Where values lie; those that are known inside one loop alone lie nowhere."""
+    nowhere: set[Node] = set()
+    for unit in fused.units:
+        if isinstance(unit, Loop):
+            nowhere |= unit.pointwise.difference(unit.outputs)
+    access: dict[Node, Access] = {}
+    for node, before in fused.access.items():
+        if node in nowhere:
+            continue
+        now = new[node]
+        if before.base is node:
+            access[now] = whole(now)
+            continue
+        source = access.get(now.inputs[0])
+        found = None if source is None else view(now, source)
+        if found is None:
+            return None
+        access[now] = found
+    return access

@@ -1,0 +1,107 @@
+"""Returned: what a captured function gives back, in the run that is captured and in later calls."""
+
+from __future__ import annotations
+
+import enum
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.given import rebind
+from gradtape.graph.deferred import Deferred
+from gradtape.graph.recording import Value
+from gradtape.pytree import unflatten
+from gradtape.recording.capture import Capture
+from gradtape.recording.steps import Call, Constant, Number, Result
+from gradtape.signature import Arguments
+from gradtape.straight import Wrapped
+from gradtape.tensor import RowSparse, Tensor
+from gradtape.variable import Variable
+
+# What a function may return besides tensors and be the same in every call.
+PLAIN = (
+    bool, int, float, complex, str, bytes, range, slice, type, type(...), np.generic, np.dtype,
+    enum.Enum, Variable,
+)  # fmt: skip
+
+
+def is_inside(leaf: Any, capture: Capture) -> bool:
+    """Whether something is a tensor of a capture."""
+    return isinstance(leaf, Tensor) and leaf.recording is capture
+
+
+def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
+    """Where a later call finds one leaf of what the function returns."""
+    if isinstance(leaf, RowSparse):
+        kind, of = type(leaf), leaf.spec
+        rows = [
+            source_of(capture, part, part.node if is_inside(part, capture) else None)
+            for part in leaf.rows
+        ]
+        return lambda call: kind(*[source(call) for source in rows], of)
+    if node is not None:
+        return Wrapped(capture.source(node), type(leaf).result_class)
+    if isinstance(leaf, Tensor):
+        if capture.is_own(leaf):
+            return Wrapped(Constant(leaf.computed), type(leaf).result_class)
+        leaf.enter(capture)  # which is how a change of it is noticed
+        return Itself(weakref.ref(leaf), leaf.computed)
+    return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
+
+
+@dataclass(frozen=True, eq=False)
+class Itself:
+    """A tensor from outside, which a call returns as it is."""
+
+    handle: Callable[[], Any]
+    content: Any
+
+    def __call__(self, call: Call) -> Any:
+        handle = self.handle()
+        return Tensor(None, None, self.content) if handle is None else handle
+
+
+def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:
+    """The first leaf of a result that later calls may have another of, if there is one."""
+    static = {id(each) for each in known}
+    for leaf in leaves:
+        if not isinstance(leaf, (Tensor, Deferred, *PLAIN)) and id(leaf) not in static:
+            return leaf
+    return None
+
+
+class Returned:
+    """The tensors that a run returns, as fresh ones in the list: who holds the first ones shows."""
+
+    def __init__(self, leaves: list[Any], nodes: list[Any]) -> None:
+        self._fresh: dict[int, tuple[Any, weakref.ref[Any]]] = {}
+        for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
+            if type(leaf) is Deferred:
+                leaves[place] = leaf.value
+            elif node is not None and leaf.node is None:
+                made = type(leaf)(None, None, leaf.computed)
+                fresh, _ = self._fresh.setdefault(id(leaf), (made, weakref.ref(leaf)))
+                leaves[place] = fresh
+
+    def own(self, leaves: list[Any]) -> list[Any]:
+        """The leaves to return: those that are known outside, or fresh ones."""
+        known = {id(fresh): first() for fresh, first in self._fresh.values()}
+        return [leaf if known.get(id(leaf)) is None else known[id(leaf)] for leaf in leaves]
+
+
+def returned(result: Result, call: Call, arguments: Arguments) -> Any:
+    """What a call returns; and what it leaves behind, which happens here."""
+    found = [source(call) for source in result.leaves]
+    values = [(variable, source(call)) for variable, source in result.updates]
+    tensors = [(ref(), source(call)) for ref, source in result.rebound]
+    if result.moved:
+        given = arguments.inputs()
+        tensors += [(given[at][1], source(call)) for at, source in result.moved]
+    for variable, value in values:
+        variable.replace(Value(value.content, value.spec))
+    for handle, value in tensors:
+        rebind(handle, value)
+    return unflatten(result.structure, found)

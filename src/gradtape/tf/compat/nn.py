@@ -1,0 +1,60 @@
+"""tf.nn as TensorFlow 1 has it: old names of arguments, and layers as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.tf import nn as _new
+from gradtape.tf.compat.arguments import renaming
+from gradtape.tf.products import matmul
+
+__all__ = [
+    "dropout", "log_softmax", "relu_layer", "softmax", "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2", "xw_plus_b",
+]  # fmt: skip
+
+softmax = renaming(_new.softmax, dim="axis")
+log_softmax = renaming(_new.log_softmax, dim="axis")
+softmax_cross_entropy_with_logits = softmax_cross_entropy_with_logits_v2 = renaming(
+    _new.softmax_cross_entropy_with_logits, dim="axis"
+)
+
+
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: Any = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Any:
+    """Elements kept with a probability, or dropped at a rate, and scaled.
+
+    >>> tf.compat.v1.nn.dropout([1.0, 2.0], keep_prob=1.0).numpy().tolist()
+    [1.0, 2.0]
+    """
+    if (keep_prob is None) == (rate is None):
+        raise ValueError("dropout: give either keep_prob or rate.")
+    return _new.dropout(x, 1.0 - keep_prob if rate is None else rate, noise_shape, seed)
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Any:
+    """x @ weights + biases.
+
+    >>> tf.compat.v1.nn.xw_plus_b([[1.0]], [[2.0]], [3.0]).numpy().tolist()
+    [[5.0]]
+    """
+    return _new.bias_add(matmul(x, weights), biases)
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Any:
+    """relu(x @ weights + biases).
+
+    >>> tf.compat.v1.nn.relu_layer([[1.0]], [[2.0]], [-3.0]).numpy().tolist()
+    [[0.0]]
+    """
+    return _new.relu(xw_plus_b(x, weights, biases))
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_new, name)

@@ -1,0 +1,92 @@
+"""Models of Keras' functional kind: layers called on inputs that have no value yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.pytree import flatten, unflatten
+from gradtape.tf.dispatch import graphs
+from gradtape.tf.dtypes import float32
+from gradtape.tf.graphs import Placeholder, Symbolic
+from gradtape.tf.keras.layers.base import Layer
+from gradtape.tf.runs import Run, running, symbolic_parts
+
+__all__ = ["Input"]
+
+
+class InputTensor(Placeholder):
+    """What `Input` gives; it says whether calls have been noted down since it was made."""
+
+    def __init__(self, dtype: Any, shape: Any, name: str | None) -> None:
+        super().__init__(dtype, shape, name)
+        self._woke = not graphs.in_use
+        self._made = Symbolic.created
+        graphs.in_use = True
+
+    def withdraw(self) -> None:
+        """Nothing but its shape is wanted: calls need not be looked at for its sake."""
+        if self._woke and self._made == Symbolic.created:
+            graphs.in_use = False
+
+
+def Input(  # noqa: N802 - Keras' name
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    sparse: Any = None,
+    ragged: Any = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+    tensor: Any = None,
+    optional: bool = False,
+) -> Any:
+    """An input of a model, without a value: a shape that leaves out the batch.
+
+    >>> inputs = tf.keras.Input(shape=(3,))
+    >>> outputs = tf.keras.layers.Dense(2)(inputs)
+    >>> model = tf.keras.Model(inputs, outputs)
+    >>> inputs.shape, outputs.shape, model(tf.ones([5, 3])).shape
+    (TensorShape([None, 3]), TensorShape([None, 2]), TensorShape([5, 2]))
+    """
+    if shape is None and batch_shape is None:
+        raise ValueError("You must pass a `shape` argument.")
+    if batch_shape is None:
+        one = isinstance(shape, int)
+        batch_shape = (batch_size, *((shape,) if one else shape))
+    return InputTensor(float32 if dtype is None else dtype, batch_shape, name or "keras_tensor")
+
+
+def layers_of(outputs: Any, inputs: list[Any]) -> list[Layer]:
+    """The layers that lie between inputs and outputs, in the order in which they are called."""
+    found: list[Layer] = []
+    done = {id(each) for each in inputs}
+    waiting: list[Any] = list(reversed(symbolic_parts(flatten(outputs)[0])))
+    while waiting:
+        call = waiting[-1]
+        missing = [c for c in symbolic_parts((call.args, call.kwargs)) if id(c) not in done]
+        if id(call) not in done and missing:
+            waiting += reversed(missing)
+            continue
+        waiting.pop()
+        if id(call) in done:
+            continue
+        done.add(id(call))
+        if isinstance(call, Placeholder):
+            raise ValueError(
+                f"Model: an output depends on {call!r}, which is not among the inputs. Pass it."
+            )
+        layer = getattr(call.function, "__self__", None)
+        if isinstance(layer, Layer) and not any(layer is each for each in found):
+            found.append(layer)
+    return found
+
+
+def evaluated(inputs: list[Any], outputs: Any, values: Any) -> Any:
+    """The outputs for values of the inputs, given in a nest of the same structure."""
+    given = flatten(values)[0]
+    if (len(given) == 1 and len(inputs) > 1) or len(given) != len(inputs):
+        raise ValueError(f"Model: {len(given)} values for {len(inputs)} inputs. Pass one for each.")
+    run = Run({id(each): value for each, value in zip(inputs, given, strict=True)})
+    leaves, structure = flatten(outputs)
+    with running(run):
+        return unflatten(structure, [run.given(leaf) for leaf in leaves])

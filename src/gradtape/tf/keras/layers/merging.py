@@ -1,0 +1,252 @@
+"""Layers that make one tensor of several, and layers without variables that only rearrange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.errors import ShapeError
+from gradtape.ops import arithmetic
+from gradtape.ops.joining import concat
+from gradtape.ops.movement import broadcast_to, expand_dims, permute_dims
+from gradtape.ops.padding import pad
+from gradtape.tf.keras import activations
+from gradtape.tf.keras.layers.base import Layer
+from gradtape.tf.random import normal
+
+
+class _Merge(Layer):
+    """A function of two applied along a list of inputs."""
+
+    @staticmethod
+    def combine(x: Any, y: Any) -> Any:
+        """One tensor of two."""
+        raise NotImplementedError
+
+    def call(self, inputs: Any) -> Any:
+        """One tensor of all inputs."""
+        if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+            raise ValueError(
+                f"A `{type(self).__name__}` layer should be called on a list of at least 2 inputs."
+            )
+        found, *rest = inputs
+        for each in rest:
+            found = self.combine(found, each)
+        return self.finish(found, len(inputs))
+
+    def finish(self, found: Any, count: int) -> Any:
+        """What becomes of the result for so many inputs."""
+        return found
+
+
+def _merging(name: str, combine: Callable[[Any, Any], Any], doc: str, result: str) -> Any:
+    example = (
+        f">>> tf.keras.layers.{name}()([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()"
+    )
+    doc = f"{doc}\n\n    {example}\n    [{result}]\n    "
+    members = {"combine": staticmethod(combine), "__doc__": doc, "__module__": __name__}
+    return type(name, (_Merge,), members)
+
+
+Add = _merging("Add", arithmetic.add, "The sum of inputs.", "5.0")
+Multiply = _merging("Multiply", arithmetic.multiply, "The product of inputs.", "6.0")
+Maximum = _merging("Maximum", arithmetic.maximum, "The largest of inputs.", "3.0")
+Minimum = _merging("Minimum", arithmetic.minimum, "The smallest of inputs.", "2.0")
+Subtract = _merging("Subtract", arithmetic.subtract, "The difference of two inputs.", "-1.0")
+
+
+class Average(_Merge):
+    """The mean of inputs.
+
+    >>> tf.keras.layers.Average()([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [2.5]
+    """
+
+    @staticmethod
+    def combine(x: Any, y: Any) -> Any:
+        """The sum of two."""
+        return arithmetic.add(x, y)
+
+    def finish(self, found: Any, count: int) -> Any:
+        """The sum over the number of inputs."""
+        return found / float(count)
+
+
+class Concatenate(Layer):
+    """Inputs one after the other along an axis.
+
+    >>> tf.keras.layers.Concatenate()([tf.ones([1, 2]), tf.ones([1, 3])]).shape
+    TensorShape([1, 5])
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = int(axis)
+
+    def call(self, inputs: Any) -> Any:
+        """All of them."""
+        return concat(list(inputs), axis=self.axis)
+
+
+class Identity(Layer):
+    """The input as it is.
+
+    >>> tf.keras.layers.Identity()(tf.constant([1.0])).numpy().tolist()
+    [1.0]
+    """
+
+    def call(self, inputs: Any) -> Any:
+        """The input."""
+        return inputs
+
+
+class Permute(Layer):
+    """Axes after the first in another order, counted from 1.
+
+    >>> tf.keras.layers.Permute((2, 1))(tf.ones([5, 2, 3])).shape
+    TensorShape([5, 3, 2])
+    """
+
+    def __init__(self, dims: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dims = tuple(dims)
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(f"Permute: dims={dims} is not an order of the axes from 1 on.")
+
+    def call(self, inputs: Any) -> Any:
+        """The rearranged input."""
+        return permute_dims(inputs, (0, *self.dims))
+
+
+class RepeatVector(Layer):
+    """Each vector so many times.
+
+    >>> tf.keras.layers.RepeatVector(3)(tf.ones([5, 2])).shape
+    TensorShape([5, 3, 2])
+    """
+
+    def __init__(self, n: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.n = int(n)
+
+    def call(self, inputs: Any) -> Any:
+        """The repeated input."""
+        batch, features = inputs.spec.shape
+        return broadcast_to(expand_dims(inputs, 1), (batch, self.n, features))
+
+
+class Rescaling(Layer):
+    """inputs * scale + offset.
+
+    >>> tf.keras.layers.Rescaling(0.5, offset=1.0)(tf.constant([2.0])).numpy().tolist()
+    [2.0]
+    """
+
+    def __init__(self, scale: float, offset: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale, self.offset = scale, offset
+
+    def call(self, inputs: Any) -> Any:
+        """The scaled input."""
+        return inputs * float(self.scale) + float(self.offset)
+
+
+class LeakyReLU(Layer):
+    """The input where it is positive, a slope elsewhere.
+
+    >>> tf.keras.layers.LeakyReLU(0.5)(tf.constant([-1.0, 2.0])).numpy().tolist()
+    [-0.5, 2.0]
+    """
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.negative_slope = float(negative_slope)
+
+    def call(self, inputs: Any) -> Any:
+        """The function of the input."""
+        return activations.leaky_relu(inputs, self.negative_slope)
+
+
+class ELU(Layer):
+    """The input where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    >>> tf.keras.layers.ELU()(tf.constant([0.0, 2.0])).numpy().tolist()
+    [0.0, 2.0]
+    """
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = float(alpha)
+
+    def call(self, inputs: Any) -> Any:
+        """The function of the input."""
+        return activations.elu(inputs, self.alpha)
+
+
+class GaussianNoise(Layer):
+    """Normal noise in training, nothing elsewhere.
+
+    >>> tf.keras.layers.GaussianNoise(1.0)(tf.constant([1.0])).numpy().tolist()
+    [1.0]
+    """
+
+    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stddev, self.seed = float(stddev), seed
+
+    def call(self, inputs: Any, training: Any = False) -> Any:
+        """The input, with noise in training."""
+        if not training or not self.stddev:
+            return inputs
+        return inputs + normal(inputs.shape, 0.0, self.stddev, inputs.dtype, self.seed)
+
+
+class ZeroPadding2D(Layer):
+    """Zeros around images.
+
+    >>> tf.keras.layers.ZeroPadding2D(1)(tf.ones([1, 2, 2, 3])).shape
+    TensorShape([1, 4, 4, 3])
+    """
+
+    def __init__(self, padding: Any = (1, 1), data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        pairs = (padding, padding) if isinstance(padding, int) else tuple(padding)
+        self.padding = tuple((p, p) if isinstance(p, int) else tuple(p) for p in pairs)
+        self.data_format = data_format
+
+    def call(self, inputs: Any) -> Any:
+        """The padded input."""
+        if inputs.ndim != 4:
+            raise ShapeError(
+                f"{self.name}: an input of shape {inputs.shape} is no stack of images."
+            )
+        first = self.data_format == "channels_first"
+        around = [(0, 0), (0, 0), *self.padding] if first else [(0, 0), *self.padding, (0, 0)]
+        return pad(inputs, around)
+
+
+def add(inputs: Any, **kwargs: Any) -> Any:
+    """The sum of inputs.
+
+    >>> tf.keras.layers.add([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [5.0]
+    """
+    return Add(**kwargs)(inputs)
+
+
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+    """Inputs one after the other along an axis.
+
+    >>> tf.keras.layers.concatenate([tf.ones([1, 2]), tf.ones([1, 3])]).shape
+    TensorShape([1, 5])
+    """
+    return Concatenate(axis, **kwargs)(inputs)
+
+
+def multiply(inputs: Any, **kwargs: Any) -> Any:
+    """The product of inputs.
+
+    >>> tf.keras.layers.multiply([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [6.0]
+    """
+    return Multiply(**kwargs)(inputs)

@@ -1,0 +1,270 @@
+"""Optimizers that only Keras users ask for: Adadelta, Adamax, Nadam, Ftrl and Lion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import float64
+from gradtape.ops.arithmetic import clip, maximum
+from gradtape.ops.arithmetic import pow as power_of
+from gradtape.ops.casting import cast
+from gradtape.ops.complexes import abs as size
+from gradtape.ops.complexes import sign
+from gradtape.ops.elementwise import sqrt, square
+from gradtape.optimizers import Optimizer
+from gradtape.variable import Variable
+
+__all__ = ["Adadelta", "Adamax", "Ftrl", "Lion", "Nadam"]
+
+Update = tuple[Any, list[Any]]
+
+
+class _Configured(Optimizer):
+    """An optimizer whose own arguments are numbers, kept under their names."""
+
+    def __init__(self, learning_rate: Any, own: dict[str, float], shared: tuple[Any, ...]) -> None:
+        super().__init__(learning_rate, *shared)
+        self._own = tuple(own)
+        for name, value in own.items():
+            setattr(self, name, float(value))
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal optimizer, without its state."""
+        found = super().get_config()
+        found.pop("lazy")
+        return {**found, **{name: getattr(self, name) for name in self._own}}
+
+
+class Adadelta(_Configured):
+    """Learning rates from the sizes of past gradients and past steps (Zeiler 2012).
+
+    a += (1 - rho) * (g**2 - a)
+    d = -sqrt(s + epsilon) / sqrt(a + epsilon) * g
+    s += (1 - rho) * (d**2 - s)
+    w += learning_rate * d
+    """
+
+    slots = ("accumulated_grad", "accumulated_delta_var")
+    rho: float
+    epsilon: float
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.95,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        super().__init__(learning_rate, {"rho": rho, "epsilon": epsilon}, shared)
+
+    def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
+        """One step of the formula above."""
+        squares, steps = slots
+        squares = self.rho * squares + (1.0 - self.rho) * square(gradient)
+        delta = -sqrt(steps + self.epsilon) * gradient / sqrt(squares + self.epsilon)
+        steps = self.rho * steps + (1.0 - self.rho) * square(delta)
+        return weight + rates[0] * delta, [squares, steps]
+
+
+class Adamax(_Configured):
+    """Adam with the largest gradient in place of the second moment (Kingma and Ba 2015).
+
+    m += (1 - beta_1) * (g - m)
+    u = max(beta_2 * u, |g|)
+    w -= learning_rate / (1 - beta_1**t) * m / (u + epsilon)
+    """
+
+    slots = ("momentum", "norm")
+    beta_1: float
+    beta_2: float
+    epsilon: float
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        own = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
+        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        super().__init__(learning_rate, own, shared)
+
+    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+        """The learning rate corrected for a moment that begins at 0."""
+        return (learning_rate / (1.0 - power_of(self.beta_1, cast(step + 1, float64))),)
+
+    def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
+        """One step of the formula above."""
+        momentum, norm = slots
+        momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
+        norm = maximum(self.beta_2 * norm, size(gradient + 0.0))
+        return weight - rates[0] * momentum / (norm + self.epsilon), [momentum, norm]
+
+
+class Nadam(_Configured):
+    """Adam with Nesterov's momentum (Dozat 2016).
+
+    Its momentum is warmed up: in step t it is u(t) = beta_1 * (1 - 0.96**t / 2), and p(t) is the
+    product of all so far.
+
+        m += (1 - beta_1) * (g - m)
+        v += (1 - beta_2) * (g**2 - v)
+        n = u(t+1) / (1 - p(t+1)) * m + (1 - u(t)) / (1 - p(t)) * g
+        w -= learning_rate * n / (sqrt(v / (1 - beta_2**t)) + epsilon)
+    """
+
+    slots = ("momentum", "velocity")
+    beta_1: float
+    beta_2: float
+    epsilon: float
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        own = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
+        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        super().__init__(learning_rate, own, shared)
+        self._product = Variable(np.float64(1.0), trainable=False, name="u_product")
+
+    def named_variables(self) -> list[tuple[str, Variable]]:
+        """All state with its names, the product of momenta included."""
+        return [*super().named_variables(), ("u_product", self._product)]
+
+    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+        """What m and g count for, and what v is divided by."""
+        t = cast(step + 1, float64)
+        now, later = (self.beta_1 * (1.0 - 0.5 * power_of(0.96, t + n)) for n in (0.0, 1.0))
+        product = self._product.value * now
+        self._product.assign(product)
+        first = learning_rate * later / (1.0 - product * later)
+        second = learning_rate * (1.0 - now) / (1.0 - product)
+        return first, second, 1.0 / (1.0 - power_of(self.beta_2, t))
+
+    def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
+        """One step of the formula above."""
+        first, second, third = rates
+        momentum, velocity = slots
+        momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
+        velocity = velocity + (square(gradient) - velocity) * (1.0 - self.beta_2)
+        step = (first * momentum + second * gradient) / (sqrt(velocity * third) + self.epsilon)
+        return weight - step, [momentum, velocity]
+
+
+class Ftrl(_Configured):
+    """Follow the regularized leader (McMahan et al. 2013), for weights that shall be sparse.
+
+        b = a + g**2
+        z += g + 2 * l2_shrinkage * w - (b**-p - a**-p) / learning_rate * w
+        q = b**-p / learning_rate + 2 * l2 + beta / learning_rate
+        w = (clip(z, -l1, l1) - z) / q
+        a = b                                         from initial_accumulator_value on
+
+    with p the learning_rate_power.
+    """
+
+    slots = ("accumulator", "linear")
+    learning_rate_power: float
+    initial_accumulator_value: float
+    l1_regularization_strength: float
+    l2_regularization_strength: float
+    l2_shrinkage_regularization_strength: float
+    beta: float
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float = 0.0,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        own = {
+            "learning_rate_power": learning_rate_power,
+            "initial_accumulator_value": initial_accumulator_value,
+            "l1_regularization_strength": l1_regularization_strength,
+            "l2_regularization_strength": l2_regularization_strength,
+            "l2_shrinkage_regularization_strength": l2_shrinkage_regularization_strength,
+            "beta": beta,
+        }
+        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        super().__init__(learning_rate, own, shared)
+
+    def start_of(self, slot: str) -> float:
+        """The number that a slot is filled with at the beginning."""
+        return self.initial_accumulator_value if slot == "accumulator" else 0.0
+
+    def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
+        """One step of the formula above."""
+        (rate,) = rates
+        before, linear = slots
+        gradient = gradient + 0.0
+        after = before + square(gradient)
+        power = -self.learning_rate_power
+        old, new = (x**power / rate for x in (before, after))
+        shrunk = gradient + 2.0 * self.l2_shrinkage_regularization_strength * weight
+        linear = linear + shrunk - (new - old) * weight
+        quadratic = new + 2.0 * (self.l2_regularization_strength + self.beta / (2.0 * rate))
+        bound = self.l1_regularization_strength
+        return (clip(linear, -bound, bound) - linear) / quadratic, [after, linear]
+
+
+class Lion(_Configured):
+    """Steps of one size, in the direction of a momentum (Chen et al. 2023).
+
+    w -= learning_rate * sign(beta_1 * m + (1 - beta_1) * g)
+    m += (1 - beta_2) * (g - m)
+    """
+
+    slots = ("momentum",)
+    beta_1: float
+    beta_2: float
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.99,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        super().__init__(learning_rate, {"beta_1": beta_1, "beta_2": beta_2}, shared)
+
+    def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
+        """One step of the formula above."""
+        (momentum,) = slots
+        direction = sign(momentum * self.beta_1 + gradient * (1.0 - self.beta_1))
+        momentum = momentum * self.beta_2 + gradient * (1.0 - self.beta_2)
+        return weight - rates[0] * direction, [momentum]

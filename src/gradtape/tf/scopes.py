@@ -1,0 +1,67 @@
+"""Scopes of names: they prefix the names of variables made inside."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["get_current_name_scope", "name_scope"]
+
+
+class _Names(threading.local):
+    def __init__(self) -> None:
+        self.prefix = ""
+
+
+names = _Names()
+
+
+class name_scope:  # noqa: N801 - TensorFlow's name
+    """A context in which variables get a prefix to their names.
+
+    >>> with tf.name_scope("layer") as scope:
+    ...     w = tf.Variable(1.0, name="w")
+    >>> scope, w.name
+    ('layer/', 'layer/w:0')
+    """
+
+    def __init__(self, name: Any = None, *_: Any, **__: Any) -> None:
+        self._name = name
+        self._before: list[str] = []
+
+    @property
+    def name(self) -> Any:
+        """The name it was given."""
+        return self._name
+
+    def __enter__(self) -> str:
+        self._before.append(names.prefix)
+        given = str(self._name or "")
+        # A name that ends in a slash is a whole scope, as another one gave it.
+        names.prefix = given if given.endswith("/") or not given else f"{names.prefix}{given}/"
+        return names.prefix
+
+    def __exit__(self, *_: Any) -> None:
+        names.prefix = self._before.pop()
+
+
+def get_current_name_scope() -> str:
+    """The names of the scopes around, joined by slashes.
+
+    >>> with tf.name_scope("model"), tf.name_scope("layer"):
+    ...     print(tf.get_current_name_scope())
+    model/layer
+    """
+    return names.prefix.rstrip("/")
+
+
+@contextlib.contextmanager
+def without_prefix() -> Iterator[None]:
+    """Names as they are given, for variables that are made again from their whole name."""
+    before, names.prefix = names.prefix, ""
+    try:
+        yield
+    finally:
+        names.prefix = before

@@ -1,0 +1,110 @@
+"""A program of other sizes is planned after one known before, and computes what NumPy does."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.optimize.resize import outline
+from gradtape.runtime import tiers
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "always")
+
+
+def normalised(xp, x):
+    centred = x - xp.mean(x, axis=0, keepdims=True)
+    return centred / xp.sqrt(xp.mean(centred * centred, axis=0, keepdims=True) + 0.1)
+
+
+FUNCTIONS = {
+    "chain": lambda xp, x: xp.sin(x) * 0.9 + x,
+    "sum of all": lambda xp, x: xp.sum(xp.exp(-x * x)),
+    "rows": lambda xp, x: xp.sum(x * x, axis=1) / 3.0,
+    "columns": lambda xp, x: xp.max(x, axis=0) + xp.sum(x, axis=0),
+    "normalised": normalised,
+    "transposed": lambda xp, x: xp.matmul(xp.permute_dims(x, (1, 0)) * 2.0, x),
+    "product": lambda xp, x: xp.tanh(xp.matmul(x, xp.permute_dims(x, (1, 0)))) + 1.0,
+    "view": lambda xp, x: xp.permute_dims(x + 1.0, (1, 0)),
+    "flat": lambda xp, x: xp.reshape(x, (-1,)) * 2.0,
+    "copied": lambda xp, x: xp.reshape(xp.permute_dims(x, (1, 0)), (-1,)) + 1.0,
+    "outer": lambda xp, x: xp.sum(x[:, None, :] * x[None, :, :], axis=(0, 2)),
+    "split": lambda xp, x: xp.sum(xp.reshape(x, (2, -1, x.shape[1])), axis=(0, 2)),
+    "constant": lambda xp, x: xp.where(x > 0, x, xp.zeros_like(x) + 0.5),
+}
+SIZES = [(4, 6), (8, 3), (6, 4), (4, 4), (2, 3), (6, 1), (2, 12), (100, 70), (4, 6), (600, 513)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_size(name):
+    function = FUNCTIONS[name]
+    rng = np.random.default_rng(1)
+    for shape in SIZES:
+        x = rng.normal(size=shape)
+        for _ in range(2):
+            found = function(gt, gt.asarray(x)).numpy()
+        np.testing.assert_allclose(found, function(np, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_of_every_size(name):
+    function = FUNCTIONS[name]
+    rng = np.random.default_rng(2)
+    for shape in SIZES[:-1]:
+        x, direction = rng.normal(size=shape), rng.normal(size=shape)
+        inputs = gt.asarray(x)
+        with gt.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = gt.sum(gt.sin(function(gt, inputs)))
+        slope = float(gt.sum(tape.gradient(loss, inputs) * direction))
+        step = 1e-6
+        above, below = (np.sum(np.sin(function(np, x + s * direction))) for s in (step, -step))
+        np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-5, atol=1e-5)
+
+
+def test_a_new_size_compiles_nothing():
+    def step(x):
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in range(20):
+                y = gt.sin(y) * 0.9 + x
+            loss = gt.mean(y * y)
+        return tape.gradient(loss, x)
+
+    compiled = gt.function(step)
+    for size in (700, 900):
+        compiled(gt.asarray(np.linspace(0, 1, size))).numpy()
+    before = gt.counters()
+    compiled(gt.asarray(np.linspace(0, 1, 1234))).numpy()
+    after = gt.counters()
+    assert after.kernels_compiled == before.kernels_compiled
+    assert after.plans_built == before.plans_built + 1
+
+
+def outline_of(function, *shapes):
+    x = [gt.asarray(np.ones(shape)) for shape in shapes]
+    return outline(gt.program_of(function(*x)))
+
+
+def test_outlines():
+    add = lambda x, y: x + y  # noqa: E731
+    assert outline_of(add, (3, 4), (4,))[0] == outline_of(add, (7, 5), (5,))[0]
+    assert outline_of(add, (3, 4), (4,))[1] == (1, 3, 4)
+    # Lengths that were equal are not, or one is 1.
+    assert outline_of(add, (3, 4), (4,))[0] != outline_of(add, (4, 4), (4,))[0]
+    assert outline_of(add, (3, 4), (4,))[0] != outline_of(add, (3, 1), (1,))[0]
+    assert outline_of(add, (3, 4), (4,))[0] != outline_of(add, (3, 4), (1,))[0]
+    # Empty axes, and ops that hold lengths.
+    assert outline_of(add, (0, 4), (4,)) is None
+    assert outline_of(lambda x: x[1:] * 2.0, (5,)) is None
+
+
+def test_nothing_is_resized_where_numpy_runs(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "off")
+    before = gt.counters().kernels_compiled
+    for size in (5, 6, 7):
+        x = np.arange(float(size))
+        np.testing.assert_allclose((gt.asarray(x) * 3.25 + 1.5).numpy(), x * 3.25 + 1.5)
+    assert gt.counters().kernels_compiled == before
