@@ -9,6 +9,7 @@
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
+#   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -75,6 +76,12 @@ FUZZ ?= 20000
 
 fuzz: $(DEV_READY)
 	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
+
+JACOBIAN_FUZZ ?= 20
+
+.PHONY: fuzz-jacobians
+fuzz-jacobians: $(DEV_READY)
+	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

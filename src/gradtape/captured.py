@@ -97,7 +97,7 @@ class Captured:
         # Python runs without the locks: it may take those of other variables, in its own order.
         unchanged = call.give_back()
         if failure is not None:
-            return self._in_python(arguments, failure, call.outcomes)
+            return self.run_in_python(arguments, failure, call.outcomes)
         # What callbacks have done is not computed again, but told. What variables hold may differ.
         known = unchanged and not (call.outcomes or self.read or self.assigned)
         return self.capture(arguments, leaves, call.values if known else {}, call.outcomes)
@@ -135,7 +135,7 @@ class Captured:
         given = [id(original) for _, original in arguments.inputs()]
         return any(given.count(given[position]) > 1 for position in self.moves)
 
-    def _in_python(
+    def run_in_python(
         self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None
     ) -> Any:
         """Run the function as it is: then what fails does so on its line, and is told there."""
@@ -172,7 +172,7 @@ class Captured:
         finally:
             self._took(start)
         capture.undo()
-        return self._in_python(arguments, failure)
+        return self.run_in_python(arguments, failure)
 
     def prepare(self, arguments: Arguments, leaves: list[Any]) -> None:
         """Capture a run for arguments like these, and leave all state as it is."""

@@ -95,6 +95,10 @@ class ConcreteFunction:
             )
         return given
 
+    def program(self, *args: Any, **kwargs: Any) -> Any:
+        """The program that computes the results for arguments like these."""
+        return self.function.program(*self._bound, *args, **kwargs)
+
     def explain(self) -> str:
         """What was captured, why, and what it cost."""
         return self.function.explain()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -156,10 +158,24 @@ class Function:
         self.signature = Signature(
             f, self.__name__, static_argnames, reduce_retracing, input_signature
         )
+        self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
         self._local = _Captures()
         self._warned = False
         # A call of these only begins what they do.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
+
+    # Copies and pickles are of the function, not of what was captured.
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        return Function(copy.deepcopy(self.python_function, memo), *self._options)
+
+    def __reduce__(self) -> Any:
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        # A decorated function of a module is found there by its name.
+        return name if found is self else (Function, (self.python_function, *self._options))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -183,7 +199,10 @@ class Function:
             captured = self._new_kind(key)
         captured.calls += 1
         if captured.straight is not None:
-            return captured.straight(leaves)
+            try:
+                return captured.straight(leaves)
+            except Exception as error:
+                return captured.run_in_python(arguments, error)
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         return captured.run(arguments, leaves)

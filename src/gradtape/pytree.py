@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = [
     "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
-    "unflatten",
+    "unflatten", "with_more",
 ]  # fmt: skip
 
 # Types found to be leaves: asking what a container is costs more than most things a leaf is for.
@@ -119,6 +119,23 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         return LEAF
     kind, context, children = found
     return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
+
+
+def with_more(tree: Any, structure: Structure) -> list[Any]:
+    """The dataclass instances in a nest that have attributes besides their fields.
+
+    >>> gt.pytree.with_more([1, 2], gt.pytree.flatten([1, 2])[1])
+    []
+    """
+    if not structure.children:
+        return []
+    kind, found = structure.kind, []
+    if dataclasses.is_dataclass(kind) and kind not in _registered:
+        found = [tree] if len(getattr(tree, "__dict__", ())) > len(structure.context) else []
+    children: Any = _children(tree)
+    for child, below in zip(children[2], structure.children, strict=True):
+        found += with_more(child, below)
+    return found
 
 
 def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:

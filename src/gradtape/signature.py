@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.recording import state
-from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.static_values import beside_fields, in_words, is_input, static_key
+from gradtape.pytree import flatten, leaf_names, unflatten, with_more
+from gradtape.static_values import Identity, in_words, is_input, static_key
 from gradtape.tensor import Tensor, asarray
 from gradtape.tensor_spec import checked
 
@@ -261,9 +261,9 @@ class Signature:
                 entries.append(part)
                 if is_input(part):
                     leaves.append(value)
-            beside = () if structure.kind is None else beside_fields(argument, structure)
-            entry = (name, structure, tuple(entries))
-            key.append((*entry, beside) if beside else entry)
+            # What else an instance has is its own: another one is another kind of call.
+            apart = [Identity(each) for each in with_more(argument, structure)]
+            key.append((name, structure, tuple(entries), *apart))
         return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))
 
     def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from typing import Any
 
 import numpy as np
 
 from gradtape.graph.spec import Spec
-from gradtape.pytree import Structure
 from gradtape.tensor import Tensor
 from gradtape.variable import Variable
 
@@ -104,21 +102,3 @@ def static_key(thing: Any) -> Any:
     except TypeError:
         return Identity(thing)
     return Identity(thing) if kind.__hash__ is object.__hash__ else (kind, thing)
-
-
-def beside_fields(tree: Any, structure: Structure) -> tuple[Any, ...]:
-    """What dataclasses in a nest hold besides their fields, which are no part of the nest."""
-    kind, parts = structure.kind, structure.children
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        names = structure.context
-        held = getattr(tree, "__dict__", {})
-        found = tuple((name, static_key(held[name])) for name in held if name not in names)
-        inside: Any = [getattr(tree, name) for name in names]
-    elif kind is list or (isinstance(kind, type) and issubclass(kind, (tuple, dict))):
-        found, inside = (), tree.values() if issubclass(kind, dict) else tree
-    else:
-        return ()
-    for part, of in zip(inside, parts, strict=False):
-        if of.children:
-            found += beside_fields(part, of)
-    return found

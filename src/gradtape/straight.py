@@ -89,7 +89,21 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     for number, (generator, blocks) in enumerate(step.draws):
         names[f"reserve{number}"] = generator.reserve
         lines.append(f"    place{number} = reserve{number}({blocks})")
-    lines.append(f"    found = run({', '.join(map(str, given))})")
+    computed = f"found = run({', '.join(map(str, given))})"
+    if step.draws:
+        back = [
+            f"        reserve{n}.__self__.rewind(place{n}[2], place{n}[2] + {blocks})"
+            for n, (_, blocks) in enumerate(step.draws)
+        ]
+        lines += [
+            "    try:",
+            f"        {computed}",
+            "    except BaseException:",
+            *back,
+            "        raise",
+        ]
+    else:
+        lines.append(f"    {computed}")
     # What is returned may be what a variable held before.
     single = result.structure.kind is None
     returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"

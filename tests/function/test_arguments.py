@@ -21,6 +21,11 @@ class Point:
     y: object
 
 
+@gt.function
+def of_the_module(x):
+    return x + 1.0
+
+
 class Registered:
     def __init__(self, inside):
         self.inside = inside
@@ -329,6 +334,28 @@ class TestCallables:
         assert a.__name__ == "a"
         with pytest.raises(TypeError, match="not callable"):
             gt.function(3)
+
+    def test_copies_and_pickles(self):
+        import copy
+        import pickle
+
+        class Model(gt.nn.Module):
+            def __init__(self):
+                self.w = gt.Variable(2.0)
+                self.step = gt.function(self.call)
+
+            def call(self, x):
+                return self.w * x
+
+        model = Model()
+        assert float(model.step(A(3.0))) == 6.0
+        other = copy.deepcopy(model)
+        other.w.assign(10.0)
+        assert float(other.step(A(3.0))) == 30.0
+        assert float(model.step(A(3.0))) == 6.0
+        assert pickle.loads(pickle.dumps(of_the_module)) is of_the_module
+        again = pickle.loads(pickle.dumps(gt.function(gt.nn.relu, reduce_retracing=True)))
+        assert float(again(A(-1.0))) == 0.0
 
     def test_options_are_keyword_only(self):
         with pytest.raises(TypeError):

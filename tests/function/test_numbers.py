@@ -215,6 +215,20 @@ def test_numbers_that_outlive_the_call_are_numbers():
     assert f"{kept[0]:.1f}" == "0.5"
 
 
+def test_numbers_that_do_not_fit():
+    x = gt.asarray([1, 2], dtype=gt.int8)
+    found = agrees(stateless(lambda n: x * n), [(n,) for n in (1, 2, 3, 4, 300, 5, -200, 6)])
+    assert [each.tolist() for each in found.results][-1] == [6, 12]
+    generator = gt.random.Generator(0)
+    f = gt.function(lambda n: (x * n, generator.normal(())))
+    for n in (1, 2, 3, 4, 5):
+        f(n)
+    place = generator.state
+    with pytest.raises(OverflowError):
+        f(300)
+    assert generator.state == place
+
+
 def test_repeated_looks_at_a_float_are_told():
     f = gt.function(lambda x, rate: x * math.sqrt(rate))
     with pytest.warns(UserWarning, match="has run in Python") as caught:

@@ -1,6 +1,10 @@
 """Dense Jacobians in chunks: the same numbers, in bounded memory, by one plan."""
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,3 +242,81 @@ class TestProgress:
         with Progress("jacobian", 10, stream, iter([0.0, 3.0, 6.0]).__next__) as progress:
             progress.update(5)
         assert not stream.getvalue()
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import gradtape as gt
+
+mode, budget = sys.argv[1:]
+N = 1200
+numbers = np.random.default_rng(0)
+first, second = (gt.asarray(numbers.normal(size=(N, N)) / 40) for _ in range(2))
+
+
+def f(x):
+    y = gt.tanh(first @ x)
+    for _ in range(3):
+        y = gt.sort(gt.cumulative_sum(gt.sin(y)) * 0.01 + y)
+        y = gt.tanh(second @ y)
+    return y
+
+
+def status(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+x = np.linspace(0.0, 1.0, N)
+ask = gt.jacobian(f, mode=mode, memory_budget=budget)
+# What compiling takes, and what the compiler keeps, is no matter of the Jacobian.
+for _ in range(2):
+    ask(x).numpy()
+gt.empty_cache()
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+found = ask(x).numpy()
+print(status("VmHWM") - before, found.nbytes)
+"""
+
+
+def grown(mode, budget):
+    """How much the process grew at most while it computed a Jacobian, and the result's bytes."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(gt.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURED, mode, budget],
+        capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return map(int, run.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="no peak to forget")
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_the_process_grows_by_no_more_than_twice_the_result_and_the_budget(mode):
+    peak, result = grown(mode, "6M")
+    assert result < peak < 2 * result + (6 << 20)
+    # The same measure finds what it takes without chunks: four matrices at once, and more.
+    peak, result = grown(mode, "4G")
+    assert peak > 2 * result + (6 << 20)
+
+
+def test_chunks_where_nothing_was_compiled_yet():
+    script = (
+        "import numpy as np, gradtape as gt; "
+        "print(gt.jacobian(lambda x: gt.cumulative_sum(x), chunk_size=2)(np.ones(3)).tolist())"
+    )
+    source = str(Path(gt.__file__).parents[1])
+    for jit in ("off", "auto"):
+        environment = {**os.environ, "PYTHONPATH": source, "GRADTAPE_JIT": jit}
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment,
+            check=False,
+        )  # fmt: skip
+        assert run.stdout.strip() == "[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]", (
+            run.stderr
+        )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.graph.node import Node, placeholder
-from gradtape.graph.program import program
+from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents
@@ -33,6 +33,8 @@ from gradtape.transforms.seeded import Seeded, numbered
 
 # The part of the machine's memory that intermediates may take by default.
 SHARE = 8
+# The part of the budget beyond which a cheap value is computed again in every chunk.
+HELD = 16
 # Seeds of the program that tells what one seed takes.
 PROBE = 8
 
@@ -163,17 +165,23 @@ def _chunks_one_way(
     count = wanted.chunk_size
     if count is None:
         tried = min(PROBE, seeds)
-        found = _part(view, rules, target, source, way, tried)
+        found = _part(view, rules, target, source, way, tried, wanted)
         if found is None:
             return None
         # What a chunk gives is not the result yet: it counts, too.
         one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
         count = wanted.budget * tried // max(1, one)
-    return _part(view, rules, target, source, way, max(1, min(count, seeds)))
+    return _part(view, rules, target, source, way, max(1, min(count, seeds)), wanted)
 
 
 def _part(
-    view: View, rules: PythonRules, target: Node, source: Node, way: str, count: int
+    view: View,
+    rules: PythonRules,
+    target: Node,
+    source: Node,
+    way: str,
+    count: int,
+    wanted: Limits,
 ) -> Chunks | None:
     """The program of so many seeds."""
     like = source if way == "forward" else target
@@ -187,14 +195,7 @@ def _part(
         return None
     recording = view.recording
     steps = program([found], recording.values.keys())
-    moving = dependents((*steps.inputs, *steps.nodes), {offset})
-    frontier = dict.fromkeys(
-        parent
-        for node in steps.nodes
-        if node in moving
-        for parent in node.inputs
-        if parent not in moving and parent.inputs and parent not in recording.values
-    )
+    frontier = _frontier(recording, steps, offset, wanted.budget)
     before = [node for node in frontier if type(node.spec) is not tuple]
     return Chunks(
         way,
@@ -205,3 +206,29 @@ def _part(
         bind(recording, before),
         bind(recording, [found], before),
     )
+
+
+def _frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
+    """What chunks read that depends on no seed, to be computed once and held.
+
+    Views are made again in every chunk: held, they would be copies. So is what is large and cheap.
+    """
+    moving = dependents((*steps.inputs, *steps.nodes), {offset})
+    # From the results back, so that what reads a node is decided before it.
+    for node in reversed(steps.nodes):
+        if node in moving:
+            for parent in node.inputs:
+                if parent in moving or parent in recording.values or not parent.inputs:
+                    continue
+                several = type(parent.spec) is tuple
+                cheap = not several and not parent.op.expensive
+                if parent.op.view or (cheap and parent.spec.nbytes > budget // HELD):
+                    moving.add(parent)
+    found = dict.fromkeys(
+        parent
+        for node in steps.nodes
+        if node in moving
+        for parent in node.inputs
+        if parent not in moving and parent.inputs and parent not in recording.values
+    )
+    return list(found)

@@ -147,6 +147,8 @@ def flush(recording: Recording) -> None:
             tracked = _flush(recording)
         finally:
             recording.flushing = False
+    if recording.handles:
+        return  # what has no value yet goes on here
     if not tracked:
         retire(recording)
     elif state.recording is recording and not recording.active and recording.is_pinned():
@@ -168,7 +170,10 @@ def _flush(recording: Recording) -> bool:
     schedule = _find(recording, roots) if roots else None
     if roots and schedule is None:
         # A derivative by hand has kept what it was given for all seeds at once: no value is known.
-        held = [h for h in held if h.node in values or not _seeds_of(recording, h.node)]
+        lacking = [h for h in held if h.node not in values and _seeds_of(recording, h.node)]
+        recording.handles.extend(lacking)
+        gone = {id(handle) for handle in lacking}
+        held = [handle for handle in held if id(handle) not in gone]
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         schedule = _find(recording, roots) if roots else None
     if schedule is not None:
