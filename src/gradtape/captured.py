@@ -229,10 +229,7 @@ class Captured:
         elif changed:
             self.refuse("it changes a list, dict or dataclass that it is given")
         elif not capture.failed:
-            # A run that others came between is not kept in any case.
-            whole = capture.unlike != MEANWHILE
-            left = _left_behind(capture, given, leaves, outlived) if whole else None
-            self._keep(capture, result, outlived, left)
+            self._keep(capture, result, outlived, _left_behind(capture, given, leaves, outlived))
         return unflatten(structure, fresh.own(leaves))
 
     def _keep(self, capture: Capture, result: Result, outlived: bool, left: str | None) -> None:
@@ -349,12 +346,8 @@ def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bo
 
     if found() is None:
         return None
-    # Functions that call themselves hold on to what they know until somebody looks for cycles; what
-    # is young is soon looked through.
-    for generation in (1, 2):
-        gc.collect(generation)
-        if found() is None:
-            return None
+    # Functions that call themselves hold on to what they know a little longer.
+    gc.collect()
     return found()
 
 

@@ -55,7 +55,6 @@ class Capture(Recording):
         "_looked",
         "_made",
         "_own",
-        "_published",
         "_rebound",
         "_same",
         "_sources",
@@ -94,8 +93,6 @@ class Capture(Recording):
         # Variables assigned, with what they held before, and those read; what each holds as far as
         # is known here.
         self.assigned: dict[Any, Handle] = {}
-        # Handles that variables were given: other threads may have read them there.
-        self._published: list[Handle] = []
         self.variables: dict[Any, None] = {}
         self._latest: dict[Any, Any] = {}
         self._held: dict[tuple[int, int], Node] = {}
@@ -422,7 +419,6 @@ class Capture(Recording):
             self._compare(variable, before)
             self.assigned.setdefault(variable, before)
             self._latest[variable] = handle
-            self._published.append(handle)
 
     def _compare(self, variable: Any, handle: Handle) -> None:
         """See whether a variable holds what it was last seen or assigned to hold."""
@@ -455,7 +451,7 @@ class Capture(Recording):
     def known(self) -> list[Any]:
         """Tensors that are held outside as later calls will have it, too."""
         rebound = [reference() for reference, _ in self._rebound.values()]
-        return [*rebound, *self._published]
+        return [*rebound, *[variable._handle for variable in self.assigned]]
 
     def outside(self) -> list[Any]:
         """Tensors from outside that were read, as far as they are still there."""
