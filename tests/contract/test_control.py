@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.growth import least_growth
 
 import gradtape as gt
 from gradtape.errors import DtypeError, NoValueError, ShapeError, UndefinedRuleError
@@ -497,8 +498,6 @@ def test_results_go_on_into_library_calls():
 
 
 def test_repeated_use_holds_on_to_nothing():
-    import gc
-
     def once() -> None:
         v = gt.asarray(W)
         gt.evaluate(gt.grad(lambda w: loss(gt.scan, w, START, INPUTS))(v))
@@ -507,9 +506,4 @@ def test_repeated_use_holds_on_to_nothing():
 
     for _ in range(5):
         once()
-    gc.collect()
-    before = len(gc.get_objects())
-    for _ in range(30):
-        once()
-    gc.collect()
-    assert len(gc.get_objects()) - before < 50
+    assert least_growth(once, 30, enough=10) <= 10
