@@ -205,11 +205,7 @@ class Captured:
         result = Result(
             structure,
             tuple(source_of(capture, *each) for each in zip(leaves, nodes, strict=True)),
-            tuple(
-                (variable, capture.source(variable._handle.node))
-                for variable in capture.assigned
-                if is_inside(variable._handle, capture)
-            ),
+            tuple((variable, capture.source(node)) for variable, node in capture.last_assigned()),
             tuple((ref, capture.source(node)) for ref, node in capture.rebound()),
             tuple((at, capture.source(handle.node)) for at, handle in capture.moved.items()),
         )

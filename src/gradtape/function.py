@@ -280,7 +280,7 @@ class Function:
             with captured_run(capture, self.python_function, given) as found:
                 results = flatten(found)[0]
                 nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
-                nodes += [variable._handle.node for variable in capture.assigned]
+                nodes += [node for _, node in capture.last_assigned()]
         finally:
             capture.undo()
         return program(dict.fromkeys(nodes))

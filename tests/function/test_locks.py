@@ -1,5 +1,6 @@
 """Functions that assign the same variables in several threads: no order of calls is a deadlock."""
 
+import sys
 import threading
 
 import gradtape as gt
@@ -105,3 +106,40 @@ def test_draws_of_others_in_between_are_theirs():
     assert generator.state[2] == len(drawn) == 11
     stream = gt.random.Generator(1).uniform((44,)).tolist()
     assert sorted(number for block in drawn for number in block) == sorted(stream)
+
+
+def test_first_calls_at_the_same_time_lose_nothing():
+    """What a run assigns is what it assigned itself, whoever assigns while it is captured."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(10):
+            count_together(gt.Variable(0))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def count_together(total, threads=16, calls=5):
+    begin = threading.Barrier(threads)
+    errors = []
+
+    @gt.function
+    def count(n):
+        return total.assign_add(n).value
+
+    def work():
+        try:
+            begin.wait(SECONDS)
+            for _ in range(calls):
+                count(gt.asarray(3))
+        except Exception as error:
+            errors.append(error)
+
+    running = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    assert not errors
+    assert int(total) == 3 * threads * calls

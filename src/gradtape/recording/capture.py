@@ -420,6 +420,11 @@ class Capture(Recording):
             self.assigned.setdefault(variable, before)
             self._latest[variable] = handle
 
+    def last_assigned(self) -> list[tuple[Any, Node]]:
+        """The variables assigned, with what each was given last, whatever others did since."""
+        latest = [(variable, self._latest[variable]) for variable in self.assigned]
+        return [(v, handle.node) for v, handle in latest if getattr(handle, "recording", 0) is self]
+
     def _compare(self, variable: Any, handle: Handle) -> None:
         """See whether a variable holds what it was last seen or assigned to hold."""
         latest = self._latest.get(variable)

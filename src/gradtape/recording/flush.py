@@ -108,7 +108,8 @@ def evaluate(handle: Handle) -> None:
         return
     recording = handle.recording
     if recording is None:
-        handle.materialize()  # type: ignore[attr-defined]
+        if handle.computed is None:  # not computed by another thread just now
+            handle.materialize()  # type: ignore[attr-defined]
         return
     if isinstance(recording, Trace) and recording.lacks_value(handle.node):
         raise recording.refusal(handle.node)
