@@ -26,12 +26,13 @@ from gradtape.ops.matrix_functions import (
 )
 from gradtape.ops.movement import matrix_transpose
 from gradtape.ops.products import outer, tensordot, vecdot
+from gradtape.ops.sparse_solve import sparse_solve
 from gradtape.ops.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
 
 __all__ = [
     "QR", "SVD", "Eigh", "Slogdet",
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "expm", "inv", "lstsq", "matmul",
     "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
-    "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "triangular_solve", "vecdot",
-    "vector_norm",
+    "slogdet", "solve", "sparse_solve", "svd", "svdvals", "tensordot", "trace", "triangular_solve",
+    "vecdot", "vector_norm",
 ]  # fmt: skip

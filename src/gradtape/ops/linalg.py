@@ -140,7 +140,13 @@ def solve(x1: Any, x2: Any, /) -> Any:
 
     >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
     [1.0, 1.0]
+
+    If x1 is a matrix of `scipy.sparse`, it is `sparse_solve`.
     """
+    if hasattr(x1, "tocsr"):
+        from gradtape.ops.sparse_solve import sparse_solve
+
+        return sparse_solve(x1, x2)
     a, b = record_operand(x1), record_operand(x2)
     if b.ndim == 1:
         found = solve_matrix(a, as_column(b))
