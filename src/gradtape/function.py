@@ -209,7 +209,7 @@ class Function:
                 found = captured.straight(leaves)
             except Exception as error:
                 return captured.run_in_python(arguments, error)
-            if captured.python_calls == captured.look_at:
+            if captured.python_calls >= captured.look_at:
                 self._look(captured, arguments)
             return found
         if captured.refused is not None:
@@ -218,7 +218,7 @@ class Function:
 
     def _look(self, captured: Captured, arguments: Arguments) -> None:
         """Let calls of this kind go through native code from now on, if they can and it pays."""
-        captured.look_at *= 2
+        captured.look_at = 2 * captured.python_calls
         if native.MODE == "python":
             return
         from gradtape import direct
