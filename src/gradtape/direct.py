@@ -8,20 +8,16 @@ is), and the class of functions a slot that knows contexts. It is a shortcut thr
 from __future__ import annotations
 
 import ctypes
-import struct
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any
 
-from gradtape.codegen import caller
+from gradtape.call_slot import install
+from gradtape.codegen import call_context
 from gradtape.dtypes import World
-from gradtape.graph.recording import Handle, Recording, Value, state
+from gradtape.graph.recording import Handle
 from gradtape.pytree import unflatten
-from gradtape.recording import native
-from gradtape.recording.cpython import slot_offset, slot_wrapper, supported, word
 from gradtape.recording.steps import (
     Argument,
     Computed,
@@ -32,8 +28,7 @@ from gradtape.recording.steps import (
     Result,
     Run,
 )
-from gradtape.runtime import buffers, threads
-from gradtape.runtime.counters import NATIVE
+from gradtape.runtime import buffers
 from gradtape.signature import Arguments
 from gradtape.static_values import Identity, is_input
 from gradtape.straight import Wrapped
@@ -114,8 +109,8 @@ class Direct:
             "keep_gil": int(layout.stretch.quick), "ops": layout.ops,
         }  # fmt: skip
         self._kept += [layout, sources]
-        self._words = (ctypes.c_int64 * len(caller.CONTEXT))(
-            *[fields.get(name, 0) for name in caller.CONTEXT]
+        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))(
+            *[fields.get(name, 0) for name in call_context.CONTEXT]
         )
         self.address = ctypes.addressof(self._words)
 
@@ -146,7 +141,7 @@ class Direct:
     # What changes.
 
     def _field(self, name: str) -> int:
-        return self._words[caller.CONTEXT.index(name)]
+        return self._words[call_context.CONTEXT.index(name)]
 
     @property
     def calls(self) -> int:
@@ -160,7 +155,7 @@ class Direct:
 
     def end(self) -> None:
         """No call takes it any more."""
-        self._words[caller.CONTEXT.index("live")] = 0
+        self._words[call_context.CONTEXT.index("live")] = 0
         if not self._field("busy"):
             # What it knows of may be much; of a context that is not live nobody reads more.
             self._kept.clear()
@@ -190,13 +185,13 @@ class _Sources:
         """The number of a value among those of the call."""
         source = self._inputs[position]
         if isinstance(source, Argument):
-            if self._given[source.position] != caller.TENSOR:
+            if self._given[source.position] != call_context.TENSOR:
                 raise Unusual
-            row = caller.GIVEN, source.position
+            row = call_context.GIVEN, source.position
         elif isinstance(source, Held):
-            row = caller.VARIABLE, id(source.variable)
+            row = call_context.VARIABLE, id(source.variable)
         elif isinstance(source, Outside) and type(source.handle) is weakref.ref:
-            row = caller.REFERENCE, id(source.handle)
+            row = call_context.REFERENCE, id(source.handle)
         else:
             raise Unusual
         if row not in self.rows:
@@ -207,14 +202,19 @@ class _Sources:
         """The row of a number that goes to an offset of the memory of a run."""
         source, size = self._inputs[position], dtype.itemsize
         if not isinstance(source, Number):
-            return caller.COPIED, self.value(position), offset, size
+            return call_context.COPIED, self.value(position), offset, size
         if dtype.kind != "f":
             raise Unusual
         if type(source.compute) is itemgetter:
             place: Any = source.compute.__reduce__()[1][0]
-            if self._given[place] == caller.FLOAT:
-                return caller.DOUBLE if size == 8 else caller.SINGLE, place, offset, size
-        how = caller.COMPUTED_DOUBLE if size == 8 else caller.COMPUTED_SINGLE
+            if self._given[place] == call_context.FLOAT:
+                return (
+                    call_context.DOUBLE if size == 8 else call_context.SINGLE,
+                    place,
+                    offset,
+                    size,
+                )
+        how = call_context.COMPUTED_DOUBLE if size == 8 else call_context.COMPUTED_SINGLE
         return how, id(source.compute), offset, size
 
 
@@ -237,7 +237,7 @@ class Given:
         self.watched: list[weakref.ref[Any]] = []
         if arguments.kwargs:
             raise Unusual
-        self._tell(caller.ROW, tuple, len(arguments.args))
+        self._tell(call_context.ROW, tuple, len(arguments.args))
         for argument, structure, parts in arguments.described():
             self._enter(argument, structure, iter(parts))
 
@@ -250,16 +250,16 @@ class Given:
         if structure.kind is None:
             self._enter_leaf(thing, next(parts))
         elif thing is None:
-            self._tell(caller.OBJECT, None)
+            self._tell(call_context.OBJECT, None)
         elif structure.kind is kind and kind in (tuple, list):
-            how = caller.ROW if kind is tuple else caller.SERIES
+            how = call_context.ROW if kind is tuple else call_context.SERIES
             self._tell(how, kind, len(thing))
             for child, below in zip(thing, structure.children, strict=True):
                 self._enter(child, below, parts)
         elif structure.kind is kind is dict:
-            self._tell(caller.MAPPING, dict, len(thing))
+            self._tell(call_context.MAPPING, dict, len(thing))
             for (key, child), below in zip(thing.items(), structure.children, strict=True):
-                self._tell(caller.OBJECT, key)
+                self._tell(call_context.OBJECT, key)
                 self._enter(child, below, parts)
         else:
             raise Unusual
@@ -269,9 +269,9 @@ class Given:
         if is_input(part):
             if issubclass(kind, Tensor) and leaf.computed is not None:
                 self._kept.append(leaf.computed.spec)
-                self._tell(caller.TENSOR, kind, id(leaf.computed.spec))
+                self._tell(call_context.TENSOR, kind, id(leaf.computed.spec))
             elif kind is float:
-                self._tell(caller.FLOAT, float)
+                self._tell(call_context.FLOAT, float)
             else:
                 raise Unusual
             self.inputs.append(self.rows[-1][0])
@@ -288,9 +288,9 @@ class Given:
                 self.watched.append(weakref.ref(leaf, end))
             except TypeError:
                 raise Unusual from None
-            self.rows.append((caller.OBJECT, id(leaf), 0))
+            self.rows.append((call_context.OBJECT, id(leaf), 0))
         elif kind in (bool, int, str, bytes, type(None)):
-            self._tell(caller.OBJECT, leaf)
+            self._tell(call_context.OBJECT, leaf)
         else:
             raise Unusual
 
@@ -303,10 +303,10 @@ def _update(variable: Variable, source: Any, place: dict[Any, int]) -> tuple[int
 
 def _shape(structure: Any) -> int:
     if structure.kind is None:
-        return caller.ONLY
+        return call_context.ONLY
     if structure.kind in (tuple, list) and all(each.kind is None for each in structure.children):
-        return caller.TUPLE if structure.kind is tuple else caller.LIST
-    return caller.OTHER
+        return call_context.TUPLE if structure.kind is tuple else call_context.LIST
+    return call_context.OTHER
 
 
 def _thread() -> int:
@@ -314,82 +314,3 @@ def _thread() -> int:
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_Get", ctypes.pythonapi))
     number = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
     return number(("PyThreadState_GetID", ctypes.pythonapi))(get())
-
-
-# The slot.
-
-
-def offsets(function: type) -> dict[str, int] | None:
-    """Where objects keep what the native code reads and writes; None if a check fails."""
-    known = native.offsets()
-    if known is None:
-        return None
-    buffer, variable = buffers.allocate(8), Variable(0.0)
-    value, recording = Value(buffer, variable.current().spec), Recording()
-    reads: list[tuple[Any, type, str]] = [
-        *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
-        *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
-        *[(variable, Variable, name) for name in ("_assigned", "_epoch", "_handle", "_steady")],
-        *[(recording, Recording, name) for name in ("active", "unassigned")],
-    ]
-    found = {}
-    for instance, kind, name in reads:
-        offset = slot_offset(kind, name)
-        inside = 16 <= offset < kind.__basicsize__
-        if not inside or word(id(instance) + offset) != id(getattr(instance, name)):
-            return None
-        found[f"{kind.__name__}_{name}"] = offset
-    found["Function_direct"] = slot_offset(function, "direct")
-    some, number, content = [value, buffer], 1.5, b"12345678"
-    (bits,) = struct.unpack("=q", struct.pack("=d", number))
-    checks = [
-        word(word(id(some) + 24) + 8) == id(buffer),
-        word(id(number) + 16) == bits,
-        word(id(content) + 16) == len(content),
-        word(id((some, number)) + 16) == 2,
-        Value(buffer, value.spec).entry is value.entry,
-        recording.active == 0 and id(recording.active) == id(0),
-    ]
-    return {**known, **found, "list_items": 24, "float_content": 16} if all(checks) else None
-
-
-@lru_cache(maxsize=1)
-def install(function: type) -> bool:
-    """Let calls of functions go through the slot; False where they cannot."""
-    layout = offsets(function) if supported() else None
-    if layout is None:
-        return False
-    from gradtape.codegen import llvm
-
-    in_python = function.__dict__["__call__"]
-    value = Value(buffers.allocate(8), Variable(0.0).current().spec)
-    objects = {
-        "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
-        "epoch_name": sys.intern("epoch"), "address_name": sys.intern("address"),
-        "local_dictionary": native.local_dictionary, "zero": 0, "None": None, "True": True,
-        "False": False, "unentered": value.entry, "allocate": buffers.allocate,
-        "team": threads.team, "in_python": in_python,
-    }  # fmt: skip
-    types = (Recording, Value, buffers.Buffer, float, list, state.handle_class)
-    facts = {
-        **layout,
-        **{name: id(thing) for name, thing in objects.items()},
-        **{kind.__name__: id(kind) for kind in types},
-        "world": World.number.buffer_info()[0],
-        "pool_counts": buffers.counts().buffer_info()[0],
-        "count_recycled": 8 * buffers.RECYCLED,
-        "count_held": 8 * buffers.HELD,
-        "run_counts": NATIVE.buffer_info()[0],
-        "run_plan": threads.plan_address(),
-    }
-    for name in caller.FUNCTIONS:
-        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        assert address is not None
-        llvm.add_symbol(name, address)
-    compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
-    wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
-    # Everything that the code points to lives as long as the process, and longer than modules.
-    kept = (objects, types, wrapper, World.number, NATIVE, buffers.counts())
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    function.__call__ = wrapper  # type: ignore[method-assign]
-    return True

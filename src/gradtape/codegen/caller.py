@@ -15,39 +15,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Template
 
+from gradtape.codegen.call_context import (
+    ARGUMENT,
+    AT,
+    BUFFER,
+    COMPUTED_DOUBLE,
+    COMPUTED_SINGLE,
+    COPIED,
+    DOUBLE,
+    FLOAT,
+    GIVEN,
+    LOCK,
+    MAPPING,
+    NUMBER,
+    OBJECT,
+    ROW,
+    SINGLE,
+    SOURCE,
+    TENSOR,
+    VARIABLE,
+    WORD,
+    known_object,
+)  # fmt: skip
+from gradtape.codegen.call_results import (
+    address_ir,
+    assign_ir,
+    buffer_ir,
+    result_ir,
+    tensor_ir,
+    value_ir,
+)  # fmt: skip
 from gradtape.codegen.lookup import CURRENT, with_loads
 from gradtape.codegen.routine import Routine
-
-CONTEXT = (
-    "owner", "thread", "world", "live", "busy", "calls", "held",
-    "argument_rows", "row", "input", "inputs", "given", "sources", "source_rows", "values",
-    "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
-    "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",
-    "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
-)  # fmt: skip
-_AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
-
-# Words of a row of each table.
-ARGUMENT = 3  # how, class or object, spec or count
-SOURCE = 2  # how, input or object
-WORD = 2  # slot, value
-NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
-BUFFER = 5  # slot, list of idle addresses or 0, capacity, the same and the size as Python numbers
-LEAF = 3  # buffer or object, spec, class or 0 for an object
-UPDATE = 3  # variable, buffer, spec
-LOCK = 2  # how to acquire and to release it
-
-# Arguments, the tuple of them first, each followed by what is in it: a tensor of this class and
-# spec, a float, this very object, a tuple or a list of so many, a dictionary of so many with keys
-# and items in turn.
-TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING = 0, 1, 2, 3, 4, 5
-# Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
-GIVEN, VARIABLE, REFERENCE = 0, 1, 2
-# Numbers: from the memory of a value; from a float among the inputs, or what a function of the
-# inputs gives, as double or as float.
-COPIED, DOUBLE, SINGLE, COMPUTED_DOUBLE, COMPUTED_SINGLE = 0, 1, 2, 3, 4
-# What is returned: the only leaf, a tuple, a list, or what Python makes of the list.
-ONLY, TUPLE, LIST, OTHER = 0, 1, 2, 3
 
 FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyErr_Fetch",
@@ -97,105 +96,20 @@ _NOT_HERE = "inttoptr (i64 1 to ptr)"
 def caller_ir(facts: Mapping[str, int]) -> str:
     """The module with `call`, the slot of calls. `facts` are offsets and addresses."""
     parts = [
-        _DECLARATIONS, CURRENT, _address(), _buffer(), _value(), _tensor(), _tree(), _matches(),
-        _source(), _computed(), _fill(), _result(), _assign(), _run(), _call(),
+        _DECLARATIONS, CURRENT, address_ir(), buffer_ir(), value_ir(), tensor_ir(), _tree(),
+        _matches(), _source(), _computed(), _fill(), result_ir(), assign_ir(), _run(), _call(),
     ]  # fmt: skip
     names = {name: str(number) for name, number in facts.items()}
     return with_loads(Template("\n".join(parts)).substitute(names))
-
-
-def _object(name: str) -> str:
-    """An object that lives as long as the process."""
-    return f"inttoptr (i64 ${name} to ptr)"
-
-
-def _address() -> str:
-    """Where the elements of a value lie; 0 after an error."""
-    r = Routine("internal i64 @address(ptr %value)")
-    known = r.pointer("%value", "$Value__address")
-    with r.when(r.differ(known, _object("zero"))):
-        r.end(f"ret i64 {r.let(f'call i64 @PyLong_AsSsize_t(ptr {known})')}")
-    found = r.let(f"call ptr @PyObject_GetAttr(ptr %value, ptr {_object('address_name')})")
-    with r.when(r.same(found, "null")):
-        r.end("ret i64 0")
-    number = r.let(f"call i64 @PyLong_AsSsize_t(ptr {found})")
-    r.line(f"call void @Py_DecRef(ptr {found})")
-    r.end(f"ret i64 {number}")
-    return r.text()
-
-
-def _buffer() -> str:
-    """A buffer for a row of that table: on idle memory, or what Python allocates."""
-    r = Routine("internal ptr @buffer(ptr %row)")
-    idle = r.pointer("%row", 8)
-    r.go_if(r.same(idle, "null"), "ask")
-    last = r.let(f"sub i64 {r.word(idle, '$list_size')}, 1")
-    r.go_if(r.let(f"icmp slt i64 {last}, 0"), "ask")
-    # The list gives up its reference, before anything can run that takes from it as well.
-    address = r.pointer(r.pointer(idle, "$list_items"), r.scaled(last))
-    r.put(idle, "$list_size", last)
-    found = r.let(f"call ptr @PyType_GenericAlloc(ptr {_object('Buffer')}, i64 0)")
-    r.go_if(r.same(found, "null"), "failed")
-    r.put_pointer(found, "$Buffer_address", address)
-    for name, offset in (("capacity", 24), ("nbytes", 32)):
-        number = r.pointer("%row", offset)
-        r.line(f"call void @Py_IncRef(ptr {number})")
-        r.put_pointer(found, f"$Buffer_{name}", number)
-    counts, capacity = _object("pool_counts"), r.word("%row", 16)
-    r.add_to(counts, "$count_recycled", capacity)
-    r.add_to(counts, "$count_held", r.let(f"sub i64 0, {capacity}"))
-    r.end(f"ret ptr {found}")
-    r.block("failed")
-    r.line(f"call i32 @PyList_Append(ptr {idle}, ptr {address})")
-    r.line(f"call void @Py_DecRef(ptr {address})")
-    r.end("ret ptr null")
-    r.block("ask")
-    allocate, size = _object("allocate"), r.pointer("%row", 32)
-    r.end(f"ret ptr {r.let(f'call ptr @PyObject_CallOneArg(ptr {allocate}, ptr {size})')}")
-    return r.text()
-
-
-def _value() -> str:
-    """A value on a buffer."""
-    r = Routine("internal ptr @value(ptr %buffer, ptr %spec)")
-    found = r.let(f"call ptr @PyType_GenericAlloc(ptr {_object('Value')}, i64 0)")
-    with r.when(r.same(found, "null")):
-        r.end("ret ptr null")
-    address, entry = r.pointer("%buffer", "$Buffer_address"), _object("unentered")
-    slots = {"content": "%buffer", "spec": "%spec", "_address": address, "entry": entry}
-    for name, content in slots.items():
-        r.line(f"call void @Py_IncRef(ptr {content})")
-        r.put_pointer(found, f"$Value_{name}", content)
-    r.end(f"ret ptr {found}")
-    return r.text()
-
-
-def _tensor() -> str:
-    """A tensor of a class on the value of a buffer."""
-    r = Routine("internal ptr @tensor(ptr %kind, ptr %buffer, ptr %spec)")
-    value = r.let("call ptr @value(ptr %buffer, ptr %spec)")
-    with r.when(r.same(value, "null")):
-        r.end("ret ptr null")
-    found = r.let("call ptr @PyType_GenericAlloc(ptr %kind, i64 0)")
-    with r.when(r.same(found, "null")):
-        r.line(f"call void @Py_DecRef(ptr {value})")
-        r.end("ret ptr null")
-    nothing = _object("None")
-    for name in ("node", "recording"):
-        r.line(f"call void @Py_IncRef(ptr {nothing})")
-        r.put_pointer(found, f"$Handle_{name}", nothing)
-    r.put_pointer(found, "$Handle_computed", value)
-    r.end(f"ret ptr {found}")
-    return r.text()
 
 
 def _tree() -> str:
     """Whether something is as the rows from the cursor on say; notes the inputs in it."""
     r = Routine("internal i1 @tree(ptr %context, ptr %thing)")
     places = [r.let("alloca i64"), r.let("alloca ptr"), r.let("alloca ptr")]
-    rows = r.pointer("%context", _AT["argument_rows"])
-    row = r.row(rows, r.word("%context", _AT["row"]), ARGUMENT)
-    r.add_to("%context", _AT["row"], 1)
+    rows = r.pointer("%context", AT["argument_rows"])
+    row = r.row(rows, r.word("%context", AT["row"]), ARGUMENT)
+    r.add_to("%context", AT["row"], 1)
     how, wanted, kind = r.word(row), r.pointer(row, 8), r.pointer("%thing", 8)
     with r.when(r.equal(how, OBJECT)):
         r.end(f"ret i1 {r.same('%thing', wanted)}")
@@ -203,7 +117,7 @@ def _tree() -> str:
     with r.when(r.equal(how, TENSOR)):
         value = r.pointer("%thing", "$Handle_computed")
         r.go_if(r.same(value, "null"), "no")
-        r.go_if(r.differ(r.pointer(value, 8), _object("Value")), "no")
+        r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
         r.go_if(r.differ(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
         r.end("br label %input")
     r.go_if(r.equal(how, FLOAT), "input")
@@ -230,9 +144,9 @@ def _tree() -> str:
         r.go_if(r.let(f"xor i1 {fits}, true"), "no")
     r.end("ret i1 true")
     r.block("input")
-    number = r.word("%context", _AT["input"])
-    r.put_pointer(r.pointer("%context", _AT["given"]), r.scaled(number), "%thing")
-    r.add_to("%context", _AT["input"], 1)
+    number = r.word("%context", AT["input"])
+    r.put_pointer(r.pointer("%context", AT["given"]), r.scaled(number), "%thing")
+    r.add_to("%context", AT["input"], 1)
     r.end("ret i1 true")
     r.block("no")
     r.end("ret i1 false")
@@ -243,11 +157,11 @@ def _matches() -> str:
     """Whether a call with these arguments is of the kind of a context, and may be run now."""
     r = Routine("internal i1 @matches(ptr %context, ptr %args)")
     for name, wanted in (("live", 1), ("busy", 0)):
-        r.go_if(r.unequal(r.word("%context", _AT[name]), wanted), "no")
-    r.go_if(r.unequal(r.word("%context", _AT["thread"]), r.word("@thread")), "no")
-    r.go_if(r.unequal(r.word("%context", _AT["world"]), r.word(_object("world"))), "no")
+        r.go_if(r.unequal(r.word("%context", AT[name]), wanted), "no")
+    r.go_if(r.unequal(r.word("%context", AT["thread"]), r.word("@thread")), "no")
+    r.go_if(r.unequal(r.word("%context", AT["world"]), r.word(known_object("world"))), "no")
     for cursor in ("row", "input"):
-        r.put("%context", _AT[cursor], 0)
+        r.put("%context", AT[cursor], 0)
     r.end(f"ret i1 {r.let('call i1 @tree(ptr %context, ptr %args)')}")
     r.block("no")
     r.end("ret i1 false")
@@ -266,14 +180,14 @@ def _source() -> str:
         handle = r.pointer(thing, "$Variable__handle")
         r.end(f"ret ptr {r.let(f'call ptr @held(ptr {handle})')}")
     handle = r.let(f"call ptr @PyWeakref_GetObject(ptr {thing})")
-    with r.when(r.differ(handle, _object("None"))):
+    with r.when(r.differ(handle, known_object("None"))):
         r.end(f"ret ptr {r.let(f'call ptr @held(ptr {handle})')}")
     r.end("ret ptr null")
     held = Routine("internal ptr @held(ptr %handle)")
     held.go_if(held.same("%handle", "null"), "no")
     value = held.pointer("%handle", "$Handle_computed")
     held.go_if(held.same(value, "null"), "no")
-    held.go_if(held.differ(held.pointer(value, 8), _object("Value")), "no")
+    held.go_if(held.differ(held.pointer(value, 8), known_object("Value")), "no")
     held.line(f"call void @Py_IncRef(ptr {value})")
     held.end(f"ret ptr {value}")
     held.block("no")
@@ -284,7 +198,7 @@ def _source() -> str:
 def _computed() -> str:
     """What a function in Python gives of the inputs."""
     r = Routine("internal ptr @computed(ptr %context, ptr %function)")
-    given, count = r.pointer("%context", _AT["given"]), r.word("%context", _AT["inputs"])
+    given, count = r.pointer("%context", AT["given"]), r.word("%context", AT["inputs"])
     inputs = r.let(f"call ptr @PyTuple_New(i64 {count})")
     with r.when(r.same(inputs, "null")):
         r.end("ret ptr null")
@@ -301,16 +215,16 @@ def _computed() -> str:
 def _fill() -> str:
     """Take values and buffers, and write where they lie and what the numbers are."""
     r = Routine("internal i1 @fill(ptr %context)")
-    given = r.pointer("%context", _AT["given"])
-    slots, values = r.pointer("%context", _AT["slots"]), r.pointer("%context", _AT["values"])
-    rows = r.pointer("%context", _AT["source_rows"])
-    with r.loop(r.word("%context", _AT["sources"])) as index:
+    given = r.pointer("%context", AT["given"])
+    slots, values = r.pointer("%context", AT["slots"]), r.pointer("%context", AT["values"])
+    rows = r.pointer("%context", AT["source_rows"])
+    with r.loop(r.word("%context", AT["sources"])) as index:
         row = r.row(rows, index, SOURCE)
         value = r.let(f"call ptr @source(ptr {row}, ptr {given})")
         r.go_if(r.same(value, "null"), "no")
         r.put_pointer(values, r.scaled(index), value)
-    rows, taken = r.pointer("%context", _AT["buffer_rows"]), r.pointer("%context", _AT["taken"])
-    with r.loop(r.word("%context", _AT["buffers"])) as index:
+    rows, taken = r.pointer("%context", AT["buffer_rows"]), r.pointer("%context", AT["taken"])
+    with r.loop(r.word("%context", AT["buffers"])) as index:
         row = r.row(rows, index, BUFFER)
         buffer = r.let(f"call ptr @buffer(ptr {row})")
         r.go_if(r.same(buffer, "null"), "no")
@@ -318,15 +232,15 @@ def _fill() -> str:
         number = r.pointer(buffer, "$Buffer_address")
         address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {number})")
         r.put(slots, r.scaled(r.word(row)), address)
-    rows = r.pointer("%context", _AT["word_rows"])
-    with r.loop(r.word("%context", _AT["words"])) as index:
+    rows = r.pointer("%context", AT["word_rows"])
+    with r.loop(r.word("%context", AT["words"])) as index:
         row = r.row(rows, index, WORD)
         value = r.pointer(values, r.scaled(r.word(row, 8)))
         address = r.let(f"call i64 @address(ptr {value})")
         r.go_if(r.equal(address, 0), "no")
         r.put(slots, r.scaled(r.word(row)), address)
-    rows = r.pointer("%context", _AT["number_rows"])
-    with r.loop(r.word("%context", _AT["numbers"])) as index:
+    rows = r.pointer("%context", AT["number_rows"])
+    with r.loop(r.word("%context", AT["numbers"])) as index:
         row = r.row(rows, index, NUMBER)
         how, which, place = r.word(row), r.scaled(r.word(row, 8)), r.at(slots, r.word(row, 16))
         with r.when(r.equal(how, COPIED)):
@@ -343,7 +257,7 @@ def _fill() -> str:
                     compute = r.pointer(row, 8)
                     found = r.let(f"call ptr @computed(ptr %context, ptr {compute})")
                     r.go_if(r.same(found, "null"), "no")
-                is_float = r.same(r.pointer(found, 8), _object("float"))
+                is_float = r.same(r.pointer(found, 8), known_object("float"))
                 number = r.let(f"load double, ptr {r.at(found, '$float_content')}")
                 if double != DOUBLE:
                     r.line(f"call void @Py_DecRef(ptr {found})")
@@ -357,92 +271,6 @@ def _fill() -> str:
     r.block("no")
     r.end("ret i1 false")
     return r.text()
-
-
-def _result() -> str:
-    """What the call returns."""
-    leaf = Routine("internal ptr @leaf(ptr %context, ptr %row)")
-    kind = leaf.pointer("%row", 16)
-    with leaf.when(leaf.same(kind, "null")):
-        thing = leaf.pointer("%row")
-        leaf.line(f"call void @Py_IncRef(ptr {thing})")
-        leaf.end(f"ret ptr {thing}")
-    taken, which = leaf.pointer("%context", _AT["taken"]), leaf.scaled(leaf.word("%row"))
-    buffer, of = leaf.pointer(taken, which), leaf.pointer("%row", 8)
-    found = leaf.let(f"call ptr @tensor(ptr {kind}, ptr {buffer}, ptr {of})")
-    leaf.end(f"ret ptr {found}")
-    r = Routine("internal ptr @result(ptr %context)")
-    rows, count = r.pointer("%context", _AT["leaf_rows"]), r.word("%context", _AT["leaves"])
-    shape = r.word("%context", _AT["shape"])
-    with r.when(r.equal(shape, ONLY)):
-        r.end(f"ret ptr {r.let(f'call ptr @leaf(ptr %context, ptr {rows})')}")
-    for name, condition in (("Tuple", r.equal(shape, TUPLE)), ("List", r.unequal(shape, TUPLE))):
-        with r.when(condition):
-            whole = r.let(f"call ptr @Py{name}_New(i64 {count})")
-            r.go_if(r.same(whole, "null"), "failed")
-            with r.loop(count) as index:
-                row = r.row(rows, index, LEAF)
-                found = r.let(f"call ptr @leaf(ptr %context, ptr {row})")
-                with r.when(r.same(found, "null")):
-                    r.line(f"call void @Py_DecRef(ptr {whole})")
-                    r.end("ret ptr null")
-                r.line(f"call i32 @Py{name}_SetItem(ptr {whole}, i64 {index}, ptr {found})")
-            if name == "List":
-                with r.when(r.equal(shape, OTHER)):
-                    make = r.pointer("%context", _AT["unflatten"])
-                    structure = r.pointer("%context", _AT["structure"])
-                    found = r.let(
-                        f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr {make}, "
-                        f"ptr {structure}, ptr {whole}, ptr null)"
-                    )
-                    r.line(f"call void @Py_DecRef(ptr {whole})")
-                    r.end(f"ret ptr {found}")
-            r.end(f"ret ptr {whole}")
-    r.block("failed")
-    r.end("ret ptr null")
-    return leaf.text() + r.text()
-
-
-def _assign() -> str:
-    """Let variables hold what was computed; as `Variable.replace`."""
-    slot = Routine("internal void @set_slot(ptr %place, ptr %content)")
-    slot.line("call void @Py_IncRef(ptr %content)")
-    old = slot.let("load ptr, ptr %place")
-    slot.line("store ptr %content, ptr %place")
-    slot.line(f"call void @Py_DecRef(ptr {old})")
-    slot.end("ret void")
-    r = Routine("internal i1 @assign(ptr %context, ptr %recording)")
-    rows, taken = r.pointer("%context", _AT["update_rows"]), r.pointer("%context", _AT["taken"])
-    count = r.word("%context", _AT["updates"])
-    with r.when(r.equal(count, 0)):
-        r.end("ret i1 true")
-    local = r.pointer("@local")
-    epoch = r.let(f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {_object('epoch_name')})")
-    r.go_if(r.same(epoch, "null"), "failed")
-    r.line(f"call void @Py_IncRef(ptr {epoch})")
-    with r.loop(count) as index:
-        row = r.row(rows, index, UPDATE)
-        variable, of = r.pointer(row), r.pointer(row, 16)
-        buffer = r.pointer(taken, r.scaled(r.word(row, 8)))
-        handle = r.let(f"call ptr @tensor(ptr {_object('Tensor')}, ptr {buffer}, ptr {of})")
-        r.go_if(r.same(handle, "null"), "dropped")
-        news = {"_handle": handle, "_epoch": epoch, "_assigned": _object("True"),
-                "_steady": _object("False")}  # fmt: skip
-        for name, content in news.items():
-            place = r.at(variable, f"$Variable_{name}")
-            r.line(f"call void @set_slot(ptr {place}, ptr {content})")
-        r.line(f"call void @Py_DecRef(ptr {handle})")
-        unassigned = r.pointer("%recording", "$Recording_unassigned")
-        size = r.let(f"call i64 @PySet_Size(ptr {unassigned})")
-        with r.when(r.let(f"icmp sgt i64 {size}, 0")):
-            r.line(f"call i32 @PySet_Discard(ptr {unassigned}, ptr {variable})")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
-    r.end("ret i1 true")
-    r.block("dropped")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
-    r.block("failed")
-    r.end("ret i1 false")
-    return slot.text() + r.text()
 
 
 def _run() -> str:
@@ -459,51 +287,50 @@ def _run() -> str:
     r.line("%found = alloca ptr")
     team, error = r.let("alloca i64"), [r.let("alloca ptr") for _ in range(3)]
     r.line(f"store ptr {_NOT_HERE}, ptr %found")
-    owner = r.pointer("%context", _AT["owner"])
+    owner = r.pointer("%context", AT["owner"])
     r.line(f"call void @Py_IncRef(ptr {owner})")
     r.line("call void @Py_IncRef(ptr %recording)")
-    r.put("%context", _AT["busy"], 1)
-    given = r.pointer("%context", _AT["given"])
-    with r.loop(r.word("%context", _AT["inputs"])) as index:
+    r.put("%context", AT["busy"], 1)
+    given = r.pointer("%context", AT["given"])
+    with r.loop(r.word("%context", AT["inputs"])) as index:
         r.line(f"call void @Py_IncRef(ptr {r.pointer(given, r.scaled(index))})")
-    r.put("%context", _AT["held"], 0)
-    locks, lock_rows = r.word("%context", _AT["locks"]), r.pointer("%context", _AT["lock_rows"])
+    r.put("%context", AT["held"], 0)
+    locks, lock_rows = r.word("%context", AT["locks"]), r.pointer("%context", AT["lock_rows"])
     with r.loop(locks) as index:
         acquire = r.pointer(r.row(lock_rows, index, LOCK))
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {acquire})")
         r.go_if(r.same(answer, "null"), "failed")
         r.line(f"call void @Py_DecRef(ptr {answer})")
-        r.add_to("%context", _AT["held"], 1)
+        r.add_to("%context", AT["held"], 1)
     # Who held a lock may have changed what this kind of call takes for granted.
-    r.go_if(r.unequal(r.word("%context", _AT["live"]), 1), "over")
+    r.go_if(r.unequal(r.word("%context", AT["live"]), 1), "over")
     filled = r.let("call i1 @fill(ptr %context)")
     r.go_if(r.let(f"xor i1 {filled}, true"), "unfilled")
-    slots = r.pointer("%context", _AT["slots"])
+    slots = r.pointer("%context", AT["slots"])
     r.line(f"store i64 0, ptr {team}")
-    with r.when(r.unequal(r.word("%context", _AT["parallel"]), 0)):
-        number = r.let(f"call ptr @PyObject_CallNoArgs(ptr {_object('team')})")
+    with r.when(r.unequal(r.word("%context", AT["parallel"]), 0)):
+        number = r.let(f"call ptr @PyObject_CallNoArgs(ptr {known_object('team')})")
         r.go_if(r.same(number, "null"), "failed")
         r.line(f"store i64 {r.let(f'call i64 @PyLong_AsSsize_t(ptr {number})')}, ptr {team}")
         r.line(f"call void @Py_DecRef(ptr {number})")
     word = r.let(f"inttoptr i64 {r.let(f'load i64, ptr {team}')} to ptr")
     instructions, count = (
-        r.pointer("%context", _AT["instructions"]),
-        r.word("%context", _AT["count"]),
+        r.pointer("%context", AT["instructions"]),
+        r.word("%context", AT["count"]),
     )
-    plan = (
-        f"call void {_object('run_plan')}(ptr {word}, ptr {instructions}, i64 {count}, ptr {slots})"
-    )
-    keeps = r.word("%context", _AT["keep_gil"])
+    arguments = f"ptr {word}, ptr {instructions}, i64 {count}, ptr {slots}"
+    plan = f"call void {known_object('run_plan')}({arguments})"
+    keeps = r.word("%context", AT["keep_gil"])
     with r.when(r.unequal(keeps, 0)):
         r.line(plan)
     with r.when(r.equal(keeps, 0)):
         thread = r.let("call ptr @PyEval_SaveThread()")
         r.line(plan)
         r.line(f"call void @PyEval_RestoreThread(ptr {thread})")
-    counts = _object("run_counts")
+    counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
-    r.add_to(counts, 8, r.word("%context", _AT["ops"]))
-    r.add_to("%context", _AT["calls"], 1)
+    r.add_to(counts, 8, r.word("%context", AT["ops"]))
+    r.add_to("%context", AT["calls"], 1)
     made = r.let("call ptr @result(ptr %context)")
     r.line(f"store ptr {made}, ptr %found")
     r.go_if(r.same(made, "null"), "over")
@@ -522,14 +349,14 @@ def _run() -> str:
         # Nothing may run with an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
     for held, number in (("given", "inputs"), ("values", "sources"), ("taken", "buffers")):
-        items, size = r.pointer("%context", _AT[held]), r.word("%context", _AT[number])
+        items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
         r.line(f"call void @drop(ptr {items}, i64 {size})")
-    with r.loop(r.word("%context", _AT["held"])) as index:
+    with r.loop(r.word("%context", AT["held"])) as index:
         release = r.pointer(r.row(lock_rows, index, LOCK), 8)
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {release})")
         with r.when(r.differ(answer, "null")):
             r.line(f"call void @Py_DecRef(ptr {answer})")
-    r.put("%context", _AT["busy"], 0)
+    r.put("%context", AT["busy"], 0)
     r.line("call void @Py_DecRef(ptr %recording)")
     r.line(f"call void @Py_DecRef(ptr {owner})")
     with r.when(failed):
@@ -547,11 +374,13 @@ def _call() -> str:
         r.go_if(r.unequal(size, 0), "python")
     recording = r.let("call ptr @current()")
     r.go_if(r.same(recording, "null"), "python")
-    r.go_if(r.differ(r.pointer(recording, "$Recording_active"), _object("zero")), "python")
+    r.go_if(r.differ(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
     handles = r.pointer(recording, "$Recording_handles")
-    r.go_if(r.differ(r.pointer(handles, 8), _object("list")), "python")
+    r.go_if(r.differ(r.pointer(handles, 8), known_object("list")), "python")
     local = r.pointer("@local")
-    tapes = r.let(f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {_object('tapes_name')})")
+    tapes = r.let(
+        f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {known_object('tapes_name')})"
+    )
     r.go_if(r.same(tapes, "null"), "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
     known = r.pointer("%function", "$Function_direct")
@@ -566,7 +395,7 @@ def _call() -> str:
             r.go_if(r.same(found, _NOT_HERE), "python")
             r.end(f"ret ptr {found}")
     r.block("python")
-    method = r.let(f"call ptr @PyMethod_New(ptr {_object('in_python')}, ptr %function)")
+    method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
     with r.when(r.same(method, "null")):
         r.end("ret ptr null")
     answer = r.let(f"call ptr @PyObject_Call(ptr {method}, ptr %args, ptr %named)")
