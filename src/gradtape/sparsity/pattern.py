@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -91,7 +90,9 @@ class Pattern:
         All arrays made of one pattern share its index arrays, which are read-only: what changes
         the structure in place is refused there, and works on a copy.
         """
-        found = copy(self._template)
+        template = self._template
+        found = object.__new__(type(template))
+        found.__dict__.update(template.__dict__)
         found.data = data
         return found
 
