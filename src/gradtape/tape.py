@@ -211,17 +211,17 @@ class GradientTape(Jacobians):
         recording = self._ask()
         leaves, structure = flatten(sources)
         along = directions("vectors", structure, vectors)
-        nodes = [self._source(leaf) for leaf in leaves]
+        given = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        inner = self._view(recording).alone(y, tuple(nodes))
-        watched = tuple(node for _, node in self._watched.values())
-        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), watched)
+        view, inner, nodes = self._view(recording).separated(y, tuple(given))
+        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), view.watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
         pushed = iter(push(recording, dense, nodes, along, frozenset()))
         found = [None if slope is None else next(pushed) for slope in slopes]
+        found = [None if each is None else view.restored(each) for each in found]
         if not self.persistent:
             self._consume()
         return unflatten(

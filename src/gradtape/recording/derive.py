@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gradtape.graph.node import LEAF, Node
@@ -36,8 +36,7 @@ def derive_reverse(
     rules = PythonRules(recording)
     asked = list(sources)
     if watched is not None:
-        order = [node for node in topological((*targets, *sources)) if node not in outside]
-        connected = dependents(order, watched)
+        connected = reached((*targets, *sources), outside, watched)
         asked = [source for source in sources if source in connected]
     results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
@@ -45,6 +44,12 @@ def derive_reverse(
     if not rules.used:
         recording.table.derived[key] = found
     return found
+
+
+def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
+    """What is watched or depends on it by what was not recorded outside."""
+    order = (n for n in topological(nodes) if n not in outside or n in watched)
+    return dependents(order, watched)
 
 
 def derive_forward(

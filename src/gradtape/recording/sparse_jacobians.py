@@ -125,6 +125,7 @@ def sparse_hessian(
     view: View, target: Node, first: Node, second: Node, wanted: Any, dense: Callable[[], Any]
 ) -> Any:
     """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
+    view, target, (first, second) = view.separated(target, (first, second))
     slope = derive_gradient(view, target, first)
     if slope is None or derive_gradient(view, target, second) is None:
         return None
