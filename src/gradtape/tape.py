@@ -11,7 +11,8 @@ from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.node import Node
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.derive import derive_reverse
+from gradtape.recording.custom import PythonRules
+from gradtape.recording.derive import derive_forward, derive_reverse
 from gradtape.scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape_jacobians import Jacobians
 from gradtape.tensor import Tensor, asarray
@@ -211,17 +212,22 @@ class GradientTape(Jacobians):
         recording = self._ask()
         leaves, structure = flatten(sources)
         along = directions("vectors", structure, vectors)
-        given = [self._source(leaf) for leaf in leaves]
+        nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
         cotangent = direction(recording, y, None)
+        tangents = [direction(recording, *each) for each in zip(nodes, along, strict=True)]
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        view, inner, nodes = self._view(recording).separated(y, tuple(given))
-        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), view.watched)
+        view, apart = self._view(recording).separated(y, tuple(nodes))
+        blocked = apart.blocked
+        slopes = derive_reverse(recording, apart.roots, [cotangent], nodes, blocked, view.watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(push(recording, dense, nodes, along, frozenset()))
-        found = [None if slope is None else next(pushed) for slope in slopes]
-        found = [None if each is None else view.restored(each) for each in found]
+        pushed = iter(derive_forward(recording, dense, nodes, tangents, blocked))
+        found = apart.rejoined(
+            [None if slope is None else next(pushed) for slope in slopes],
+            (*nodes, *tangents),
+            PythonRules(recording),
+        )
         if not self.persistent:
             self._consume()
         return unflatten(

@@ -238,8 +238,8 @@ def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     whole = derive_hessian(view, target, first, second)
     if whole is None:
         return None
-    alone, target, (first, second) = view.separated(target, (first, second))
-    slope = derive_gradient(alone, target, first)
+    alone, apart = view.separated(target, (first, second))
+    slope = derive_gradient(alone, apart.roots[0], first)
     assert slope is not None
     chunks = chunks_for(alone, slope, second, "auto", whole, wanted)
     if chunks is not None:

@@ -116,3 +116,74 @@ def test_hessian_of_a_captured_function_at_a_sum():
         want = np.diag(-np.sin(at) * at**2 + 4 * np.cos(at) * at + 2 * np.sin(at))
         for hessian in (gt.hessian(decorated), twice):
             np.testing.assert_allclose(hessian(gt.asarray(X) + shift).numpy(), want, atol=1e-14)
+
+
+def by_gradient(tape, y, x):
+    return tape.gradient(y, x)
+
+
+def by_jacobian(tape, y, x):
+    return tape.jacobian(y, x)
+
+
+def by_batch_jacobian(tape, y, x):
+    return tape.batch_jacobian(y, x)
+
+
+def by_jvp(tape, y, x):
+    return tape.jvp(y, x, gt.ones(3))
+
+
+@pytest.mark.parametrize("derive", [by_gradient, by_jacobian, by_batch_jacobian, by_jvp])
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_derivative_that_was_computed_before_by_the_user_is_no_constant(derive, reads):
+    x = gt.asarray(X)
+    cosine = gt.cos(x)  # pending, and the same as the derivative of the sine
+    with gt.GradientTape() as outer:
+        outer.watch(x)
+        with gt.GradientTape() as inner:
+            inner.watch(x)
+            y = gt.sin(x) * cosine if reads else gt.sin(x)
+        slope = derive(inner, y, x)
+    want = -np.sin(X) * (np.cos(X) if reads else 1.0)
+    np.testing.assert_allclose(outer.gradient(slope, x).numpy(), want)
+
+
+def by_hand(x, w):
+    return gt.sin(x) * w, lambda dy: (dy * gt.cos(x) * w, dy * gt.sin(x))
+
+
+def with_tangents():
+    f = gt.custom_jvp(lambda x, w: gt.sin(x) * w)
+    f.defjvp(
+        lambda p, t: (f(*p), t[0] * gt.cos(p[0]) * p[1] + t[1] * gt.sin(p[0])),
+    )
+    return f
+
+
+@pytest.mark.parametrize(
+    "g",
+    [
+        gt.custom_gradient(by_hand),
+        with_tangents(),
+        gt.checkpoint(lambda x, w: gt.sin(x) * w),
+    ],
+    ids=["gradient", "jvp", "checkpoint"],
+)
+def test_derivatives_by_hand_beside_pending_tensors(g):
+    def second(g):
+        def total(x):
+            w = x + 1.0
+            return gt.sum(gt.hessian(lambda u: gt.sum(g(u, w) * u))(x * 2.0))
+
+        return total
+
+    def plain(x, w):
+        return gt.sin(x) * w
+
+    x = gt.asarray(X) * 1.0
+    w = x + 1.0
+    found, want = (gt.hessian(lambda u, f=f: gt.sum(f(u, w) * u))(x).numpy() for f in (g, plain))
+    np.testing.assert_allclose(found, want, atol=1e-14)
+    found, want = (gt.grad(second(f))(gt.asarray(X)).numpy() for f in (g, plain))
+    np.testing.assert_allclose(found, want)

@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.recording.apart import Apart
 from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
@@ -27,7 +28,9 @@ def derive_reverse(
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
-    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
+    # Who records now may differentiate the result.
+    again = bool(outside and state.tapes)
+    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched, again)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
@@ -38,7 +41,12 @@ def derive_reverse(
     if watched is not None:
         connected = reached((*targets, *sources), outside, watched)
         asked = [source for source in sources if source in connected]
-    results = reverse(targets, cotangents, asked, outside, rules.pull)
+    if again:
+        apart = Apart(targets, asked, outside, rules)
+        results = reverse(apart.roots, cotangents, asked, apart.blocked, rules.pull)
+        results = apart.rejoined(results, (*asked, *cotangents), rules)
+    else:
+        results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -60,14 +68,20 @@ def derive_forward(
     outside: frozenset[Node],
 ) -> list[Any]:
     """Tangents of the targets."""
-    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
+    again = bool(outside and state.tapes)
+    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside, again)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
         return found
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
-    found = forward(targets, sources, tangents, outside, rules.push)
+    if again:
+        apart = Apart(targets, sources, outside, rules)
+        found = forward(apart.roots, sources, tangents, apart.blocked, rules.push)
+        found = apart.rejoined(found, (*sources, *tangents), rules)
+    else:
+        found = forward(targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
     return found
