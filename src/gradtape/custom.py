@@ -268,8 +268,9 @@ class custom_jvp:  # noqa: N801 - a decorator
         self._f = f
         self._key = key_of(f)
         self._rule: Callable[..., Any] | None = None
-        single = isinstance(nondiff_argnums, int)
-        self._apart = frozenset((nondiff_argnums,) if single else nondiff_argnums)
+        self._apart = frozenset(
+            [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
+        )
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule: `rule(primals, tangents)` gives (value, tangent of the value)."""

@@ -21,7 +21,7 @@ from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
 from gradtape.returned import is_inside
 from gradtape.signature import Signature, Specs
-from gradtape.static_values import is_gone
+from gradtape.static_values import has_iterator, is_gone
 from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
@@ -57,8 +57,8 @@ def function(
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
-    - Tensors from outside may be changed in place, or be replaced by others now and then. One that
-      is replaced while somebody goes on holding the old one is not noticed: make it a Variable.
+    - What it reads from outside by name (globals, variables of functions around it, attributes) may
+      be changed or replaced now and then; tensors may be changed in place at every call.
     - A function that keeps tensors outside, changes lists that it is given or returns objects of
       other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
@@ -197,6 +197,8 @@ class Function:
         captured = local.by_key.get(key)
         if captured is None:
             captured = self._new_kind(key)
+        if captured.differs is not None and captured.differs():
+            captured = local.by_key[key] = captured.with_surroundings()
         captured.calls += 1
         if captured.straight is not None:
             try:
@@ -215,6 +217,13 @@ class Function:
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
         if self._runs_later:
             captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
+        if has_iterator(key):
+            captured.refuse(
+                "it is given an iterator, which every call moves on",
+                silently=self._warned,
+                remedy="Pass a list or a tensor",
+            )
+            self._warned = True
         if not self._warned and len(known) > CAPTURES:
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
@@ -225,12 +234,12 @@ class Function:
     @property
     def captures(self) -> int:
         """How many kinds of calls this thread has captured."""
-        return len(self._local.by_key)
+        return len(self.captured)
 
     @property
     def captured(self) -> list[Captured]:
         """What this thread has captured, in the order of the first calls."""
-        return list(self._local.by_key.values())
+        return [each for known in self._local.by_key.values() for each in known.siblings]
 
     def capture(self, *args: Any, **kwargs: Any) -> None:
         """Capture the function for arguments like these, and leave all state as it is.
@@ -245,6 +254,7 @@ class Function:
             return
         key, leaves, arguments = self.signature.of(args, kwargs)
         captured = self._local.by_key.get(key) or self._new_kind(key)
+        captured = self._local.by_key[key] = captured.with_surroundings()
         if not captured.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
 
@@ -350,7 +360,12 @@ class BoundFunction:
         """The same as for a function."""
         return self.__func__.program(self.__self__, *args, **kwargs)
 
+    def __reduce__(self) -> Any:
+        return BoundFunction, (self.__func__, self.__self__)
+
     def __getattr__(self, name: str) -> Any:
+        if name == "__func__":  # asked for before there is one
+            raise AttributeError(name)
         return getattr(self.__func__, name)
 
 
