@@ -7,7 +7,8 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse
 from typing import Any
 
 from gradtape.captured import Captured, captured_run
@@ -22,6 +23,7 @@ from gradtape.recording.steps import Step
 from gradtape.returned import is_inside
 from gradtape.signature import Signature, Specs
 from gradtape.static_values import has_iterator, is_gone
+from gradtape.tensor_spec import is_spec
 from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
@@ -34,6 +36,7 @@ def function(
     f: Callable[..., Any] | None = None,
     *,
     static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
     input_signature: Sequence[Any] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
@@ -53,7 +56,8 @@ def function(
     undecorated function, for functions of their arguments, of Variables and of random generators:
 
     - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
-      Booleans, strings and None, and all that `static_argnames` names, are static.
+      Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
+      are static.
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
@@ -100,30 +104,62 @@ def function(
 
     `autograph` and `jit_compile` are accepted for TensorFlow's sake and change nothing.
     """
+    options: dict[str, Any] = {
+        "static_argnames": static_argnames,
+        "static_argnums": static_argnums,
+        "input_signature": input_signature,
+        "reduce_retracing": reduce_retracing,
+        "fastmath": fastmath,
+    }
     if f is None:
-        return functools.partial(
-            function,
-            static_argnames=static_argnames,
-            input_signature=input_signature,
-            reduce_retracing=reduce_retracing,
-            fastmath=fastmath,
-        )
+        return functools.partial(function, **options)
     if isinstance(f, (staticmethod, classmethod)):
-        kind, inner = type(f), f.__func__
-        return kind(
-            function(
-                inner,
-                static_argnames=static_argnames,
-                input_signature=input_signature,
-                reduce_retracing=reduce_retracing,
-                fastmath=fastmath,
-            )
-        )
+        return type(f)(function(f.__func__, **options))
     if not callable(f):
         raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
-    if isinstance(static_argnames, str):
-        static_argnames = (static_argnames,)
-    return Function(f, tuple(static_argnames), input_signature, reduce_retracing, fastmath)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names += _names_of(f, static_argnums)
+    _check_specs(input_signature)
+    return Function(f, names, input_signature, reduce_retracing, fastmath)
+
+
+def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
+    """The parameters at some places."""
+    places = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if not places:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    for place in places:
+        if not -len(names) <= place < len(names):
+            raise ValueError(
+                f"function: static_argnums {place} is not a place among the parameters {names}. "
+                "Count them from 0, or name them in static_argnames."
+            )
+    return tuple(names[place] for place in places)
+
+
+def _check_specs(given: Any) -> None:
+    listed = given is None or isinstance(given, (list, tuple))
+    wrong = [] if given is None else list(_no_specs(given)) if listed else [given]
+    if wrong:
+        raise TypeError(
+            f"function: input_signature has {wrong[0]!r}, which is not a spec in a list. "
+            "Give a list of gt.TensorSpec(shape, dtype), one for each argument."
+        )
+
+
+def _no_specs(nest: Any) -> Iterator[Any]:
+    """What is neither a spec nor a nest of them."""
+    if is_spec(nest):
+        return
+    if isinstance(nest, (list, tuple, dict)):
+        for part in nest.values() if isinstance(nest, dict) else nest:
+            yield from _no_specs(part)
+        return
+    leaves, structure = flatten(nest)
+    yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
 
 
 class _Captures(threading.local):
