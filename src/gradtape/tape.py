@@ -193,12 +193,10 @@ class GradientTape(Jacobians):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = push(recording, entered, nodes, along, self._outside())
+        results = [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)]
         if not self.persistent:
             self._consume()
-        return unflatten(
-            structure,
-            [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)],
-        )
+        return unflatten(structure, results)
 
     def hvp(self, target: Any, sources: Any, vectors: Any) -> Any:
         """The Hessian of a scalar target times a vector, forward over reverse.
@@ -228,12 +226,10 @@ class GradientTape(Jacobians):
             (*nodes, *tangents),
             PythonRules(recording),
         )
+        results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
         if not self.persistent:
             self._consume()
-        return unflatten(
-            structure,
-            [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)],
-        )
+        return unflatten(structure, results)
 
     def report(self) -> str:
         """What this tape recorded, watched and keeps, as text.

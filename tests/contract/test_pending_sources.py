@@ -187,3 +187,40 @@ def test_derivatives_by_hand_beside_pending_tensors(g):
     np.testing.assert_allclose(found, want, atol=1e-14)
     found, want = (gt.grad(second(f))(gt.asarray(X)).numpy() for f in (g, plain))
     np.testing.assert_allclose(found, want)
+
+
+class TestConstants:
+    @pytest.mark.parametrize("shape", [(), (3,)])
+    def test_ones_as_a_source_are_no_part_of_its_derivatives(self, shape):
+        x = gt.ones(shape)
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = x**3
+            slope = tape.gradient(y, x)
+        assert np.all(slope.numpy() == 3.0)
+        assert np.all(tape.gradient(slope, x).numpy() == 6.0)
+        assert np.sum(tape.hessian(y, x).numpy()) == 6.0 * x.size
+        assert np.all(tape.hvp(y, x, gt.ones(shape)).numpy() == 6.0)
+
+    def test_zeros_that_a_derivative_gave(self):
+        x, w = gt.asarray(X), gt.asarray(Y)
+        with gt.GradientTape() as tape:
+            tape.watch([x, w])
+            y = gt.sin(x)
+        nothing = tape.gradient(y, w, unconnected_gradients="zero")
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch([x, nothing])
+            flat = tape.gradient(gt.sin(x), nothing, unconnected_gradients="zero")
+        assert tape.gradient(flat, nothing) is None
+
+
+@pytest.mark.parametrize("name", ["jvp", "hvp"])
+def test_products_in_eager_mode(name):
+    with gt.eager():
+        x = gt.asarray(X)
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.tanh(x)
+        found = getattr(tape, name)(y, x, gt.ones(3)).numpy()
+    slope = 1 - np.tanh(X) ** 2
+    np.testing.assert_allclose(found, slope if name == "jvp" else -2 * np.tanh(X) * slope)

@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.arithmetic import IDENTITY
 from gradtape.recording.apart import Apart
 from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
@@ -94,7 +95,11 @@ def hold_result(recording: Recording, result: Any) -> Any:
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return state.row_sparse_class(indices, values, result.spec)
-    recording.nodes.append(result)
+    if result.op is not LEAF and not result.inputs:
+        # A constant of its own: other derivatives have the same one.
+        result = recording.application(IDENTITY, (result,), ())
+    else:
+        recording.nodes.append(result)
     return recording.hold(result, kind)
 
 
