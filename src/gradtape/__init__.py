@@ -36,7 +36,8 @@ from gradtape.implicit import fixed_point, minimize, root
 from gradtape.inspection import kernels_of, plan_of, show_config
 from gradtape.kept_values import saved_for_backward
 from gradtape.linear_operators import hessian_operator, linear_operator
-from gradtape.loops import fori_loop, map, scan, while_loop
+from gradtape.loops import fori_loop, scan, while_loop
+from gradtape.mapping import map
 from gradtape.modes import deterministic, eager, is_deterministic
 from gradtape.namespace import (
     __array_namespace_info__,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.op import Op
 from gradtape.graph.recording import host_value, record
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.callback import (
@@ -19,7 +20,10 @@ from gradtape.ops.callback import (
     PULL,
     PURE_CALLBACK,
     PY_FUNCTION,
+    Outcome,
     isolated,
+    journal,
+    on_tensors,
 )
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.tape import GradientTape
@@ -36,14 +40,7 @@ def numpy_function(f: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any
     >>> gt.numpy_function(np.cumsum, [gt.asarray([1.0, 2.0])], ((2,), gt.float64)).tolist()
     [1.0, 3.0]
     """
-    operands = [asarray(argument) for argument in args]
-
-    def trial() -> Any:
-        return f(*[np.array(operand.numpy()) for operand in operands])
-
-    specs, several = _specs(spec, trial)
-    results = record(NUMPY_FUNCTION, tuple(operands), (f, specs))
-    return list(results) if several else results[0]
+    return _called("numpy_function", f, args, spec, NUMPY_FUNCTION, lambda arrays: f(*arrays))
 
 
 def py_function(
@@ -62,14 +59,49 @@ def py_function(
     >>> float(tape.gradient(y, x))
     4.0
     """
-    operands = [asarray(argument) for argument in args]
+    if gradient is not None:
+        _check_function("py_function: gradient", gradient)
+    return _called(
+        "py_function", f, args, spec, PY_FUNCTION, lambda arrays: on_tensors(f, arrays), gradient
+    )
+
+
+def _called(
+    name: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    spec: Any,
+    op: Op,
+    call: Callable[[list[Any]], Any],
+    *more: Any,
+) -> Any:
+    """Record the call of a function that gives what `spec` says."""
+    _check_function(f"{name}: f", f)
+    if not isinstance(args, (list, tuple)):
+        raise TypeError(
+            f"{name}: args is {type(args).__name__}, not a list of arguments. Pass [x], even if "
+            "there is only one."
+        )
+    operands = tuple(asarray(argument) for argument in args)
+    known: list[Outcome] | None = None
 
     def trial() -> Any:
-        return isolated(lambda: f(*[from_value(host_value(o.numpy())) for o in operands]))
+        nonlocal known
+        arrays = [np.array(operand.numpy()) for operand in operands]
+        found = isolated(lambda: call(arrays))
+        # What it does is done: it is not called again to find the value.
+        known = [Outcome(f, found, None)]
+        return found
 
-    specs, several = _specs(spec, trial)
-    results = record(PY_FUNCTION, tuple(operands), (f, specs, gradient))
+    specs, several = _specs(name, spec, trial)
+    with contextlib.nullcontext() if known is None else journal.use(journal.written, known):
+        results = record(op, operands, (f, specs, *more))
     return list(results) if several else results[0]
+
+
+def _check_function(what: str, f: Any) -> None:
+    if not callable(f):
+        raise TypeError(f"{what} is {type(f).__name__}, which cannot be called. Give a function.")
 
 
 def pure_callback(
@@ -172,7 +204,7 @@ def _pair(item: Any) -> Spec | None:
     return _known(item)
 
 
-def _specs(given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool]:
+def _specs(name: str, given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool]:
     """Specs of the results, and whether they are a list. A bare dtype means: find the shape."""
     several = isinstance(given, list)
     items = given if several else [given]
@@ -181,7 +213,10 @@ def _specs(given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool
     results = trial()
     listed = results if isinstance(results, (tuple, list)) else (results,)
     if len(listed) != len(items):
-        raise ValueError(f"the function returned {len(listed)} values, {len(items)} were declared.")
+        raise ValueError(
+            f"{name}: the function returned {len(listed)} values, {len(items)} were declared. "
+            "Declare a list of as many."
+        )
     return tuple(
         spec(np.shape(r), as_dtype(item)) for r, item in zip(listed, items, strict=True)
     ), several

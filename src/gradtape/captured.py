@@ -23,7 +23,9 @@ from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
 from gradtape.returned import Returned, is_inside, returned, source_of, strange
 from gradtape.signature import Arguments
+from gradtape.static_values import Identity, static_key
 from gradtape.straight import straight_call
+from gradtape.surroundings import Surroundings
 from gradtape.tensor import RowSparse
 from gradtape.tracing_report import warn_of_paths
 
@@ -35,6 +37,9 @@ BEGINNINGS = 3
 FIRST_LOOK = 1 if native.MODE == "native" else 32
 # Tensors from outside that stay for so many calls may be replaced then.
 STAY = 32
+
+# So often other meanings of names are captured apart.
+SURROUNDINGS = 8
 
 _NOTHING = contextlib.nullcontext()
 
@@ -79,6 +84,12 @@ class Captured:
         # in their place; how often that has happened since they last stayed for a while, and when.
         self.outside: list[weakref.ref[Any]] = []
         self.is_stale, self.replaced, self.since = False, 0, 0
+        # What tells whether names that it uses mean something else by now, and what they meant;
+        # names that its own runs change; what was captured with other meanings, this one included.
+        self.differs: Callable[[], bool] | None = None
+        self.surroundings: Surroundings | None = None
+        self.effects: set[str] = set()
+        self.siblings: list[Captured] = [self]
         # What the runs in Python took: all of them, and the latest each.
         self.seconds = 0.0
         self.latest: deque[float] = deque(maxlen=8)
@@ -165,11 +176,12 @@ class Captured:
     ) -> Any:
         """Run the function in Python, and keep what it did."""
         start = time.perf_counter()
+        around = Surroundings(self.function, _objects(arguments))
         capture = Capture(self.root, fed, self.fastmath)
         given = Given(capture, arguments, leaves)
         try:
             with journal.use(None, outcomes), captured_run(capture, self.function, given) as found:
-                return self._finish(capture, found, given, True)
+                return self._finish(capture, found, given, around)
         except Exception as error:
             if not capture.broken:
                 given.carry_out()
@@ -183,11 +195,12 @@ class Captured:
     def prepare(self, arguments: Arguments, leaves: list[Any]) -> None:
         """Capture a run for arguments like these, and leave all state as it is."""
         start = time.perf_counter()
+        around = Surroundings(self.function, _objects(arguments))
         capture = Capture(self.root, {}, self.fastmath)
         given = Given(capture, arguments, leaves)
         try:
             with captured_run(capture, self.function, given) as found:
-                self._finish(capture, found, given, False)
+                self._finish(capture, found, given, around, lasts=False)
         finally:
             self._took(start)
             capture.undo()
@@ -197,7 +210,14 @@ class Captured:
         self.seconds += spent
         self.latest.append(spent)
 
-    def _finish(self, capture: Capture, box: list[Any], given: Given, lasts: bool) -> Any:
+    def _finish(
+        self,
+        capture: Capture,
+        box: list[Any],
+        given: Given,
+        around: Surroundings,
+        lasts: bool = True,
+    ) -> Any:
         """Compute what is returned and assigned, and note where later calls find it.
 
         What was done to the arguments is done to those of the caller, if it is to last.
@@ -230,8 +250,16 @@ class Captured:
             self.refuse(f"it returns an object of class {kind}, which may differ between calls")
         elif changed:
             self.refuse("it changes a list, dict or dataclass that it is given")
+        elif around.has_drawn():
+            self.refuse(
+                "it draws random numbers of Python or NumPy, which are new in every call",
+                remedy="Use gt.random",
+            )
         elif not capture.failed:
-            self._keep(capture, result, outlived, _left_behind(capture, given, leaves, outlived))
+            left = _left_behind(capture, given, leaves, outlived)
+            self._keep(capture, result, outlived, left)
+            if self.paths:
+                self.surroundings, self.differs = around, around.settle(self.effects)
         return unflatten(structure, fresh.own(leaves))
 
     def _keep(self, capture: Capture, result: Result, outlived: bool, left: str | None) -> None:
@@ -271,7 +299,7 @@ class Captured:
     def _begin_anew(self) -> None:
         self._leave_straight()
         self.root, self.path, self.paths = Step(), None, 0
-        self.outside = []
+        self.outside, self.surroundings, self.differs = [], None, None
 
     def _leave_straight(self) -> None:
         self.straight, direct, self.direct = None, self.direct, None
@@ -284,6 +312,27 @@ class Captured:
     def calls(self) -> int:
         """How often it was called."""
         return self.python_calls + (0 if self.direct is None else self.direct.calls)
+
+    # What names around the function mean.
+
+    def with_surroundings(self) -> Captured:
+        """What was captured, or is to be, for what names around the function mean now."""
+        changed = self.surroundings and self.surroundings.difference()
+        if not changed:
+            return self
+        for each in self.siblings:
+            if each.surroundings is not None and each.surroundings.difference() is None:
+                return each
+        if len(self.siblings) > SURROUNDINGS:
+            self.refuse(
+                "{} was {} and is {}, and changes again and again".format(*changed),
+                remedy="Pass it as an argument",
+            )
+            return self
+        found = Captured(self.name, self.function, self.fastmath, changed)
+        found.siblings, found.effects = self.siblings, self.effects
+        self.siblings.append(found)
+        return found
 
     # Tensors from outside.
 
@@ -308,15 +357,17 @@ class Captured:
         if self.replaced > BEGINNINGS:
             self.refuse("tensors that it reads from outside are replaced between calls")
 
-    def refuse(self, why: str, silently: bool = False) -> None:
+    def refuse(
+        self, why: str, silently: bool = False, remedy: str = "Keep the value a tensor"
+    ) -> None:
         """Run in Python from now on, and say so."""
-        self.refused = why
+        self.refused, self.differs = why, None
         self._begin_anew()
         if silently:
             return
         warn(
             f"gt.function: {self.name} runs in Python, uncompiled, for arguments of this kind: "
-            f"{why}. Keep the value a tensor, or leave the decorator out."
+            f"{why}. {remedy}, or leave the decorator out."
         )
 
 
@@ -340,6 +391,14 @@ def captured_run(
                     flush(capture)
         finally:
             state.recording = Recording() if outer.closed else outer
+
+
+def _objects(arguments: Arguments) -> list[Any]:
+    """Positional arguments that are told by being themselves; None in the place of others."""
+    return [
+        each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None
+        for each in arguments.args
+    ]
 
 
 class _EarlierError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.custom import wrapped
+from gradtape.custom import check_callable, wrapped
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.recording import record, state
 from gradtape.ops.saving import NAMED
@@ -85,6 +85,7 @@ def checkpoint(
     chosen = _as_policy(policy)
     if f is None:
         return functools.partial(checkpoint, policy=chosen)
+    check_callable("checkpoint", f)
 
     @functools.wraps(f)
     def recomputed(*args: Any, **kwargs: Any) -> Any:

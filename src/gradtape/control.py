@@ -61,6 +61,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     What is said of `cond` holds here, too.
     """
+    if not isinstance(branches, Sequence):
+        raise TypeError(
+            f"switch: branches is {type(branches).__name__}, not a sequence of functions. Give a "
+            "list of them."
+        )
     if not branches:
         raise ValueError("switch: there are no branches. Give at least one.")
     chosen = asarray(index)
@@ -79,6 +84,8 @@ def _branch(
     names: Sequence[str],
     arguments: tuple[Any, ...],
 ) -> Any:
+    for what, function in zip(names, functions, strict=True):
+        check_function(name, what, function)
     settled()
     index = cast(index, INTEGER)
     leaves, structure = flatten(arguments)
@@ -142,6 +149,15 @@ def _check_branches(
                     f"{name}: {leaf} is {first.spec} from {names[0]} and {other.spec} from "
                     f"{names[number]}. Return the same shapes and dtypes."
                 )
+
+
+def check_function(name: str, what: str, function: Any) -> None:
+    """Raise a TypeError that says which argument should have been a function."""
+    if not callable(function):
+        raise TypeError(
+            f"{name}: {what} is {type(function).__name__}, not a function. Give one, such as a "
+            "lambda that returns the value."
+        )
 
 
 def described(structure: Structure) -> str:

@@ -10,6 +10,9 @@ from typing import Any
 
 from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.recording import Recording, record, state
+from gradtape.ops.casting import cast
+from gradtape.ops.complexes import real
+from gradtape.ops.creation import zeros_like
 from gradtape.ops.custom import CUSTOM
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.recording.custom import PythonRules, as_nodes, inside
@@ -103,6 +106,11 @@ def is_operand(leaf: Any) -> bool:
     return isinstance(leaf, (Tensor, Variable, float)) or hasattr(leaf, "__array__")
 
 
+def check_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        raise TypeError(f"{name}: {f!r} is not callable. Decorate a function or a method.")
+
+
 class custom_gradient:  # noqa: N801 - a decorator
     """Give a function its own gradient: it returns (y, grad_fn).
 
@@ -117,6 +125,7 @@ class custom_gradient:  # noqa: N801 - a decorator
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
+        check_callable("custom_gradient", f)
         # First, as it copies attributes: of another decorator, too.
         functools.update_wrapper(self, f)
         self._f = f
@@ -220,6 +229,8 @@ class _GradientRule:
                     f"custom_gradient: gradient {position} has shape {slope.shape}, its argument "
                     f"{source.shape}. Return one of the same shape."
                 )
+            if isinstance(slope, Node) and source.spec.inexact:
+                found[position] = _like(slope, source)
         return [None] * self.outputs + found
 
     def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -245,20 +256,46 @@ class custom_jvp:  # noqa: N801 - a decorator
     >>> float(gt.grad(f)(1.0))
     10.0
 
-    The rule gets the arguments by place, also those that were passed by keyword. By variables that
-    the function reads besides, the derivative is that of what it computes.
+    The rule gets the arguments by place, also those that were passed by keyword; those that
+    `nondiff_argnums` names, and the instance if it is a method of three parameters, come before
+    `primals` and `tangents`. By variables that the function reads besides, the derivative is that
+    of what it computes.
     """
 
-    def __init__(self, f: Callable[..., Any]) -> None:
+    def __init__(self, f: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        check_callable("custom_jvp", f)
         functools.update_wrapper(self, f)
         self._f = f
         self._key = key_of(f)
         self._rule: Callable[..., Any] | None = None
+        self._apart = frozenset(
+            [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
+        )
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule: `rule(primals, tangents)` gives (value, tangent of the value)."""
         self._rule = rule
         return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Set one rule for each argument: `rule(tangent, value, *arguments)` gives a tangent.
+
+        >>> f = gt.custom_jvp(lambda x, y: gt.sin(x) * y)
+        >>> f.defjvps(lambda t, value, x, y: gt.cos(x) * t * y, None)
+        >>> [float(slope) for slope in gt.grad(f, (0, 1))(0.0, 2.0)]
+        [2.0, 0.0]
+
+        None stands for a derivative of zero.
+        """
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...], **kwargs: Any) -> Any:
+            value = self(*primals, **kwargs)
+            _check_count("arguments", len(primals), list(rules))
+            pairs = zip(rules, tangents, strict=True)
+            parts = [each(t, value, *primals) for each, t in pairs if each is not None]
+            return value, sum(parts[1:], parts[0]) if parts else zeros_like(value)
+
+        self._rule = rule
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -268,17 +305,37 @@ class custom_jvp:  # noqa: N801 - a decorator
             name = getattr(self._f, "__name__", "f")
             raise ValueError(f"custom_jvp: {name} has no rule. Define one with @{name}.defjvp.")
         args, kwargs = placed("custom_jvp", self._f, args, kwargs)
-        leaves, structure = flatten(args)
+        apart = self._apart or _left_to_rule(self._rule, args)
+        first = [x for place, x in enumerate(args) if place in apart]
+        leaves, structure = flatten([x for place, x in enumerate(args) if place not in apart])
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
-        fresh = iter(operands)
-        given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
+        fresh, fixed = iter(operands), iter(first)
+        given = iter(
+            unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
+        )
+        every = [next(fixed if place in apart else given) for place in range(len(args))]
         reads = _Reads()
         with reads.noted():
-            outputs, shape = flatten(self._f(*given, **kwargs))
+            outputs, shape = flatten(self._f(*every, **kwargs))
         others = [None if is_operand(leaf) else (leaf,) for leaf in leaves]
-        rule = _TangentRule(self._rule, len(outputs), others, structure, kwargs)
-        sources = [*operands, *reads.besides(leaves)]
+        rule = _TangentRule(
+            functools.partial(self._rule, *first), len(outputs), others, structure, kwargs
+        )
+        sources = [*operands, *reads.besides(flatten(args)[0])]
         return unflatten(shape, wrapped(self._key, [asarray(o) for o in outputs], sources, rule))
+
+
+def _left_to_rule(rule: Callable[..., Any], args: tuple[Any, ...]) -> frozenset[int]:
+    """The place of an instance that a rule written as a method takes before all others."""
+    if not args or is_operand(args[0]):
+        return frozenset()
+    try:
+        parameters = inspect.signature(rule).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    placed = [p for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+    return frozenset([0]) if len(placed) == 3 else frozenset()
 
 
 class _TangentRule:
@@ -303,7 +360,7 @@ class _TangentRule:
         ]  # fmt: skip
         slopes: list[Any] = [None] * self.outputs
         if not moving or any(tangent is not None for tangent in given):
-            slopes = self._by_rule(recording, primals, given)
+            slopes = self._by_rule(recording, primals, given, node.inputs[: self.outputs])
         if moving:
             rules = PythonRules(recording)
             more = forward(
@@ -315,7 +372,11 @@ class _TangentRule:
         return tuple(slopes)
 
     def _by_rule(
-        self, recording: Recording, primals: Sequence[Node], tangents: Sequence[Any]
+        self,
+        recording: Recording,
+        primals: Sequence[Node],
+        tangents: Sequence[Any],
+        outputs: Sequence[Node],
     ) -> list[Any]:
         directions = [
             constant(0, primal.spec) if tangent is None else tangent
@@ -333,7 +394,16 @@ class _TangentRule:
                 )
             found = flatten(result[1])[0]
             _check_count("outputs", self.outputs, found)
-            return as_nodes(recording, found)
+            slopes = as_nodes(recording, found)
+        for position, (slope, value) in enumerate(zip(slopes, outputs, strict=True)):
+            if slope is not None and slope.shape != value.shape:
+                raise ValueError(
+                    f"custom_jvp: tangent {position} has shape {slope.shape}, its value "
+                    f"{value.shape}. Return one of the same shape."
+                )
+            if slope is not None and value.spec.inexact:
+                slopes[position] = _like(slope, value)
+        return slopes
 
     def _arguments(self, recording: Recording, nodes: Sequence[Node]) -> tuple[Any, ...]:
         handles = iter([recording.hold(node, Tensor) for node in nodes])
@@ -365,6 +435,13 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
         return passing(*args)
 
     return through
+
+
+def _like(slope: Node, value: Node) -> Node:
+    """A derivative in the dtype of what it belongs to: computed more precisely, it is rounded."""
+    if slope.dtype == value.dtype:
+        return slope
+    return cast(real(slope) if value.dtype.kind == "f" else slope, value.dtype)
 
 
 def _takes_variables(grad_fn: Any) -> bool:

@@ -47,10 +47,15 @@ class Direct:
     """The context of one kind of call, in words, with everything that its words point to."""
 
     def __init__(
-        self, arguments: Arguments, run: Run, result: Result, assigned: Sequence[Variable]
+        self,
+        arguments: Arguments,
+        run: Run,
+        result: Result,
+        assigned: Sequence[Variable],
+        differs: Callable[[], bool] | None,
     ) -> None:
         layout = _layout(run)
-        self._kept: list[Any] = [run, result, tuple(assigned)]
+        self._kept: list[Any] = [run, result, tuple(assigned), differs]
         given = Given(arguments, self.end)
         self._kept.append(given)
         inputs = [each.settled() if isinstance(each, Outside) else each for each in run.inputs]
@@ -90,6 +95,7 @@ class Direct:
         structure = result.structure
         fields: dict[str, Any] = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
+            "differs": 0 if differs is None else id(differs),
             "argument_rows": self._table(given.rows),
             "inputs": len(given.inputs), "given": self._table([(0,)] * len(given.inputs)),
             "sources": len(sources.rows),
@@ -167,7 +173,7 @@ def made(function: type, arguments: Arguments, captured: Any) -> Direct | None:
     if run.plan.layout is None or not install(function):
         return None
     try:
-        return Direct(arguments, run, captured.root.result, captured.assigned)
+        return Direct(arguments, run, captured.root.result, captured.assigned, captured.differs)
     except Unusual:
         return None
 

@@ -7,7 +7,8 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse
 from typing import Any
 
 from gradtape.captured import Captured, captured_run
@@ -22,7 +23,8 @@ from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
 from gradtape.returned import is_inside
 from gradtape.signature import Arguments, Signature, Specs
-from gradtape.static_values import is_gone
+from gradtape.static_values import has_iterator, is_gone
+from gradtape.tensor_spec import is_spec
 from gradtape.tracing_report import explained, warn_of_captures
 
 __all__ = ["Function", "function"]
@@ -35,6 +37,7 @@ def function(
     f: Callable[..., Any] | None = None,
     *,
     static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
     input_signature: Sequence[Any] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
@@ -54,12 +57,13 @@ def function(
     undecorated function, for functions of their arguments, of Variables and of random generators:
 
     - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
-      Booleans, strings and None, and all that `static_argnames` names, are static.
+      Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
+      are static.
     - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
       that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
-    - Tensors from outside may be changed in place, or be replaced by others now and then. One that
-      is replaced while somebody goes on holding the old one is not noticed: make it a Variable.
+    - What it reads from outside by name (globals, variables of functions around it, attributes) may
+      be changed or replaced now and then; tensors may be changed in place at every call.
     - A function that keeps tensors outside, changes lists that it is given or returns objects of
       other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
@@ -101,30 +105,62 @@ def function(
 
     `autograph` and `jit_compile` are accepted for TensorFlow's sake and change nothing.
     """
+    options: dict[str, Any] = {
+        "static_argnames": static_argnames,
+        "static_argnums": static_argnums,
+        "input_signature": input_signature,
+        "reduce_retracing": reduce_retracing,
+        "fastmath": fastmath,
+    }
     if f is None:
-        return functools.partial(
-            function,
-            static_argnames=static_argnames,
-            input_signature=input_signature,
-            reduce_retracing=reduce_retracing,
-            fastmath=fastmath,
-        )
+        return functools.partial(function, **options)
     if isinstance(f, (staticmethod, classmethod)):
-        kind, inner = type(f), f.__func__
-        return kind(
-            function(
-                inner,
-                static_argnames=static_argnames,
-                input_signature=input_signature,
-                reduce_retracing=reduce_retracing,
-                fastmath=fastmath,
-            )
-        )
+        return type(f)(function(f.__func__, **options))
     if not callable(f):
         raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
-    if isinstance(static_argnames, str):
-        static_argnames = (static_argnames,)
-    return Function(f, tuple(static_argnames), input_signature, reduce_retracing, fastmath)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names += _names_of(f, static_argnums)
+    _check_specs(input_signature)
+    return Function(f, names, input_signature, reduce_retracing, fastmath)
+
+
+def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
+    """The parameters at some places."""
+    places = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if not places:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    for place in places:
+        if not -len(names) <= place < len(names):
+            raise ValueError(
+                f"function: static_argnums {place} is not a place among the parameters {names}. "
+                "Count them from 0, or name them in static_argnames."
+            )
+    return tuple(names[place] for place in places)
+
+
+def _check_specs(given: Any) -> None:
+    listed = given is None or isinstance(given, (list, tuple))
+    wrong = [] if given is None else list(_no_specs(given)) if listed else [given]
+    if wrong:
+        raise TypeError(
+            f"function: input_signature has {wrong[0]!r}, which is not a spec in a list. "
+            "Give a list of gt.TensorSpec(shape, dtype), one for each argument."
+        )
+
+
+def _no_specs(nest: Any) -> Iterator[Any]:
+    """What is neither a spec nor a nest of them."""
+    if is_spec(nest):
+        return
+    if isinstance(nest, (list, tuple, dict)):
+        for part in nest.values() if isinstance(nest, dict) else nest:
+            yield from _no_specs(part)
+        return
+    leaves, structure = flatten(nest)
+    yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
 
 
 class _Captures(threading.local):
@@ -203,6 +239,8 @@ class Function:
         captured = local.by_key.get(key)
         if captured is None:
             captured = self._new_kind(key)
+        if captured.differs is not None and captured.differs():
+            captured = local.by_key[key] = captured.with_surroundings()
         captured.python_calls += 1
         if captured.straight is not None:
             try:
@@ -238,6 +276,13 @@ class Function:
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
         if self._runs_later:
             captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
+        if has_iterator(key):
+            captured.refuse(
+                "it is given an iterator, which every call moves on",
+                silently=self._warned,
+                remedy="Pass a list or a tensor",
+            )
+            self._warned = True
         if not self._warned and len(known) > CAPTURES:
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
@@ -248,12 +293,12 @@ class Function:
     @property
     def captures(self) -> int:
         """How many kinds of calls this thread has captured."""
-        return len(self._local.by_key)
+        return len(self.captured)
 
     @property
     def captured(self) -> list[Captured]:
         """What this thread has captured, in the order of the first calls."""
-        return list(self._local.by_key.values())
+        return [each for known in self._local.by_key.values() for each in known.siblings]
 
     def capture(self, *args: Any, **kwargs: Any) -> None:
         """Capture the function for arguments like these, and leave all state as it is.
@@ -268,6 +313,7 @@ class Function:
             return
         key, leaves, arguments = self.signature.of(args, kwargs)
         captured = self._local.by_key.get(key) or self._new_kind(key)
+        captured = self._local.by_key[key] = captured.with_surroundings()
         if not captured.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
 
@@ -373,7 +419,12 @@ class BoundFunction:
         """The same as for a function."""
         return self.__func__.program(self.__self__, *args, **kwargs)
 
+    def __reduce__(self) -> Any:
+        return BoundFunction, (self.__func__, self.__self__)
+
     def __getattr__(self, name: str) -> Any:
+        if name == "__func__":  # asked for before there is one
+            raise AttributeError(name)
         return getattr(self.__func__, name)
 
 

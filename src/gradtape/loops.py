@@ -1,4 +1,4 @@
-"""Loops that are one op: while_loop, fori_loop, scan, map.
+"""Loops that are one op: while_loop, fori_loop, scan; gradtape.mapping has map.
 
 Like the branches of gradtape.control they call their functions once, on tensors without values.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.carried_state import CarriedState
-from gradtape.control import bound, described
+from gradtape.control import bound, check_function, described
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.node import Node, apply, outputs, placeholder, scratch
@@ -33,7 +33,7 @@ from gradtape.recording.trace import Trace
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray
 
-__all__ = ["fori_loop", "map", "scan", "while_loop"]
+__all__ = ["fori_loop", "scan", "while_loop"]
 
 
 class _Carry:
@@ -156,7 +156,9 @@ def while_loop(
     """
     maximum = None
     if maximum_iterations is not None:
-        maximum = _count("while_loop", "maximum_iterations", maximum_iterations)
+        maximum = as_count("while_loop", "maximum_iterations", maximum_iterations)
+    check_function("while_loop", "cond_fn", cond_fn)
+    check_function("while_loop", "body_fn", body_fn)
     settled()
     carry = _Carry("while_loop", "body_fn", init)
     traced: list[Body] = []
@@ -230,15 +232,19 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[..., Any], init: Any) ->
 
     With bounds that are Python integers it is a `scan`, with tensors a `while_loop`.
     """
+    check_function("fori_loop", "body_fn", body_fn)
     if _is_static(lower) and _is_static(upper):
         start, stop = operator.index(lower), operator.index(upper)
         numbers = arange(start, max(start, stop), dtype=np.int64)
-        final, _ = _scan("fori_loop", lambda x, i: (body_fn(i, x), None), init, numbers)
+        final, _ = scanned("fori_loop", lambda x, i: (body_fn(i, x), None), init, numbers)
         return final
     start, stop = asarray(lower), asarray(upper)
     for what, limit in (("lower", start), ("upper", stop)):
         if limit.shape != () or limit.dtype.kind not in "iu":
-            raise DtypeError(f"fori_loop: {what} is {limit.spec}, not a single integer.")
+            raise DtypeError(
+                f"fori_loop: {what} is {limit.spec}, not a single integer. Pass an int or an "
+                "integer tensor."
+            )
     _, final = while_loop(
         lambda state: state[0] < stop,
         lambda state: (state[0] + 1, body_fn(*state)),
@@ -249,18 +255,6 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[..., Any], init: Any) ->
 
 def _is_static(bound: Any) -> bool:
     return isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
-
-
-def map(f: Callable[..., Any], xs: Any) -> Any:
-    """`f` applied to each element along axis 0 in turn, with results stacked: a loop, as one op.
-
-    >>> gt.map(lambda x: x * x, gt.asarray([1.0, 2.0, 3.0])).tolist()
-    [1.0, 4.0, 9.0]
-
-    `vmap` computes the same for all elements at once; `map` takes the memory of one at a time.
-    """
-    _, found = _scan("map", lambda _, x: (None, f(x)), None, xs)
-    return found
 
 
 def scan(
@@ -297,10 +291,10 @@ def scan(
     >>> float(v)
     6.0
     """
-    return _scan("scan", f, init, xs, length, reverse, checkpoint)
+    return scanned("scan", f, init, xs, length, reverse, checkpoint)
 
 
-def _scan(
+def scanned(
     name: str,
     f: Callable[..., Any],
     init: Any,
@@ -309,10 +303,11 @@ def _scan(
     reverse: bool = False,
     checkpoint: bool | int | None = None,
 ) -> tuple[Any, Any]:
+    check_function(name, "f", f)
     settled()
     leaves, shape = flatten(xs)
     sequences = [asarray(leaf) for leaf in leaves]
-    count = _length(name, shape, sequences, length)
+    count = length_of(name, shape, sequences, length)
     carry = _Carry(name, {"scan": "f", "map": "f"}.get(name, "body_fn"), init)
     elements = [spec(tensor.shape[1:], tensor.dtype) for tensor in sequences]
 
@@ -339,9 +334,9 @@ def _scan(
         return carry.closed(results), unflatten(structure, results[carry.count :])
 
 
-def _length(name: str, shape: Structure, sequences: Sequence[Any], length: Any) -> int:
+def length_of(name: str, shape: Structure, sequences: Sequence[Any], length: Any) -> int:
     """The number of steps, on which all sequences agree."""
-    count = None if length is None else _count(name, "length", length)
+    count = None if length is None else as_count(name, "length", length)
     for leaf, tensor in zip(leaf_names(shape, "xs"), sequences, strict=True):
         if not tensor.ndim:
             raise ShapeError(f"{name}: {leaf} is 0-d and has no axis to take elements along.")
@@ -358,7 +353,7 @@ def _length(name: str, shape: Structure, sequences: Sequence[Any], length: Any) 
     return count
 
 
-def _count(name: str, what: str, value: Any) -> int:
+def as_count(name: str, what: str, value: Any) -> int:
     try:
         found = operator.index(value)
     except TypeError:
@@ -411,7 +406,7 @@ def _segment(checkpoint: bool | int | None, length: int) -> int | None:
         return None
     if checkpoint is True:
         return max(1, math.isqrt(length))
-    found = _count("scan", "checkpoint", checkpoint)
+    found = as_count("scan", "checkpoint", checkpoint)
     if found < 1:
         raise ValueError("scan: checkpoint 0 is no number of steps. Pass 1 or more, True or None.")
     return min(found, max(length, 1))

@@ -63,6 +63,11 @@ class Identity:
         """Whether the object is no more: then no call has this key again."""
         return self._reference() is None
 
+    @property
+    def moves_on(self) -> bool:
+        """Whether the object is an iterator: every look at it changes it."""
+        return hasattr(type(self._reference()), "__next__")
+
     def __repr__(self) -> str:
         thing = self._reference()
         if thing is None:
@@ -77,6 +82,13 @@ def is_gone(key: Any) -> bool:
     if isinstance(key, Identity):
         return key.gone
     return isinstance(key, (tuple, frozenset)) and any(map(is_gone, key))
+
+
+def has_iterator(key: Any) -> bool:
+    """Whether a key, or a part of one, names an iterator."""
+    if isinstance(key, Identity):
+        return key.moves_on
+    return isinstance(key, (tuple, frozenset)) and any(map(has_iterator, key))
 
 
 def static_key(thing: Any) -> Any:

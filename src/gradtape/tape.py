@@ -11,7 +11,8 @@ from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.node import Node
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.derive import derive_reverse
+from gradtape.recording.custom import PythonRules
+from gradtape.recording.derive import derive_forward, derive_reverse
 from gradtape.scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape_jacobians import Jacobians
 from gradtape.tensor import Tensor, asarray
@@ -192,12 +193,10 @@ class GradientTape(Jacobians):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = push(recording, entered, nodes, along, self._outside())
+        results = [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)]
         if not self.persistent:
             self._consume()
-        return unflatten(
-            structure,
-            [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)],
-        )
+        return unflatten(structure, results)
 
     def hvp(self, target: Any, sources: Any, vectors: Any) -> Any:
         """The Hessian of a scalar target times a vector, forward over reverse.
@@ -214,20 +213,23 @@ class GradientTape(Jacobians):
         nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
         cotangent = direction(recording, y, None)
+        tangents = [direction(recording, *each) for each in zip(nodes, along, strict=True)]
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        inner = self._view(recording).alone(y, tuple(nodes))
-        watched = tuple(node for _, node in self._watched.values())
-        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), watched)
+        view, apart = self._view(recording).separated(y, tuple(nodes))
+        blocked = apart.blocked
+        slopes = derive_reverse(recording, apart.roots, [cotangent], nodes, blocked, view.watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(push(recording, dense, nodes, along, frozenset()))
-        found = [None if slope is None else next(pushed) for slope in slopes]
+        pushed = iter(derive_forward(recording, dense, nodes, tangents, blocked))
+        found = apart.rejoined(
+            [None if slope is None else next(pushed) for slope in slopes],
+            (*nodes, *tangents),
+            PythonRules(recording),
+        )
+        results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
         if not self.persistent:
             self._consume()
-        return unflatten(
-            structure,
-            [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)],
-        )
+        return unflatten(structure, results)
 
     def report(self) -> str:
         """What this tape recorded, watched and keeps, as text.

@@ -238,9 +238,9 @@ def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     whole = derive_hessian(view, target, first, second)
     if whole is None:
         return None
-    slope = derive_gradient(view, target, first)
+    alone, apart = view.separated(target, (first, second))
+    slope = derive_gradient(alone, apart.roots[0], first)
     assert slope is not None
-    alone = View(view.recording, frozenset(), view.watched)
     chunks = chunks_for(alone, slope, second, "auto", whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(view.recording))

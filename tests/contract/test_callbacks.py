@@ -165,3 +165,46 @@ def test_effects_happen_in_every_call_of_a_function():
     for value in (1.0, 2.0, 3.0):
         f(gt.asarray(value))
     assert seen == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("call", [gt.numpy_function, gt.py_function])
+class TestOneCall:
+    def test_finding_the_shape_takes_no_call_of_its_own(self, call):
+        seen = []
+
+        def twice(v):
+            seen.append(float(v))
+            return v * 2.0
+
+        assert float(call(twice, [gt.asarray(1.0)], gt.float64)) == 2.0
+        assert seen == [1.0]
+        f = gt.function(lambda x: call(twice, [x + 1.0], gt.float64) * 3.0)
+        with pytest.warns(UserWarning, match="runs in Python"):
+            assert [float(f(gt.asarray(x))) for x in (1.0, 2.0)] == [12.0, 18.0]
+        assert seen == [1.0, 2.0, 3.0]
+
+    def test_arguments(self, call):
+        with pytest.raises(TypeError, match=r"args is Tensor, not a list .* Pass \[x\]"):
+            call(np.sin, gt.ones(2), gt.float64)
+        with pytest.raises(TypeError, match="f is int, which cannot be called"):
+            call(3, [gt.ones(2)], gt.float64)
+        with pytest.raises(ValueError, match="returned 2 values, 1 were declared"):
+            call(lambda x: (x, x), [gt.ones(2)], gt.float64)
+
+
+def test_gradients_of_py_function_are_one_for_each_argument():
+    def squared(slopes):
+        def f(x, y):
+            found = gt.py_function(lambda x, y: x * y, [x, y], ((), gt.float64), gradient=slopes)
+            return found * 2.0
+
+        return f
+
+    f = squared(lambda x, y, dy: (dy * 5.0, None))
+    assert [float(g) for g in gt.grad(f, (0, 1))(1.0, 2.0)] == [10.0, 0.0]
+    with pytest.raises(ValueError, match="gradient returned 1 cotangents for 2 arguments"):
+        float(gt.grad(squared(lambda x, y, dy: dy))(1.0, 2.0))
+    with pytest.raises(ValueError, match="the gradient of py_function: result 0"):
+        float(gt.grad(squared(lambda x, y, dy: (gt.ones(3), dy)))(1.0, 2.0))
+    with pytest.raises(TypeError, match="gradient is int, which cannot be called"):
+        squared(3)(1.0, 2.0)

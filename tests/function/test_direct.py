@@ -177,6 +177,18 @@ class TestState:
         held["t"] = A([3.0])
         assert f(A([1.0])).tolist() == [3.0]
 
+    def test_names_that_mean_something_else(self):
+        factor = 2.0
+        f = gt.function(lambda x: x * factor)
+        assert often(f, A([1.0]))
+        factor = 3.0
+        assert f(A([1.0])).tolist() == [3.0]
+        assert often(f, A([1.0]))
+        calls = direct_calls(f)
+        for factor in (2.0, 3.0):  # noqa: B007
+            assert f(A([1.0])).tolist() == [factor]
+        assert direct_calls(f) > calls
+
     def test_random_numbers_stay_with_python(self):
         f = gt.function(lambda x: x + gt.random.normal((2,)))
         assert not often(f, A([0.0, 0.0]))

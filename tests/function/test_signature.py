@@ -241,3 +241,17 @@ class TestProgram:
         assert len(program.outputs) == 2
         assert "tanh" in str(program)
         assert w.numpy().tolist() == [1.0, 2.0]
+
+
+class TestOptions:
+    def test_static_arguments_by_number(self):
+        f = gt.function(lambda x, n, how="a": x * n if how == "a" else x, static_argnums=(1, -1))
+        assert [float(f(gt.asarray(1.0), n)) for n in (1, 2, 3, 4, 5)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert f.captures == 5
+        with pytest.raises(ValueError, match=r"static_argnums 3 .* \['x', 'n'\]. Count"):
+            gt.function(lambda x, n: x, static_argnums=3)
+
+    @pytest.mark.parametrize("signature", [3, [3], [gt.ones(2)], ["float"]])
+    def test_what_is_no_spec(self, signature):
+        with pytest.raises(TypeError, match=r"input_signature has .* Give a list of gt.TensorSpec"):
+            gt.function(lambda x: x, input_signature=signature)

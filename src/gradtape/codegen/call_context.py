@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CONTEXT = (
-    "owner", "thread", "world", "live", "busy", "calls", "held",
+    "owner", "thread", "world", "live", "busy", "calls", "held", "differs",
     "argument_rows", "row", "input", "inputs", "given", "sources", "source_rows", "values",
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",

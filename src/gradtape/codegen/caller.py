@@ -289,13 +289,18 @@ def _run() -> str:
     r.line(f"store ptr {_NOT_HERE}, ptr %found")
     owner = r.pointer("%context", AT["owner"])
     r.line(f"call void @Py_IncRef(ptr {owner})")
-    r.line("call void @Py_IncRef(ptr %recording)")
     r.put("%context", AT["busy"], 1)
     given = r.pointer("%context", AT["given"])
     with r.loop(r.word("%context", AT["inputs"])) as index:
         r.line(f"call void @Py_IncRef(ptr {r.pointer(given, r.scaled(index))})")
     r.put("%context", AT["held"], 0)
     locks, lock_rows = r.word("%context", AT["locks"]), r.pointer("%context", AT["lock_rows"])
+    differs = r.pointer("%context", AT["differs"])
+    with r.when(r.differ(differs, "null")):
+        answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {differs})")
+        r.go_if(r.same(answer, "null"), "unfilled")
+        r.line(f"call void @Py_DecRef(ptr {answer})")
+        r.go_if(r.differ(answer, known_object("False")), "over")
     with r.loop(locks) as index:
         acquire = r.pointer(r.row(lock_rows, index, LOCK))
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {acquire})")
@@ -357,7 +362,6 @@ def _run() -> str:
         with r.when(r.differ(answer, "null")):
             r.line(f"call void @Py_DecRef(ptr {answer})")
     r.put("%context", AT["busy"], 0)
-    r.line("call void @Py_DecRef(ptr %recording)")
     r.line(f"call void @Py_DecRef(ptr {owner})")
     with r.when(failed):
         parts = [r.let(f"load ptr, ptr {part}") for part in error]
@@ -387,13 +391,20 @@ def _call() -> str:
     r.go_if(r.same(known, "null"), "python")
     bytes_of = r.word(known, "$list_size")
     contexts = r.at(known, "$bytes_content")
+    # What runs in a call may give the function other contexts, and the thread another recording.
+    for held in (known, recording):
+        r.line(f"call void @Py_IncRef(ptr {held})")
     with r.loop(r.let(f"lshr i64 {bytes_of}, 3")) as index:
         context = r.pointer(contexts, r.scaled(index))
         matches = r.let(f"call i1 @matches(ptr {context}, ptr %args)")
         with r.when(matches):
             found = r.let(f"call ptr @run(ptr {context}, ptr {recording})")
-            r.go_if(r.same(found, _NOT_HERE), "python")
-            r.end(f"ret ptr {found}")
+            with r.when(r.differ(found, _NOT_HERE)):
+                for held in (known, recording):
+                    r.line(f"call void @Py_DecRef(ptr {held})")
+                r.end(f"ret ptr {found}")
+    for held in (known, recording):
+        r.line(f"call void @Py_DecRef(ptr {held})")
     r.block("python")
     method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
     with r.when(r.same(method, "null")):

@@ -311,7 +311,14 @@ class Pullback:
         arguments, dys = operands[:cut], operands[cut:]
         if self.gradient is not None:
             slopes = self.gradient(*arguments, *dys)
-            return slopes[self.index] if isinstance(slopes, (tuple, list)) else slopes
+            listed = slopes if isinstance(slopes, (tuple, list)) else (slopes,)
+            if len(listed) != cut:
+                raise ValueError(
+                    f"py_function: gradient returned {len(listed)} cotangents for {cut} arguments. "
+                    "Return one for each, None for what has no derivative."
+                )
+            slope = listed[self.index]
+            return np.zeros(arguments[self.index].shape) if slope is None else slope
         return PULL["tape"](self.function, arguments, dys, self.index)
 
 
@@ -320,11 +327,13 @@ PULL: dict[str, Callable[..., Any]] = {}
 
 
 def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
-    results = happens(function, lambda: _on_tensors(function, arrays))
-    return checked("py_function", results, specs)
+    results = happens(function, lambda: on_tensors(function, arrays))
+    name = "the gradient of py_function" if isinstance(function, Pullback) else "py_function"
+    return checked(name, results, specs)
 
 
-def _on_tensors(function: Any, arrays: Any) -> Any:
+def on_tensors(function: Any, arrays: Any) -> Any:
+    """What a function of tensors gives for arrays, as a tuple of arrays."""
     results = function(*[PULL["tensor"](array) for array in arrays])
     listed = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)

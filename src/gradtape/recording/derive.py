@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.arithmetic import IDENTITY
+from gradtape.recording.apart import Apart
 from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
@@ -27,7 +29,9 @@ def derive_reverse(
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
-    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
+    # Who records now may differentiate the result.
+    again = bool(outside and state.tapes)
+    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched, again)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
@@ -36,15 +40,25 @@ def derive_reverse(
     rules = PythonRules(recording)
     asked = list(sources)
     if watched is not None:
-        order = [node for node in topological((*targets, *sources)) if node not in outside]
-        connected = dependents(order, watched)
+        connected = reached((*targets, *sources), outside, watched)
         asked = [source for source in sources if source in connected]
-    results = reverse(targets, cotangents, asked, outside, rules.pull)
+    if again:
+        apart = Apart(targets, asked, outside, rules)
+        results = reverse(apart.roots, cotangents, asked, apart.blocked, rules.pull)
+        results = apart.rejoined(results, (*asked, *cotangents), rules)
+    else:
+        results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
         recording.table.derived[key] = found
     return found
+
+
+def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
+    """What is watched or depends on it by what was not recorded outside."""
+    order = (n for n in topological(nodes) if n not in outside or n in watched)
+    return dependents(order, watched)
 
 
 def derive_forward(
@@ -55,14 +69,20 @@ def derive_forward(
     outside: frozenset[Node],
 ) -> list[Any]:
     """Tangents of the targets."""
-    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
+    again = bool(outside and state.tapes)
+    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside, again)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
         return found
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
-    found = forward(targets, sources, tangents, outside, rules.push)
+    if again:
+        apart = Apart(targets, sources, outside, rules)
+        found = forward(apart.roots, sources, tangents, apart.blocked, rules.push)
+        found = apart.rejoined(found, (*sources, *tangents), rules)
+    else:
+        found = forward(targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
     return found
@@ -75,7 +95,11 @@ def hold_result(recording: Recording, result: Any) -> Any:
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return state.row_sparse_class(indices, values, result.spec)
-    recording.nodes.append(result)
+    if result.op is not LEAF and not result.inputs:
+        # A constant of its own: other derivatives have the same one.
+        result = recording.application(IDENTITY, (result,), ())
+    else:
+        recording.nodes.append(result)
     return recording.hold(result, kind)
 
 

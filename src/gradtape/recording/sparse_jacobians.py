@@ -125,11 +125,13 @@ def sparse_hessian(
     view: View, target: Node, first: Node, second: Node, wanted: Any, dense: Callable[[], Any]
 ) -> Any:
     """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
+    view, apart = view.separated(target, (first, second))
+    (target,) = apart.roots
     slope = derive_gradient(view, target, first)
     if slope is None or derive_gradient(view, target, second) is None:
         return None
     if first is not second:
-        alone = View(view.recording, frozenset(), None)
+        alone = View(view.recording, frozenset(), None, view.blocked)
         found = sparse_jacobian(alone, slope, second, "auto", wanted, dense)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)
@@ -209,7 +211,7 @@ def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | Non
             return values_of(view.recording, position_leaves(nodes, source, ()))
 
         return detect_hessian(
-            view.alone(target, (source,)),
+            view.alone(target, (source,), rules).roots[0],
             source,
             known,
             follows=follows(view.recording),
@@ -287,7 +289,7 @@ def prepare_sparse_hessian(
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured_hessian", *key), coloured)
         slope = derive_gradient(view, target, source)
-        alone = View(view.recording, frozenset(), view.watched)
+        alone = view.beyond()
         outputs = _Products(alone, rules, source if slope is None else slope, source, found)
         if slope is not None:
             outputs.add_forward()
