@@ -215,13 +215,16 @@ class GradientTape(Jacobians):
         y = self._enter(target, "hvp: target")
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        inner = self._view(recording).alone(y, tuple(nodes))
+        alone = self._view(recording).alone(y, tuple(nodes))
         watched = tuple(node for _, node in self._watched.values())
-        slopes = derive_reverse(recording, [inner], [cotangent], nodes, frozenset(), watched)
+        inner, held = [alone.target], alone.sources
+        slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(push(recording, dense, nodes, along, frozenset()))
+        pushed = iter(push(recording, dense, held, along, frozenset()))
         found = [None if slope is None else next(pushed) for slope in slopes]
+        restored = iter(alone.restored([node for node in found if node is not None]))
+        found = [None if node is None else next(restored) for node in found]
         if not self.persistent:
             self._consume()
         return unflatten(

@@ -15,9 +15,9 @@ from gradtape.recording.chunks import Limits, chunks_for, limits
 from gradtape.recording.jacobians import (
     View,
     derive_batch_jacobian,
-    derive_gradient,
     derive_hessian,
     derive_jacobian,
+    derive_slope,
 )
 from gradtape.recording.sparse_jacobians import (
     is_block_diagonal,
@@ -238,10 +238,9 @@ def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     whole = derive_hessian(view, target, first, second)
     if whole is None:
         return None
-    slope = derive_gradient(view, target, first)
+    slope = derive_slope(view, target, first, second)
     assert slope is not None
-    alone = View(view.recording, frozenset(), view.watched)
-    chunks = chunks_for(alone, slope, second, "auto", whole, wanted)
+    chunks = chunks_for(view.beyond(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(view.recording))
     return finish(view.recording, None, whole, "none")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
@@ -29,6 +30,29 @@ class _Deriving(threading.local):
 _deriving = _Deriving()
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A target that holds still whatever its tape did not record, and the sources in it."""
+
+    target: Node
+    sources: tuple[Node, ...]
+    # What was there, for each node that stands for it: outer tapes see through them.
+    back: Mapping[Node, Node]
+
+    def restored(self, nodes: Sequence[Node]) -> list[Node]:
+        """Derivatives in terms of what was recorded."""
+        return substitute(nodes, self.back) if self.back else list(nodes)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A gradient whose own derivative by `by` is that of the gradient."""
+
+    node: Node
+    by: Node
+    alone: Alone
+
+
 class View:
     """What a tape sees of a recording: the nodes it did not record, and what it watches."""
 
@@ -52,21 +76,35 @@ class View:
         order = [n for n in topological((*targets, source)) if n not in self.outside]
         return source in dependents(order, self.watched)
 
-    def alone(self, target: Node, sources: tuple[Node, ...]) -> Node:
+    def alone(self, target: Node, sources: tuple[Node, ...]) -> Alone:
         """The target with what the tape did not record made constant.
 
         A derivative of it may contain the very nodes that were recorded outside, such as cos(x)
         as the derivative of sin(x): its own derivative must not take those for constants.
         """
-        order = topological([target])
-        gone = [
-            n
-            for n in order
-            if n not in sources
-            and (n in self.outside or (n.op is PICK and n.inputs[0] in self.outside))
-        ]
-        stops = {n: apply(STOP_GRADIENT, (n,)) for n in gone if type(n.spec) is not tuple}
-        return substitute([target], stops)[0]
+        if not self.outside:
+            return Alone(target, sources, {})
+        order = topological([target, *sources])
+        present = set(order)
+        replacement: dict[Node, Node] = {}
+        back: dict[Node, Node] = {}
+        for node in order:
+            if node in sources:
+                if not any(other in sources for other in topological([node])[:-1]):
+                    # How it came about is of no interest, and it must be found in the target.
+                    replacement[node] = node
+            elif type(node.spec) is not tuple and self._is_outside(node):
+                held = apply(STOP_GRADIENT, (node,))
+                while held in present or held in back:
+                    # The program stops derivatives here itself; that is not to be undone.
+                    held = apply(STOP_GRADIENT, (held,))
+                replacement[node] = held
+                back[held] = node
+        first, *rest = substitute([target, *sources], replacement)
+        return Alone(first, tuple(rest), back)
+
+    def _is_outside(self, node: Node) -> bool:
+        return node in self.outside or (node.op is PICK and node.inputs[0] in self.outside)
 
     def beyond(self) -> View:
         """The same for derivatives of what `derive_gradient` gives: nothing is outside there."""
@@ -121,28 +159,37 @@ def derive_batch_jacobian(view: View, target: Node, source: Node, mode: str) -> 
 
 def derive_gradient(view: View, target: Node, source: Node) -> Node | None:
     """The gradient of the sum of a target, dense."""
+    slope = derive_slope(view, target, source, source)
+    return None if slope is None else slope.alone.restored([slope.node])[0]
 
-    def derive(rules: PythonRules) -> Node | None:
+
+def derive_slope(view: View, target: Node, source: Node, by: Node) -> Slope | None:
+    """The gradient of the sum of a target by `source`, to be differentiated by another source."""
+
+    def derive(rules: PythonRules) -> Slope | None:
         if not _differentiable(target, source) or not view.connected(source, (target,)):
             return None
-        inner = view.alone(target, (source,))
-        (found,) = reverse([inner], [constant(1, inner.spec)], [source], (), rules.pull)
-        return found.dense() if isinstance(found, Rows) else found
+        alone = view.alone(target, (source, by))
+        inner, (first, second) = alone.target, alone.sources
+        (found,) = reverse([inner], [constant(1, inner.spec)], [first], (), rules.pull)
+        if found is None:
+            return None
+        return Slope(found.dense() if isinstance(found, Rows) else found, second, alone)
 
-    return view.remembered(("gradient", target, source), derive)
+    return view.remembered(("slope", target, source, by), derive)
 
 
 def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node | None:
     """The derivative by `second` of the gradient by `first`; zeros where only that vanishes."""
 
     def derive(rules: PythonRules) -> Node | None:
-        slope = derive_gradient(view, target, first)
-        if slope is None or derive_gradient(view, target, second) is None:
+        slope = derive_slope(view, target, first, second)
+        if slope is None or derive_slope(view, target, second, second) is None:
             return None
-        found = jacobian(slope, view.beyond().question(second, "auto", rules))
-        return (
-            constant(0, spec(first.shape + second.shape, second.dtype)) if found is None else found
-        )
+        found = jacobian(slope.node, view.beyond().question(slope.by, "auto", rules))
+        if found is None:
+            return constant(0, spec(first.shape + second.shape, second.dtype))
+        return slope.alone.restored([found])[0]
 
     return view.remembered(("hessian", target, first, second), derive)
 

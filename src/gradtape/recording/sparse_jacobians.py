@@ -22,7 +22,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
-from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.jacobians import View, derive_slope
 from gradtape.recording.structure import follows, position_leaves, values_of
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
@@ -125,12 +125,12 @@ def sparse_hessian(
     view: View, target: Node, first: Node, second: Node, wanted: Any, dense: Callable[[], Any]
 ) -> Any:
     """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
-    slope = derive_gradient(view, target, first)
-    if slope is None or derive_gradient(view, target, second) is None:
+    slope = derive_slope(view, target, first, second)
+    if slope is None or derive_slope(view, target, second, second) is None:
         return None
     if first is not second:
         alone = View(view.recording, frozenset(), None)
-        found = sparse_jacobian(alone, slope, second, "auto", wanted, dense)
+        found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)
     if is_auto(wanted) and not _is_smaller(
@@ -209,7 +209,7 @@ def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | Non
             return values_of(view.recording, position_leaves(nodes, source, ()))
 
         return detect_hessian(
-            view.alone(target, (source,)),
+            view.alone(target, (source,)).target,
             source,
             known,
             follows=follows(view.recording),
@@ -286,9 +286,9 @@ def prepare_sparse_hessian(
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured_hessian", *key), coloured)
-        slope = derive_gradient(view, target, source)
-        alone = View(view.recording, frozenset(), view.watched)
-        outputs = _Products(alone, rules, source if slope is None else slope, source, found)
+        slope = derive_slope(view, target, source, source)
+        like = source if slope is None else slope.node
+        outputs = _Products(view.beyond(), rules, like, source, found)
         if slope is not None:
             outputs.add_forward()
         return outputs.prepared(given)
