@@ -33,6 +33,7 @@ from gradtape.searches import (
     RootSearch,
     Search,
 )
+from gradtape.tape_jacobians import check_sparse
 from gradtape.tensor import Tensor, asarray, from_value
 
 __all__ = ["fixed_point", "minimize", "root"]
@@ -66,7 +67,7 @@ def root(
     `"bicgstab"`, `"cg"` or `"minres"`. Where no solution is found, ConvergenceError says how far it
     came.
     """
-    _check("root", solver, sparse)
+    sparse = _check("root", solver, sparse)
     if method is None:
         method = "hybr" if solver == "direct" and sparse is False else "newton"
     search = RootSearch("root", method, tol, options, solver, sparse)
@@ -101,7 +102,7 @@ def fixed_point(
             f"fixed_point: method {method!r} is unknown. Use one of "
             f"{', '.join(FIXED_POINT_METHODS)}."
         )
-    _check("fixed_point", solver, sparse)
+    sparse = _check("fixed_point", solver, sparse)
     search = FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0)
 
@@ -141,7 +142,7 @@ def minimize(
     >>> held(a).tolist(), gt.jacobian(held)(a).tolist()
     ([0.5, 1.0], [[1.0, 0.0], [0.0, 0.0]])
     """
-    _check("minimize", solver, sparse)
+    sparse = _check("minimize", solver, sparse)
     if method is None:
         method = "BFGS" if bounds is None else "L-BFGS-B"
     if bounds is not None and method.lower() not in TAKES_BOUNDS:
@@ -152,16 +153,18 @@ def minimize(
     return _solution(search, lambda x: f(x, *args), x0, bounds)
 
 
-def _check(name: str, solver: str, sparse: Any) -> None:
+def _check(name: str, solver: str, sparse: Any) -> Any:
     if solver not in SOLVERS:
         raise ValueError(f"{name}: solver {solver!r} is unknown. Use one of {', '.join(SOLVERS)}.")
     if isinstance(sparse, str):
         raise ValueError(f"{name}: sparse={sparse!r} is unknown. Use True, False or a pattern.")
+    sparse = check_sparse(name, sparse)
     if sparse is not False and solver != "direct":
         raise ValueError(
             f"{name}: solver {solver!r} needs no matrix, sparse or not. Drop sparse=, or use "
             "solver='direct'."
         )
+    return sparse
 
 
 def _solution(search: Search, function: Callable[[Any], Any], x0: Any, bounds: Any = None) -> Any:

@@ -155,9 +155,10 @@ def push(
     tangents: Sequence[Any],
     outside: frozenset[Node],
 ) -> list[Any]:
-    """Tangents of targets, in forward mode."""
+    """Tangents of targets, in forward mode; a tangent that is None is zero."""
     entered = [
-        direction(recording, node, tangent) for node, tangent in zip(nodes, tangents, strict=True)
+        constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
+        for node, tangent in zip(nodes, tangents, strict=True)
     ]
     return derive_forward(recording, targets, nodes, entered, outside)
 

@@ -13,7 +13,7 @@ from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.derive import derive_reverse
 from gradtape.scope import check_unconnected, direction, directions, finish, push
-from gradtape.tape_jacobians import Jacobians
+from gradtape.tape_jacobians import Jacobians, check_real
 from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
@@ -184,6 +184,9 @@ class GradientTape(Jacobians):
         ...     y = x * x
         >>> float(tape.jvp(y, x, 2.0))
         12.0
+
+        `tangents` has the structure of `sources`, with None for zero; the result that of `target`,
+        with zeros where nothing connects it to the sources.
         """
         recording = self._ask()
         leaves, shape = flatten(sources)
@@ -207,12 +210,15 @@ class GradientTape(Jacobians):
         ...     y = gt.sum(x * x * x)
         >>> tape.hvp(y, x, [1.0, 0.0]).tolist()
         [6.0, 0.0]
+
+        `vectors` has the structure of `sources`, with None for zero, and so has the result.
         """
         recording = self._ask()
         leaves, structure = flatten(sources)
         along = directions("vectors", structure, vectors)
         nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
+        check_real("hvp", y, nodes)
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
         alone = self._view(recording).alone(y, tuple(nodes))

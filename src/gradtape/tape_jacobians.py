@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gradtape.errors import MixedExamplesError
+import numpy as np
+
+from gradtape.errors import DtypeError, MixedExamplesError
 from gradtape.graph.node import Node, constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
@@ -76,7 +78,7 @@ class Jacobians(Scope):
         """
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
-        check_sparse("jacobian", sparse)
+        sparse = check_sparse("jacobian", sparse)
         wanted = _UNLIMITED
         if chunk_size is not None or memory_budget is not None:
             wanted = limits("jacobian", chunk_size, memory_budget)
@@ -169,7 +171,7 @@ class Jacobians(Scope):
         are those of `jacobian`.
         """
         check_unconnected(unconnected_gradients)
-        check_sparse("hessian", sparse)
+        sparse = check_sparse("hessian", sparse)
         wanted = _UNLIMITED
         if chunk_size is not None or memory_budget is not None:
             wanted = limits("hessian", chunk_size, memory_budget)
@@ -178,6 +180,7 @@ class Jacobians(Scope):
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
+        check_real("hessian", y, nodes)
         rows = []
         for first in nodes:
             found: list[Any] = []
@@ -215,9 +218,9 @@ class Jacobians(Scope):
             view.remembered(("independent", y, x), check)
         except DependenceError as found:
             raise MixedExamplesError(
-                f"batch_jacobian: {found.op} {found.why}: rows of the target of shape {y.shape} "
-                f"may depend on other rows of the source of shape {x.shape}. Use jacobian, or "
-                "check=False if you know that examples are independent."
+                f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
+                f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
+                "know that examples are independent."
             ) from None
 
 
@@ -259,8 +262,25 @@ def check_mode(name: str, mode: str) -> None:
         raise ValueError(f"{name}: mode {mode!r} is unknown. Use one of {', '.join(MODES)}.")
 
 
-def check_sparse(name: str, sparse: Any) -> None:
-    if isinstance(sparse, str) and sparse != "auto":
+def check_real(name: str, target: Any, sources: Sequence[Any]) -> None:
+    """Second derivatives start from a gradient, which is that of a real target."""
+    if target.dtype.kind == "c" and any(source.dtype.kind == "f" for source in sources):
+        raise DtypeError(
+            f"{name}: a target of {target.dtype} has no gradient by a real source. Take the "
+            "derivatives of gt.real(y) and gt.imag(y)."
+        )
+
+
+def check_sparse(name: str, sparse: Any) -> Any:
+    """What was asked for: a bool, `auto` or a pattern."""
+    if isinstance(sparse, (bool, np.bool_)):
+        return bool(sparse)
+    if sparse != "auto" if isinstance(sparse, str) else not _is_matrix(sparse):
         raise ValueError(
             f'{name}: sparse={sparse!r} is unknown. Use True, False, "auto" or a pattern.'
         )
+    return sparse
+
+
+def _is_matrix(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) or hasattr(given, "shape")

@@ -92,9 +92,7 @@ def test_stop_gradient_of_what_was_computed_outside_stays(second):
     def f(x):
         outside = gt.sin(x)
         held = gt.stop_gradient(outside)
-        return gt.sum(
-            SECOND[second](lambda y: gt.sum(outside * held * y**3), gt.asarray(POINT))
-        )
+        return gt.sum(SECOND[second](lambda y: gt.sum(outside * held * y**3), gt.asarray(POINT)))
 
     expected = np.cos(POINT) * np.sin(POINT) * 6 * POINT * (ALONG if second in PRODUCTS else 1.0)
     np.testing.assert_allclose(gt.grad(f)(POINT).numpy(), expected)

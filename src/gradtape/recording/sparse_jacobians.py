@@ -73,8 +73,10 @@ class Prepared:
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
         found = self.pattern.with_data(self.entries(recording))
-        while self.trials:
-            self.trials.pop().check(found, recording)
+        for trial in self.trials:
+            trial.check(found, recording)
+        # Only a pattern that stood the test is trusted: a wrong one fails at every call.
+        self.trials.clear()
         return found
 
 
@@ -97,7 +99,7 @@ class Trial:
         wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
         if wrong.size:
             raise SparsityError(
-                f"jacobian: the given pattern has too few entries: {wrong.size} rows, the first of "
+                f"sparse: the given pattern has too few entries: {wrong.size} rows, the first of "
                 f"them row {wrong[0]}, depend on columns that it leaves out. Add them, or pass "
                 "sparse=True to have the pattern detected."
             )
@@ -223,7 +225,7 @@ def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | Non
 def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
     if given.shape != shape:
         raise SparsityError(
-            f"jacobian: the given pattern has shape {given.shape} and the matrix {shape}. "
+            f"sparse: the given pattern has shape {given.shape} and the matrix {shape}. "
             "A pattern has a row for each element of the target and a column for each of the "
             "source."
         )
@@ -367,7 +369,7 @@ class _Products:
     def prepared(self, given: Pattern | None) -> Prepared:
         outputs = self.outputs if self.connected else []
         bound = bind(self.recording, outputs)
-        trials = [] if given is None or not outputs else self._trials()
+        trials = [] if given is None or not self.connected else self._trials()
         return Prepared(self.coloured, bound, self.seeds, self.dtype, self.connected, trials)
 
     def _trials(self) -> list[Trial]:
