@@ -154,8 +154,8 @@ def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
     if isinstance(tree, dict) and issubclass(structure.kind, dict):
         if set(tree) != set(structure.context):
             raise ValueError(
-                f"{name}: keys {sorted(map(str, tree))} for a dict with keys "
-                f"{sorted(map(str, structure.context))}. Give one for each."
+                f"{name}: expected {count} parts with keys {sorted(map(str, structure.context))}, "
+                f"got keys {sorted(map(str, tree))}. Give one for each."
             )
         children = tuple(tree[key] for key in structure.context)
     if len(children) != count:

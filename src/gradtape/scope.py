@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, constant
+from gradtape.graph.node import Node, apart_from_recorded, constant
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.graph.spec import spec
 from gradtape.operators import Operators
@@ -196,7 +196,8 @@ def direction(recording: Recording, node: Node, given: Any) -> Node:
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
             "Give one of the same shape, or a scalar."
         )
-    return broadcast_to(cast(entered, node.dtype), node.shape)
+    with apart_from_recorded():
+        return broadcast_to(cast(entered, node.dtype), node.shape)
 
 
 def finish(recording: Recording, leaf: Any, result: Any, unconnected: str) -> Any:

@@ -98,7 +98,7 @@ def test_directions_have_the_keys_of_the_primals():
 
     at = {"a": 2.0, "b": 3.0}
     for wrong in ({"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}):
-        with pytest.raises(ValueError, match=r"tangents: keys .* dict with keys \['a', 'b'\]"):
+        with pytest.raises(ValueError, match=r"tangents: expected 2 parts with keys .*got keys"):
             gt.jvp(f, (at,), (wrong,))
 
 

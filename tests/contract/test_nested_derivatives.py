@@ -154,3 +154,91 @@ def test_sparse_second_derivatives_inside_a_derivative():
 
     gt.grad(f)(POINT)
     np.testing.assert_allclose(seen[0], gt.hessian(cubic)(POINT).numpy())
+
+
+class TestComputedBefore:
+    """What was computed before a tape is a constant to it; a derivative that looks like it is not.
+
+    Here cos(x) is the user's own, pending, and the derivative of sin(x) as well.
+    """
+
+    def second(self, x):
+        with gt.GradientTape() as outer:
+            outer.watch(x)
+            with gt.GradientTape() as inner:
+                inner.watch(x)
+                y = gt.sin(x)
+            slope = inner.gradient(y, x)
+        return outer.gradient(slope, x).numpy()
+
+    @pytest.mark.parametrize("kind", [gt.Variable, gt.asarray])
+    def test_by_the_user(self, kind):
+        x = kind(POINT)
+        before = gt.cos(x)
+        np.testing.assert_allclose(self.second(x), -np.sin(POINT))
+        np.testing.assert_allclose(before.numpy(), np.cos(POINT))
+
+    @pytest.mark.parametrize("kind", [gt.Variable, gt.asarray])
+    def test_by_another_tape(self, kind):
+        x = kind(POINT)
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.sin(x)
+        before = tape.gradient(y, x)
+        np.testing.assert_allclose(self.second(x), -np.sin(POINT))
+        np.testing.assert_allclose(before.numpy(), np.cos(POINT))
+
+    def test_while_recording_was_stopped(self):
+        x = gt.asarray(POINT)
+        with gt.GradientTape() as outer:
+            outer.watch(x)
+            with outer.stop_recording():
+                held = gt.cos(x)
+            with gt.GradientTape() as inner:
+                inner.watch(x)
+                y = gt.sin(x) * held
+            slope = inner.gradient(y, x)
+        # The slope is cos(x) held, and only the first of them is the outer tape's.
+        np.testing.assert_allclose(outer.gradient(slope, x).numpy(), -np.sin(POINT) * np.cos(POINT))
+
+    def test_by_the_same_tape(self):
+        x = gt.asarray(POINT)
+        before = gt.cos(x)
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = gt.sin(x)
+            slope = tape.gradient(y, x)
+            bend = tape.gradient(slope, x)
+        third = tape.gradient(bend, x)
+        np.testing.assert_allclose(slope.numpy(), before.numpy())
+        np.testing.assert_allclose(bend.numpy(), -np.sin(POINT))
+        np.testing.assert_allclose(third.numpy(), -np.cos(POINT))
+
+    @pytest.mark.parametrize("ask", ["jvp", "jacobian", "hessian", "hvp", "batch_jacobian"])
+    def test_other_questions(self, ask):
+        x = gt.asarray(POINT)
+        before = [gt.cos(x), -gt.sin(x), gt.sin(x)]
+        with gt.GradientTape() as outer:
+            outer.watch(x)
+            with gt.GradientTape() as inner:
+                inner.watch(x)
+                y = gt.sin(x) if ask in ("jvp", "jacobian", "batch_jacobian") else gt.sum(gt.sin(x))
+            if ask in ("jvp", "hvp"):
+                found = getattr(inner, ask)(y, x, np.ones(3))
+            else:
+                found = getattr(inner, ask)(y, x)
+        expected = -np.cos(POINT) if ask in ("hessian", "hvp") else -np.sin(POINT)
+        np.testing.assert_allclose(outer.gradient(found, x).numpy(), expected)
+        np.testing.assert_allclose(before[2].numpy(), np.sin(POINT))
+
+    def test_a_gradient_taken_outside_stays_outside(self):
+        x = gt.asarray(POINT)
+        with gt.GradientTape() as outer:
+            outer.watch(x)
+            with gt.GradientTape(persistent=True) as inner:
+                inner.watch(x)
+                y = gt.sin(x)
+            with outer.stop_recording():
+                held = inner.gradient(y, x)
+            z = held * x
+        np.testing.assert_allclose(outer.gradient(z, x).numpy(), np.cos(POINT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradtape.graph.node import LEAF, Node
+from gradtape.graph.node import LEAF, Node, apart_from_recorded, is_slope
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.recording.custom import PythonRules
@@ -39,7 +39,8 @@ def derive_reverse(
         order = [node for node in topological((*targets, *sources)) if node not in outside]
         connected = dependents(order, watched)
         asked = [source for source in sources if source in connected]
-    results = reverse(targets, cotangents, asked, outside, rules.pull)
+    with apart_from_recorded():
+        results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -62,7 +63,8 @@ def derive_forward(
         return found
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
-    found = forward(targets, sources, tangents, outside, rules.push)
+    with apart_from_recorded():
+        found = forward(targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
     return found
@@ -75,7 +77,11 @@ def hold_result(recording: Recording, result: Any) -> Any:
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return state.row_sparse_class(indices, values, result.spec)
-    recording.nodes.append(result)
+    if is_slope(result):
+        # A node of its own: the same derivative may be asked for once more, by another tape.
+        result = recording.application(result.op, result.inputs, result.params)
+    else:
+        recording.nodes.append(result)
     return recording.hold(result, kind)
 
 
@@ -94,4 +100,5 @@ def graft(
                 if type(value) is Value
                 else into.add_leaf(value, found.spec)
             )
-    return substitute([node], replacement)[0]
+    with apart_from_recorded():
+        return substitute([node], replacement)[0]

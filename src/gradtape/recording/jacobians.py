@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
-from gradtape.graph.node import PICK, Node, apply, constant
+from gradtape.graph.node import PICK, Node, apart_from_recorded, apply, constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
@@ -41,7 +41,10 @@ class Alone:
 
     def restored(self, nodes: Sequence[Node]) -> list[Node]:
         """Derivatives in terms of what was recorded."""
-        return substitute(nodes, self.back) if self.back else list(nodes)
+        if not self.back:
+            return list(nodes)
+        with apart_from_recorded():
+            return substitute(nodes, self.back)
 
 
 @dataclass(frozen=True)
@@ -84,23 +87,18 @@ class View:
         """
         if not self.outside:
             return Alone(target, sources, {})
-        order = topological([target, *sources])
-        present = set(order)
         replacement: dict[Node, Node] = {}
         back: dict[Node, Node] = {}
-        for node in order:
-            if node in sources:
-                if not any(other in sources for other in topological([node])[:-1]):
-                    # How it came about is of no interest, and it must be found in the target.
-                    replacement[node] = node
-            elif type(node.spec) is not tuple and self._is_outside(node):
-                held = apply(STOP_GRADIENT, (node,))
-                while held in present or held in back:
-                    # The program stops derivatives here itself; that is not to be undone.
-                    held = apply(STOP_GRADIENT, (held,))
-                replacement[node] = held
-                back[held] = node
-        first, *rest = substitute([target, *sources], replacement)
+        with apart_from_recorded():
+            for node in topological([target, *sources]):
+                if node in sources:
+                    if not any(other in sources for other in topological([node])[:-1]):
+                        # How it came about is of no interest, and it must be found in the target.
+                        replacement[node] = node
+                elif type(node.spec) is not tuple and self._is_outside(node):
+                    held = replacement[node] = apply(STOP_GRADIENT, (node,))
+                    back[held] = node
+            first, *rest = substitute([target, *sources], replacement)
         return Alone(first, tuple(rest), back)
 
     def _is_outside(self, node: Node) -> bool:
@@ -121,7 +119,8 @@ class View:
         rules = PythonRules(self.recording)
         _deriving.rules.append(rules)
         try:
-            found = derive(rules)
+            with apart_from_recorded():
+                found = derive(rules)
         finally:
             _deriving.rules.pop()
         if not rules.used:

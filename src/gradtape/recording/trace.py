@@ -17,7 +17,14 @@ import numpy as np
 
 from gradtape.errors import NoValueError
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import PICK, Node, Table, exchange, numbered_placeholder
+from gradtape.graph.node import (
+    PICK,
+    Node,
+    Table,
+    apart_from_recorded,
+    exchange,
+    numbered_placeholder,
+)
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.rows import Rows
@@ -384,7 +391,8 @@ def adopt(trace: Trace, recording: Recording, result: Any) -> Node:
     for found in order:
         if found in needed and found not in mixed and found.op.family != "creation":
             replacement[found] = trace.capture(recording.hold(found, Handle))
-    return substitute([node], replacement)[0]
+    with apart_from_recorded():
+        return substitute([node], replacement)[0]
 
 
 def about_indices(node: Node) -> str:
