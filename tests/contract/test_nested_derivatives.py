@@ -242,3 +242,25 @@ class TestComputedBefore:
                 held = inner.gradient(y, x)
             z = held * x
         np.testing.assert_allclose(outer.gradient(z, x).numpy(), np.cos(POINT))
+
+
+@pytest.mark.parametrize("second", SECOND)
+def test_derivatives_written_in_python_inside(second):
+    """Of what was computed outside, too."""
+
+    @gt.custom_gradient
+    def cube(x):
+        return x * x * x, lambda g: g * 3.0 * x * x
+
+    def f(x):
+        outside = 2.0 * x
+        return SECOND[second](lambda y: gt.sum(cube(y * outside)), gt.asarray(POINT))
+
+    # The Hessian of sum((y k)^3) is diag(6 y k^3), with k = 2 x.
+    expected = np.diag(6 * POINT * 3 * (2 * POINT) ** 2 * 2.0)
+    if second in PRODUCTS:
+        expected = expected * ALONG
+    else:
+        expected = np.einsum("ij,ik->ijk", np.eye(3), expected)
+    for derivative in (gt.jacfwd, gt.jacrev):
+        np.testing.assert_allclose(derivative(f)(POINT).numpy(), expected)

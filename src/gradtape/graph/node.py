@@ -225,7 +225,9 @@ def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
 def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
     current = table()
-    nodes = current.slopes if _local.differentiates else current.nodes
+    # An output of a node is recorded with it, and the same to all.
+    apart = _local.differentiates and op is not PICK
+    nodes = current.slopes if apart else current.nodes
     key = structural_key(op, inputs, params)
     found = nodes.get(key)
     if found is None:

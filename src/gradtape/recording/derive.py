@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradtape.graph.node import LEAF, Node, apart_from_recorded, is_slope
+from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.recording.custom import PythonRules
@@ -77,9 +77,11 @@ def hold_result(recording: Recording, result: Any) -> Any:
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return state.row_sparse_class(indices, values, result.spec)
-    if is_slope(result):
+    whole = result.inputs[0] if result.op is PICK else result
+    if is_slope(whole) and whole not in recording.rules:
         # A node of its own: the same derivative may be asked for once more, by another tape.
-        result = recording.application(result.op, result.inputs, result.params)
+        whole = recording.application(whole.op, whole.inputs, whole.params)
+        result = whole if result.op is not PICK else pick(whole, result.params[0])
     else:
         recording.nodes.append(result)
     return recording.hold(result, kind)

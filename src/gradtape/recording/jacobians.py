@@ -11,9 +11,9 @@ import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of trans
 from gradtape.graph.node import PICK, Node, apart_from_recorded, apply, constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
-from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arithmetic import STOP_GRADIENT
-from gradtape.recording.custom import PythonRules
+from gradtape.recording.custom import PythonRules, replaced
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
@@ -38,13 +38,14 @@ class Alone:
     sources: tuple[Node, ...]
     # What was there, for each node that stands for it: outer tapes see through them.
     back: Mapping[Node, Node]
+    recording: Recording
 
     def restored(self, nodes: Sequence[Node]) -> list[Node]:
         """Derivatives in terms of what was recorded."""
         if not self.back:
             return list(nodes)
         with apart_from_recorded():
-            return substitute(nodes, self.back)
+            return replaced(self.recording, nodes, dict(self.back))
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class View:
         as the derivative of sin(x): its own derivative must not take those for constants.
         """
         if not self.outside:
-            return Alone(target, sources, {})
+            return Alone(target, sources, {}, self.recording)
         replacement: dict[Node, Node] = {}
         back: dict[Node, Node] = {}
         with apart_from_recorded():
@@ -98,8 +99,8 @@ class View:
                 elif type(node.spec) is not tuple and self._is_outside(node):
                     held = replacement[node] = apply(STOP_GRADIENT, (node,))
                     back[held] = node
-            first, *rest = substitute([target, *sources], replacement)
-        return Alone(first, tuple(rest), back)
+            first, *rest = replaced(self.recording, [target, *sources], replacement)
+        return Alone(first, tuple(rest), back, self.recording)
 
     def _is_outside(self, node: Node) -> bool:
         return node in self.outside or (node.op is PICK and node.inputs[0] in self.outside)
