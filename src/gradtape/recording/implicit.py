@@ -19,7 +19,6 @@ from typing import Any
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
-from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.batching import spread
