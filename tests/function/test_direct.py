@@ -185,7 +185,7 @@ class TestState:
         assert f(A([1.0])).tolist() == [3.0]
         assert often(f, A([1.0]))
         calls = direct_calls(f)
-        for factor in (2.0, 3.0):  # noqa: B007
+        for factor in (2.0, 3.0):
             assert f(A([1.0])).tolist() == [factor]
         assert direct_calls(f) > calls
 

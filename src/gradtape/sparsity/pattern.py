@@ -124,6 +124,14 @@ def pattern_of(matrix: Any) -> Pattern:
     """The pattern of a sparse matrix or an array: the entries it stores, or that are not zero."""
     from scipy.sparse import csr_array
 
+    if not hasattr(matrix, "tocsr"):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biufc":
+        raise SparsityError(
+            f"a pattern of shape {matrix.shape} and dtype {matrix.dtype} is no matrix. Give a row "
+            "for each element of the target and a column for each of the source, nonzero where the "
+            "derivative can be."
+        )
     found = csr_array(matrix, copy=True)
     found.sum_duplicates()
     return listed_pattern(found.shape, found.indptr, found.indices)
