@@ -329,7 +329,7 @@ class TestMetricsAndInitializers:
         assert keras.metrics.Sum()([1.0, 2.0]).numpy() == 3.0
         assert keras.metrics.MeanSquaredError()([[1.0]], [[3.0]]).numpy() == 4.0
         assert keras.metrics.BinaryAccuracy()([1, 0], [0.7, 0.6]).numpy() == 0.5
-        assert keras.metrics.get("mae").name == "mae"
+        assert keras.metrics.get("mae").name == "mean_absolute_error"
 
     @pytest.mark.parametrize(
         "name",

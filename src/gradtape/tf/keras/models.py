@@ -7,38 +7,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.pytree import flatten
-from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
-from gradtape.tf.keras import losses as all_losses
-from gradtape.tf.keras import metrics as all_metrics
-from gradtape.tf.keras import optimizers as all_optimizers
 from gradtape.tf.keras.functional import InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer
+from gradtape.tf.keras.training import Trainer
 from gradtape.tf.suggestions import attribute_finder
-from gradtape.tf.tape import GradientTape
 
-__all__ = ["History", "Model", "Sequential"]
-
-
-class History:
-    """What `fit` gives: the loss and the metrics of each epoch, in `history`.
-
-    >>> tf.keras.models.History().history
-    {}
-    """
-
-    def __init__(self) -> None:
-        self.history: dict[str, list[float]] = {}
-        self.epoch: list[int] = []
-
-    def add(self, epoch: int, numbers: dict[str, float]) -> None:
-        """One more epoch."""
-        self.epoch.append(epoch)
-        for name, number in numbers.items():
-            self.history.setdefault(name, []).append(number)
+__all__ = ["Model", "Sequential"]
 
 
-class Model(Layer):
+class Model(Trainer):
     """A layer that can be compiled and fitted; derive your own with `call`.
 
     >>> class Line(tf.keras.Model):
@@ -61,138 +39,26 @@ class Model(Layer):
             return super().__new__(Functional, *args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
-    optimizer: Any = None
-    loss: Any = None
-    _metrics: Any = ()
-
-    def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **_: Any
-    ) -> None:
-        """Choose the optimizer, the loss and what else to report."""
-        self.optimizer = all_optimizers.get(optimizer)
-        self.loss = all_losses.get(loss)
-        self._metrics = list(metrics or ())
-
     @property
     def layers(self) -> list[Layer]:
         """The layers that attributes hold."""
-        return [m for m in self.submodules if isinstance(m, Layer)]
+        found: list[Any] = []
+        for value in self.attributes():
+            for each in flatten(value)[0]:
+                if isinstance(each, Layer) and not any(each is known for known in found):
+                    found.append(each)
+        return found
 
-    def _require_compiled(self) -> None:
-        if self.optimizer is None or self.loss is None:
-            raise RuntimeError("You must call `compile()` before using the model.")
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """One step on one batch; gives the loss. Override it to train in your own way."""
-        x, y = data
-        with GradientTape() as tape:
-            predicted = self(x, training=True)
-            loss = self.compute_loss(y=y, y_pred=predicted)
-        variables = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        self._gather(y, predicted)
-        return {"loss": loss}
-
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> Any:
-        """The loss of a batch; that of examples is averaged."""
-        from gradtape.ops.reduction import mean
-
-        loss = self.loss(y, y_pred)
-        loss = mean(loss) if loss.ndim else loss
-        for more in self.losses:
-            loss = loss + cast(more, loss.dtype)
-        return loss
-
-    def _gather(self, y: Any, predicted: Any) -> None:
-        for number, metric in enumerate(self._metrics):
-            if not isinstance(metric, all_metrics.Metric):
-                shapes = (tuple(np.shape(y)), tuple(predicted.shape))
-                metric = self._metrics[number] = all_metrics.get(metric, *shapes)
-            metric.update_state(y, predicted)
-
-    def fit(
-        self,
-        x: Any,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool = True,
-        **_: Any,
-    ) -> History:
-        """Train on arrays, or on an iterable of batches, and give the history of the loss."""
-        self._require_compiled()
-        history = History()
-        if validation_split and y is not None:
-            cut = int(len(x) * (1.0 - validation_split))
-            x, validation_data = x[:cut], (x[cut:], y[cut:])
-            y = y[:cut]
-        for epoch in range(epochs):
-            numbers = self._epoch(_batches(x, y, batch_size or 32, shuffle))
-            if validation_data is not None:
-                inputs, targets = validation_data[:2]
-                found = self.evaluate(inputs, targets, verbose=0, return_dict=True)
-                numbers |= {f"val_{name}": number for name, number in found.items()}
-            history.add(epoch, numbers)
-            if verbose not in (0, "0"):
-                shown = " - ".join(f"{name}: {number:.4f}" for name, number in numbers.items())
-                print(f"Epoch {epoch + 1}/{epochs} - {shown}")
-        self.history = history
-        return history
-
-    def _epoch(self, batches: Any) -> dict[str, float]:
-        self._reset()
-        seen = 0
-        total: Any = 0.0
-        names: dict[str, Any] = {}
-        for data in batches:
-            count = len(data[0])
-            names = self.train_step(data)
-            total = total + convert(names["loss"]) * float(count) if "loss" in names else total
-            seen += count
-        found = {name: float(value) for name, value in names.items() if name != "loss"}
-        return {"loss": float(total) / max(seen, 1), **found, **self._reported()}
-
-    def _reset(self) -> None:
-        for metric in self._metrics:
-            if isinstance(metric, all_metrics.Metric):
-                metric.reset_state()
-
-    def _reported(self) -> dict[str, float]:
-        return {m.name: float(m.result()) for m in self._metrics if hasattr(m, "result")}
-
-    def evaluate(
-        self,
-        x: Any,
-        y: Any = None,
-        batch_size: int | None = None,
-        verbose: Any = "auto",
-        return_dict: bool = False,
-        **_: Any,
-    ) -> Any:
-        """The loss, and the metrics if there are any."""
-        self._require_compiled()
-        self._reset()
-        seen, total = 0, 0.0
-        for inputs, targets in _batches(x, y, batch_size or 32, False):
-            predicted = self(inputs, training=False)
-            total += float(self.compute_loss(y=targets, y_pred=predicted)) * len(inputs)
-            seen += len(inputs)
-            self._gather(targets, predicted)
-        numbers = {"loss": total / max(seen, 1), **self._reported()}
-        if return_dict:
-            return numbers
-        return list(numbers.values()) if len(numbers) > 1 else numbers["loss"]
-
-    def predict(self, x: Any, batch_size: int | None = None, verbose: Any = 0, **_: Any) -> Any:
-        """The outputs for all inputs, as a NumPy array."""
-        size = batch_size or 32
-        x = x if hasattr(x, "shape") else np.asarray(x)
-        parts = [self(x[k : k + size], training=False).numpy() for k in range(0, len(x), size)]
-        return np.concatenate(parts)
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """The layer of a name, or at an index."""
+        if index is not None:
+            return self.layers[index]
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(
+            f"No such layer: {name}. Existing layers are: {[each.name for each in self.layers]}."
+        )
 
     def summary(self) -> None:
         """Print the layers and how many parameters each has."""
@@ -200,22 +66,6 @@ class Model(Layer):
         for layer in self.layers:
             print(f"  {layer.name} ({type(layer).__name__}): {layer.count_params():,} parameters")
         print(f"  total: {self.count_params():,} parameters")
-
-
-def _batches(x: Any, y: Any, size: int, shuffle: bool) -> Any:
-    """Pairs of inputs and targets; an iterable of them as it is."""
-    if y is None and not hasattr(x, "shape"):
-        yield from x
-        return
-    x, y = (np.asarray(each) for each in (x, y))
-    order = np.arange(len(x))
-    if shuffle:
-        from gradtape.tf.random import shuffle as shuffled
-
-        order = np.asarray(shuffled(order.astype(np.int64)))
-    for start in range(0, len(x), size):
-        chosen = order[start : start + size]
-        yield x[chosen], y[chosen]
 
 
 class Functional(Model):
@@ -240,6 +90,17 @@ class Functional(Model):
     def layers(self) -> list[Any]:
         """The layers between inputs and outputs."""
         return list(self._layers)
+
+    def _output_names(self) -> list[str] | None:
+        """The names of the layers that give the outputs."""
+        if isinstance(self._outputs, dict):
+            return list(self._outputs)
+        found: list[str] = []
+        for each in self.outputs:
+            layer = getattr(getattr(each, "function", None), "__self__", None)
+            name = layer.name if isinstance(layer, Layer) else f"output_{len(found)}"
+            found.append(f"{name}_{found.count(name)}" if name in found else name)
+        return found
 
     @property
     def inputs(self) -> list[Any]:

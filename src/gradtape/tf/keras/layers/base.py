@@ -12,7 +12,8 @@ from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
-from gradtape.tf.keras import constraints, initializers, regularizers
+from gradtape.tf.keras import constraints, regularizers
+from gradtape.tf.keras.weights import weight
 from gradtape.tf.module import Module, _snake_case
 from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
@@ -140,17 +141,9 @@ class Layer(Module):
             name = next(given)
         shape = next(given, shape)
         initializer = next(given, initializer)
-        make = initializers.get("glorot_uniform" if initializer is None else initializer)
+        start = "glorot_uniform" if initializer is None else initializer
         kind = self._dtype if dtype is None else as_dtype(dtype)
-        start = make(() if shape is None else tuple(shape), kind)
-        if graphs.in_use:
-            start = graphs.settle(start)
-        # As a value: a pending tensor would be part of whatever is being recorded.
-        value = convert(start).read()
-        made = Variable(
-            value, trainable=trainable, dtype=kind, constraint=constraints.get(constraint)
-        )
-        made.name = name or "variable"
+        made = weight(shape, start, kind, trainable, name, constraints.get(constraint))
         penalty = regularizers.get(regularizer)
         if penalty is not None:
             self._regularized.append((made, penalty))
@@ -199,7 +192,10 @@ class Layer(Module):
             args = (inputs, *args[1:])
         found = self.call(*args, **kwargs)
         if self.activity_regularizer is not None:
-            self.add_loss(self.activity_regularizer(found))
+            for output in flatten(found)[0]:
+                # Over the number of examples, so that its strength does not depend on the batch.
+                count = float(output.shape[0]) if output.ndim else 1.0
+                self.add_loss(convert(self.activity_regularizer(output)) / max(count, 1.0))
         return found
 
     def _cast(self, x: Any) -> Any:
