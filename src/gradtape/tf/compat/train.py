@@ -8,7 +8,7 @@ from gradtape import optimizers as core
 from gradtape.tf import graphs as _graphs
 from gradtape.tf.casting import cast
 from gradtape.tf.elementwise import FUNCTIONS
-from gradtape.tf.keras.optimizers import prepared
+from gradtape.tf.keras.optimizer import prepared
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import gradients
 

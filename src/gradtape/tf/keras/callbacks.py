@@ -268,6 +268,7 @@ class _Monitor(Callback):
         """The number that is watched; a warning if it is not there."""
         import warnings
 
+        _ = self._rises  # an error, if that is not known
         found = (logs or {}).get(self.monitor)
         if found is None:
             warnings.warn(
