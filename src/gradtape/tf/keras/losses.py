@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
-from gradtape.ops.arithmetic import equal, logical_or, maximum, not_equal, where
+from gradtape.ops.arithmetic import equal, logical_and, logical_or, maximum, not_equal, where
 from gradtape.ops.complexes import abs as size
 from gradtape.ops.elementwise import log, square
 from gradtape.ops.movement import moveaxis, reshape
@@ -254,8 +254,11 @@ class Loss:
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The mean over the examples, or their sum, or each."""
+        mask = getattr(y_pred, "_keras_mask", None)
         y_true, y_pred = _as_tensors(y_true, y_pred, self._dtype, self._takes_labels)
         counted = self.counted(y_true)
+        if mask is not None:
+            counted = mask if counted is None else logical_and(counted, mask)
         return _reduced(self.call(y_true, y_pred), sample_weight, self.reduction, counted)
 
     def counted(self, y_true: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections import defaultdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import constraints, regularizers
+from gradtape.tf.keras.layers.masks import mask_of, with_mask
 from gradtape.tf.keras.weights import weight
 from gradtape.tf.module import Module, _snake_case
 from gradtape.tf.runs import symbolic_parts
@@ -130,12 +132,19 @@ class Layer(Module):
         regularizer: Any = None,
         constraint: Any = None,
         name: str | None = None,
-        **_: Any,
+        autocast: bool = True,
+        aggregation: Any = "none",
+        overwrite_with_gradient: bool = False,
     ) -> Variable:
         """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
 
-        Older Keras has the name first, `add_weight(name, shape, ...)`, which works too.
+        Older Keras has the name first, `add_weight(name, shape, ...)`, which works too. Variables
+        keep their dtype, and there is one replica: nothing is cast or aggregated.
         """
+        if overwrite_with_gradient:
+            raise ValueError(
+                f"{self.name}: overwrite_with_gradient is not covered. Assign to the variable."
+            )
         given = iter(args)
         if args and isinstance(args[0], str):
             name = next(given)
@@ -168,7 +177,7 @@ class Layer(Module):
         given = kwargs.pop("training", None)
         before = phase.training
         training = before if given is None else bool(given)
-        if training is not None and _takes(self.call, "training"):
+        if training is not None and takes(self.call, "training"):
             kwargs["training"] = training
         phase.training = training
         phase.depth += 1
@@ -184,7 +193,36 @@ class Layer(Module):
         """A call that was noted down, made in the phase of whoever makes it."""
         return self(*args, **kwargs)
 
+    # Whether a mask of the input is one of the output, unless `compute_mask` tells more.
+    supports_masking = False
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """The mask of the output, given that of the input."""
+        return previous_mask if self.supports_masking else None
+
+    def _masked(self, inputs: Any, mask: Any, found: Any) -> Any:
+        """The output with its mask."""
+        if mask is not None and not self.supports_masking:
+            warnings.warn(
+                f"Layer {self.name!r} (of type {type(self).__name__}) was passed an input with a "
+                "mask attached to it. However, this layer does not support masking and will "
+                "therefore destroy the mask information.",
+                stacklevel=5,
+            )
+        masks = self.compute_mask(inputs, mask)
+        if masks is None:
+            return found
+        if isinstance(found, (list, tuple)):
+            listed = masks if isinstance(masks, (list, tuple)) else [masks] * len(found)
+            return type(found)(with_mask(y, m) for y, m in zip(found, listed, strict=True))
+        return with_mask(found, masks[0] if isinstance(masks, list) else masks)
+
     def _called(self, *args: Any, **kwargs: Any) -> Any:
+        mask = mask_of(args[0]) if args else None
+        if mask is not None and kwargs.get("mask") is None and takes(self.call, "mask"):
+            kwargs["mask"] = mask
+        elif kwargs.get("mask") is not None:
+            mask = kwargs["mask"]
         if args:
             inputs = map_leaves(self._cast, _whole(args[0]))
             if not self.built:
@@ -196,6 +234,8 @@ class Layer(Module):
                 # Over the number of examples, so that its strength does not depend on the batch.
                 count = float(output.shape[0]) if output.ndim else 1.0
                 self.add_loss(convert(self.activity_regularizer(output)) / max(count, 1.0))
+        if args and (mask is not None or type(self).compute_mask is not Layer.compute_mask):
+            return self._masked(args[0], mask, found)
         return found
 
     def _cast(self, x: Any) -> Any:
@@ -351,9 +391,18 @@ def _whole(inputs: Any) -> Any:
     return convert(inputs) if numbers and isinstance(inputs, (list, tuple)) else inputs
 
 
-def _takes(function: Any, name: str) -> bool:
+def takes(function: Any, name: str) -> bool:
     parameters = inspect.signature(function).parameters.values()
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def require_channels_last(name: str, data_format: Any) -> None:
+    """Raise an error for data that has channels first."""
+    if data_format not in (None, "channels_last"):
+        raise ValueError(
+            f"{name}: data_format={data_format!r} is not covered. Move the channels to the end with "
+            "Permute or tf.transpose."
+        )
 
 
 class InputLayer(Layer):

@@ -217,5 +217,10 @@ class MeanMetricWrapper(Mean):
         self._fn, self._fn_kwargs = fn, kwargs
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch of targets and predictions in."""
+        """Count a batch of targets and predictions in; steps that a mask leaves out do not count."""
+        mask = getattr(y_pred, "_keras_mask", None)
+        if mask is not None:
+            shares = cast(mask, self._dtype)
+            given = 1.0 if sample_weight is None else cast(convert(sample_weight), self._dtype)
+            sample_weight = shares * given
         super().update_state(self._fn(y_true, y_pred, **self._fn_kwargs), sample_weight)
