@@ -9,7 +9,8 @@ import numpy as np
 from gradtape.pytree import flatten
 from gradtape.tf.conversion import convert
 from gradtape.tf.keras.functional import InputTensor, evaluated, layers_of
-from gradtape.tf.keras.layers.base import InputLayer, Layer
+from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
+from gradtape.tf.keras.layers.masks import masked
 from gradtape.tf.keras.training import Trainer
 from gradtape.tf.suggestions import attribute_finder
 
@@ -118,7 +119,8 @@ class Functional(Model):
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """The outputs for values of the inputs."""
-        return evaluated(self._inputs, self._outputs, inputs)
+        with in_phase(training):
+            return evaluated(self._inputs, self._outputs, masked(inputs, mask))
 
 
 class Sequential(Model):
@@ -172,6 +174,7 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """The output of the last layer."""
+        inputs = masked(inputs, mask)
         for layer in self._layers:
             if isinstance(layer, Layer):
                 inputs = layer(inputs, training=training)

@@ -79,11 +79,12 @@ class Trainer(Layer):
         with GradientTape() as tape:
             predicted = self(x, training=True)
             loss = self.compute_loss(x, y, predicted, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
         self._loss_tracker.update_state(loss, sample_weight=_count(x))
         variables = self.trainable_variables
         if variables:
             self.optimizer.apply_gradients(
-                zip(tape.gradient(loss, variables), variables, strict=True)
+                zip(tape.gradient(scaled, variables), variables, strict=True)
             )
         return self.compute_metrics(x, y, predicted, sample_weight)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
@@ -33,6 +35,17 @@ class Phase(threading.local):
 
 
 phase = Phase()
+
+
+@contextlib.contextmanager
+def in_phase(training: bool | None) -> Iterator[None]:
+    """Layers that are called inside, and not told otherwise, are told this."""
+    before = phase.training
+    phase.training = before if training is None else bool(training)
+    try:
+        yield
+    finally:
+        phase.training = before
 
 
 def _marking(build: Any) -> Any:

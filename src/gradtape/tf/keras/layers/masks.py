@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.pytree import flatten
+from gradtape.tf.conversion import convert
 from gradtape.tf.tensor import Tensor
 
 
@@ -34,3 +35,12 @@ def mask_of(inputs: Any) -> Any:
 def with_mask(tensor: Any, mask: Any) -> Any:
     """The tensor with a mask."""
     return Masked(tensor, mask) if isinstance(tensor, Tensor) and mask is not None else tensor
+
+
+def masked(inputs: Any, mask: Any) -> Any:
+    """Inputs, or a list of them, with masks that are given from outside."""
+    if mask is None:
+        return inputs
+    if isinstance(inputs, (list, tuple)) and isinstance(mask, (list, tuple)):
+        return [with_mask(convert(x), m) for x, m in zip(inputs, mask, strict=True)]
+    return with_mask(convert(inputs), mask)
