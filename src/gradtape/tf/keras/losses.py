@@ -21,7 +21,7 @@ from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.indexing import as_indices
-from gradtape.tf.module import _snake_case
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
 
@@ -240,7 +240,7 @@ class Loss:
         if reduction not in _REDUCTIONS:
             raise ValueError(f"{reduction!r} is no reduction. Use one of {_REDUCTIONS}.")
         self.reduction = reduction
-        self.name = name or _snake_case(type(self).__name__)
+        self.name = name or snake_case(type(self).__name__)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
 
     @property

@@ -13,7 +13,7 @@ from gradtape import optimizers as core
 from gradtape.tensor import RowSparse
 from gradtape.tf.keras import schedules
 from gradtape.tf.keras.averages import Accumulation, Average
-from gradtape.tf.module import _snake_case
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.scopes import without_prefix
 from gradtape.tf.slices import IndexedSlices
 from gradtape.tf.tape import GradientTape
@@ -77,7 +77,7 @@ class Optimizer(core.Optimizer):
         self._variables: list[Any] = []
         super().__init__(*args, **kwargs)
         if kwargs.get("name") is None:
-            self.name = _snake_case(type(self).__name__)
+            self.name = snake_case(type(self).__name__)
         self.use_ema, self.ema_momentum = bool(use_ema), ema_momentum
         self.ema_overwrite_frequency = ema_overwrite_frequency
         self.loss_scale_factor = loss_scale_factor

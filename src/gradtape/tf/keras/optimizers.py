@@ -8,7 +8,7 @@ from typing import Any
 from gradtape import optimizers as core
 from gradtape.tf.keras import rarer_optimizers, schedules
 from gradtape.tf.keras.optimizer import Optimizer
-from gradtape.tf.module import _snake_case
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 def _derived(kind: Any) -> Any:
     """One of gradtape's optimizers with the methods above."""
     name = kind.__name__
-    example = f">>> tf.keras.optimizers.{name}(learning_rate=0.1).name\n    {_snake_case(name)!r}\n"
+    example = f">>> tf.keras.optimizers.{name}(learning_rate=0.1).name\n    {snake_case(name)!r}\n"
     formula = (kind.__doc__ or "").partition(">>>")[0].rstrip()
     return type(name, (Optimizer, kind), {
         "__doc__": f"{formula}\n\n    {example}    ", "__module__": __name__,

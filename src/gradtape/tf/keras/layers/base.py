@@ -18,7 +18,8 @@ from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
 from gradtape.tf.keras.weights import weight
-from gradtape.tf.module import Module, _snake_case
+from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.module import Module
 from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.variable import Variable
@@ -103,7 +104,7 @@ class Layer(Module):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        self._name = name or _unique(_snake_case(type(self).__name__))
+        self._name = name or _unique(snake_case(type(self).__name__))
         self.trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
         self.built = False

@@ -71,7 +71,8 @@ def _made(name: str, base: Any, spatial: int, function: Any, doc: str) -> Any:
         "__doc__": f"{doc} along {_AXES[spatial]}.\n\n    {example}\n    ",
     }  # fmt: skip
     if name == "GlobalAveragePooling1D":
-        members["call"] = _masked_call
+        members |= {"call": _masked_call, "supports_masking": True,
+                    "compute_mask": lambda self, inputs, mask=None: None}  # fmt: skip
     return type(name, (base,), members)
 
 

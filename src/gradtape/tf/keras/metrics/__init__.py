@@ -54,7 +54,7 @@ from gradtape.tf.keras.metrics.counts import (
     TrueNegatives,
     TruePositives,
 )
-from gradtape.tf.module import _snake_case
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.suggestions import attribute_finder
 
 _CLASSES = (
@@ -85,7 +85,7 @@ DIRECTIONS = {
 }
 
 _BY_NAME: dict[str, Any] = {
-    **{_snake_case(kind.__name__): kind for kind in _CLASSES},
+    **{snake_case(kind.__name__): kind for kind in _CLASSES},
     **{kind.__name__: kind for kind in _CLASSES},
     "mse": MeanSquaredError, "mae": MeanAbsoluteError, "mape": MeanAbsolutePercentageError,
     "msle": MeanSquaredLogarithmicError, "rmse": RootMeanSquaredError, "logcosh": LogCoshError,

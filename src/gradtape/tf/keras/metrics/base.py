@@ -13,7 +13,7 @@ from gradtape.tf.creation import zeros
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras.weights import weight
 from gradtape.tf.math import divide_no_nan
-from gradtape.tf.module import _snake_case
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.reductions import reduce_mean, reduce_sum
 from gradtape.tf.variable import Variable
 
@@ -47,7 +47,7 @@ class Metric:
         return made
 
     def __init__(self, dtype: Any = None, name: str | None = None) -> None:
-        self.name = name or _snake_case(type(self).__name__)
+        self.name = name or snake_case(type(self).__name__)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
 
     @property
