@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 
 from gradtape.pytree import flatten
 from gradtape.tf.conversion import convert
-from gradtape.tf.keras.functional import InputTensor, evaluated, layers_of
+from gradtape.tf.graphs import Symbolic
+from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
 from gradtape.tf.keras.training import Trainer
 from gradtape.tf.suggestions import attribute_finder
 
-__all__ = ["Model", "Sequential"]
+__all__ = ["Model", "Sequential", "clone_model"]
 
 
 class Model(Trainer):
@@ -36,9 +38,13 @@ class Model(Trainer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is Model and (args or "inputs" in kwargs):
+        if issubclass(cls, Functional) or not _is_functional(args, kwargs):
+            return super().__new__(cls, *args, **kwargs)
+        if cls is Model:
             return super().__new__(Functional, *args, **kwargs)
-        return super().__new__(cls, *args, **kwargs)
+        # A class of one's own, made of inputs and outputs: it is both.
+        members = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        return super().__new__(type(cls.__name__, (cls, Functional), members), *args, **kwargs)
 
     @property
     def layers(self) -> list[Layer]:
@@ -61,12 +67,49 @@ class Model(Trainer):
             f"No such layer: {name}. Existing layers are: {[each.name for each in self.layers]}."
         )
 
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the input, or a list of those of several; None stands for any length."""
+        return _shapes(self.inputs)
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the output, or a list of those of several."""
+        return _shapes(self.outputs)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs without values, of models that have such."""
+        raise AttributeError(
+            f"{self.name}: a {type(self).__name__} that computes in `call` has no inputs before it "
+            "is called."
+        )
+
+    outputs = inputs
+
     def summary(self) -> None:
         """Print the layers and how many parameters each has."""
         print(f'Model: "{self.name}"')
         for layer in self.layers:
             print(f"  {layer.name} ({type(layer).__name__}): {layer.count_params():,} parameters")
         print(f"  total: {self.count_params():,} parameters")
+
+
+def _is_functional(args: Any, kwargs: Any) -> bool:
+    given = args[0] if args else kwargs.get("inputs")
+    return given is not None and all(isinstance(x, Symbolic) for x in flatten(given)[0])
+
+
+def _shapes(tensors: list[Any]) -> Any:
+    found = [tuple(tensor.shape) for tensor in tensors]
+    return found[0] if len(found) == 1 else found
+
+
+def _as_layer(tensor: Any) -> InputLayer:
+    """The layer that an input counts as; one without a name is called input_layer."""
+    name = str(tensor.name).removesuffix(":0")
+    named = None if name.startswith("keras_tensor") else name
+    return InputLayer(tensor.shape[1:], tensor.shape[0], tensor.dtype, named)
 
 
 class Functional(Model):
@@ -84,12 +127,15 @@ class Functional(Model):
         super().__init__(name=name, trainable=trainable)
         self._inputs = flatten(inputs)[0]
         self._outputs = outputs
-        self._layers = layers_of(outputs, self._inputs)
+        if not self._inputs:
+            raise ValueError("Model: there are no inputs. Pass what tf.keras.Input gives.")
+        self._between = layers_of(outputs, self._inputs)
+        self._layers = [_as_layer(each) for each in self._inputs] + self._between
         self.built = True
 
     @property
     def layers(self) -> list[Any]:
-        """The layers between inputs and outputs."""
+        """The layers from the inputs, which count as layers, to the outputs."""
         return list(self._layers)
 
     def _output_names(self) -> list[str] | None:
@@ -115,7 +161,7 @@ class Functional(Model):
 
     def attributes(self) -> list[Any]:
         """What holds variables: the layers."""
-        return [self._layers]
+        return [self.__dict__.get("_layers", ()), *super().attributes()]
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """The outputs for values of the inputs."""
@@ -136,8 +182,35 @@ class Sequential(Model):
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         super().__init__(trainable=trainable, name=name)
         self._layers: list[Any] = []
+        self._chain: tuple[Any, Any] | None = None
         for layer in layers or ():
             self.add(layer)
+
+    def symbolic(self) -> tuple[Any, Any]:
+        """The input and the output without values, if the shape of the input is known."""
+        if self._chain is None:
+            shape = getattr(self._layers[0], "_input_shape", None) if self._layers else None
+            if shape is None:
+                raise AttributeError(
+                    f"{self.name}: the shape of the input is not known. Begin with tf.keras.Input."
+                )
+            kind = self._layers[0].dtype
+            start = Input(batch_shape=shape, dtype=kind)
+            found = start
+            for layer in self.layers:
+                found = layer(found)
+            self._chain = (start, found)
+        return self._chain
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The input without a value."""
+        return [self.symbolic()[0]]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The output without a value."""
+        return [self.symbolic()[1]]
 
     @property
     def layers(self) -> list[Any]:
@@ -152,12 +225,16 @@ class Sequential(Model):
         if not callable(layer):
             raise TypeError(f"add: {type(layer).__name__} is not a layer.")
         self._layers.append(layer)
+        self._chain = None
+        if isinstance(layer, Layer):
+            layer.__dict__["_owner"] = weakref.ref(self)
         first = self._layers[0]
         if getattr(first, "_input_shape", None) is not None:
             self.ensure_built(first._input_shape)
 
     def pop(self, rebuild: bool = True) -> Any:
         """Remove the last layer, and give it."""
+        self._chain = None
         return self._layers.pop()
 
     def build(self, input_shape: Any) -> None:
@@ -187,6 +264,20 @@ class Sequential(Model):
 
     def __bool__(self) -> bool:
         return True
+
+
+def clone_model(model: Any) -> Any:
+    """A Sequential of equal layers, with variables of its own.
+
+    >>> model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+    >>> len(tf.keras.models.clone_model(model).layers)
+    1
+    """
+    if not isinstance(model, Sequential):
+        raise ValueError(
+            f"clone_model: {model.name} is not a Sequential. Make it again as it was made."
+        )
+    return type(model)([type(layer).from_config(layer.get_config()) for layer in model._layers])
 
 
 __getattr__ = attribute_finder(__name__, globals())

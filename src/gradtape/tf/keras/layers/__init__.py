@@ -39,8 +39,12 @@ from gradtape.tf.keras.layers.merging import (
     Subtract,
     ZeroPadding2D,
     add,
+    average,
     concatenate,
+    maximum,
+    minimum,
     multiply,
+    subtract,
 )
 from gradtape.tf.keras.layers.normalization import BatchNormalization, LayerNormalization
 from gradtape.tf.keras.layers.pooling import (
@@ -79,7 +83,8 @@ __all__ = [
     "Masking", "MaxPool1D", "MaxPool2D", "MaxPool3D", "MaxPooling1D", "MaxPooling2D",
     "MaxPooling3D", "Maximum", "Minimum", "Multiply", "Permute", "RNN", "ReLU", "RepeatVector",
     "Rescaling", "Reshape", "SimpleRNN", "SimpleRNNCell", "Softmax", "Subtract", "TimeDistributed",
-    "UpSampling2D", "ZeroPadding2D", "add", "concatenate", "multiply",
+    "UpSampling2D", "ZeroPadding2D", "add", "average", "concatenate", "maximum", "minimum",
+    "multiply", "subtract",
 ]  # fmt: skip
 
 # Keras' other names.

@@ -105,7 +105,7 @@ class Layer(Module):
         **kwargs: Any,
     ) -> None:
         self._name = name or _unique(snake_case(type(self).__name__))
-        self.trainable = bool(trainable)
+        self._trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
         self.built = False
         shape = kwargs.pop("input_shape", None)
@@ -118,6 +118,40 @@ class Layer(Module):
         kwargs.pop("autocast", None)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {sorted(kwargs)}.")
+
+    @property
+    def trainable(self) -> bool:
+        """Whether variables are to be trained; setting it sets it for all layers inside, too."""
+        return bool(self.__dict__.get("_trainable", True))
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        for layer in self.submodules:
+            if isinstance(layer, Layer):
+                layer.__dict__["_trainable"] = bool(value)
+
+    @property
+    def input(self) -> Any:
+        """The input without a value that the layer was called on last."""
+        return self._connection()[0]
+
+    @property
+    def output(self) -> Any:
+        """What that call gave."""
+        return self._connection()[1]
+
+    def _connection(self) -> tuple[Any, Any]:
+        owner = self.__dict__.get("_owner", lambda: None)()
+        if "_symbolic_call" not in self.__dict__ and owner is not None:
+            owner.symbolic()
+        if "_symbolic_call" not in self.__dict__:
+            raise AttributeError(
+                f"{self.name}: the layer has never been called on an input without a value, and "
+                "thus has no defined input and output."
+            )
+        found: tuple[Any, Any] = self.__dict__["_symbolic_call"]
+        return found
 
     @property
     def dtype(self) -> Any:
@@ -185,7 +219,9 @@ class Layer(Module):
             )
         if graphs.in_use and args and not graphs.is_running() and symbolic_parts(args):
             self.ensure_built(_shapes(args[0]))
-            return graphs.take(self._again, args, kwargs, FRESH)
+            found = graphs.take(self._again, args, kwargs, FRESH)
+            self.__dict__["_symbolic_call"] = (args[0], found)
+            return found
         if not phase.depth:
             self._forget_losses()
         given = kwargs.pop("training", None)
@@ -322,7 +358,7 @@ class Layer(Module):
 
     def attributes(self) -> list[Any]:
         """What the attributes hold, in the order they were set."""
-        hidden = ("_added", "_arguments", "_regularized")
+        hidden = ("_added", "_arguments", "_regularized", "_symbolic_call", "_owner")
         return [value for name, value in vars(self).items() if name not in hidden]
 
     @property
@@ -434,6 +470,7 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         super().__init__(name=name, dtype=dtype, **kwargs)
         self._input_shape = (batch_size, *(shape or ()))
+        self.built = True
 
     def call(self, inputs: Any) -> Any:
         """The input as it is."""

@@ -265,3 +265,39 @@ def multiply(inputs: Any, **kwargs: Any) -> Any:
     [6.0]
     """
     return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: Any, **kwargs: Any) -> Any:
+    """The mean of inputs.
+
+    >>> tf.keras.layers.average([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [2.5]
+    """
+    return Average(**kwargs)(inputs)
+
+
+def subtract(inputs: Any, **kwargs: Any) -> Any:
+    """The first of two inputs without the second.
+
+    >>> tf.keras.layers.subtract([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [-1.0]
+    """
+    return Subtract(**kwargs)(inputs)
+
+
+def maximum(inputs: Any, **kwargs: Any) -> Any:
+    """The largest of inputs.
+
+    >>> tf.keras.layers.maximum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [3.0]
+    """
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: Any, **kwargs: Any) -> Any:
+    """The smallest of inputs.
+
+    >>> tf.keras.layers.minimum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [2.0]
+    """
+    return Minimum(**kwargs)(inputs)
