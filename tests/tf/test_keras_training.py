@@ -113,9 +113,7 @@ class TestCallbacks:
         assert (stop.stopped_epoch, stop.best_epoch, stop.wait) == (2, 0, 2)
         once = line(rate=0.9)
         once.fit(self.x, self.y, verbose=0, shuffle=False)
-        for mine, theirs, start in zip(
-            model.get_weights(), once.get_weights(), first, strict=True
-        ):
+        for mine, theirs, start in zip(model.get_weights(), once.get_weights(), first, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-6)
             assert (mine != start).all()
 
@@ -138,8 +136,8 @@ class TestCallbacks:
         by_epoch = C.LearningRateScheduler(lambda epoch: 1.0 / (epoch + 1))
         model.fit(self.x, self.y, epochs=2, verbose=0, callbacks=[by_epoch])
         assert float(model.optimizer.learning_rate) == 0.5
+        wrong = C.LearningRateScheduler(lambda epoch, rate: None)
         with pytest.raises(ValueError, match="should be a float"):
-            wrong = C.LearningRateScheduler(lambda epoch, rate: None)
             model.fit(self.x, self.y, verbose=0, callbacks=[wrong])
 
     def test_plateaus(self):
@@ -257,8 +255,8 @@ class TestFit:
         model.compile("sgd", {"first": "mse"}, metrics={"second": ["mae"]})
         with pytest.warns(UserWarning, match="no gradient for kernel, bias"):
             model.fit(x, y, verbose=0)
+        model.compile("sgd", {"third": "mse"})
         with pytest.raises(ValueError, match="not among the outputs"):
-            model.compile("sgd", {"third": "mse"})
             model.fit(x, y, verbose=0)
 
     def test_own_steps(self):

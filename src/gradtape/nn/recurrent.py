@@ -18,9 +18,7 @@ from gradtape.tensor import asarray
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
-def over_time(
-    cell: Any, inputs: Any, state: State, mask: Any = None
-) -> tuple[Any, Any, State]:
+def over_time(cell: Any, inputs: Any, state: State, mask: Any = None) -> tuple[Any, Any, State]:
     """All outputs, the last one, and the last state, for inputs that have time as first axis.
 
     Where the mask (time, batch) is False, a step leaves the state as it is and gives the output of
@@ -41,9 +39,7 @@ def over_time(
     return outputs, state[0] if is_state[-1] else outputs[-1], state
 
 
-def _over_masked_time(
-    cell: Any, projected: Any, state: State, mask: Any
-) -> tuple[Any, Any, State]:
+def _over_masked_time(cell: Any, projected: Any, state: State, mask: Any) -> tuple[Any, Any, State]:
     batch, dtype = projected.shape[1], state[0].dtype
 
     def step(known: Any, now: Any) -> Any:

@@ -257,9 +257,7 @@ class Optimizer:
             self._change(variable, gradient, weight, rates)
         self._iterations.assign(step + 1)
 
-    def _change(
-        self, variable: Variable, gradient: Any, weight: Any, rates: Sequence[Any]
-    ) -> None:
+    def _change(self, variable: Variable, gradient: Any, weight: Any, rates: Sequence[Any]) -> None:
         """Assign the new value of one variable, given its decayed weight, and of its slots."""
         cells = self._slots[variable.number]
         sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)

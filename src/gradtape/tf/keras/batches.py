@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -164,7 +164,7 @@ def _of_elements(x: Any, class_weight: Any) -> Batches:
     if hasattr(x, "cardinality"):
         known = int(x.cardinality())
         steps = known if known >= 0 else None
-    elif hasattr(x, "__len__"):
+    elif isinstance(x, Sized):
         steps = len(x)
     return Batches(lambda: (tensors(element) for element in x), steps)
 

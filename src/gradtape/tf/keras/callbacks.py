@@ -394,9 +394,7 @@ class ReduceLROnPlateau(_Monitor):
                 new = max(rate * self.factor, self.min_lr)
                 self.model.optimizer.learning_rate = new
                 if self.verbose > 0:
-                    print(
-                        f"Epoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to {new}."
-                    )
+                    print(f"Epoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to {new}.")
                 self.cooldown_counter, self.wait = self.cooldown, 0
 
 

@@ -27,14 +27,14 @@ from gradtape.tf.tensor import Tensor
 
 __all__ = [
     "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity",
-    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "LossFunctionWrapper", "MAE", "MAPE", "MSE", "MSLE",
-    "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
+    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "LossFunctionWrapper", "MAE",
+    "MAPE", "MSE", "MSLE", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
     "MeanSquaredLogarithmicError", "Poisson", "Reduction", "SparseCategoricalCrossentropy",
     "SquaredHinge", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge",
     "cosine_similarity", "get", "hinge", "huber", "kl_divergence", "kld",
     "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape", "mean_absolute_error",
-    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error", "mse",
-    "msle", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
+    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
+    "mse", "msle", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
 ]  # fmt: skip
 
 
@@ -194,9 +194,7 @@ def sparse_categorical_crossentropy(
     if ignore_class is not None:
         counted = not_equal(labels, ignore_class)
         labels = where(counted, labels, 0)
-    loss = core.sparse_categorical_crossentropy(
-        labels, scores, from_logits, axis, reduction="none"
-    )
+    loss = core.sparse_categorical_crossentropy(labels, scores, from_logits, axis, reduction="none")
     return loss if ignore_class is None else where(counted, loss, 0.0)
 
 

@@ -17,8 +17,8 @@ from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
-from gradtape.tf.keras.weights import weight
 from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.weights import weight
 from gradtape.tf.module import Module
 from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
@@ -450,8 +450,8 @@ def require_channels_last(name: str, data_format: Any) -> None:
     """Raise an error for data that has channels first."""
     if data_format not in (None, "channels_last"):
         raise ValueError(
-            f"{name}: data_format={data_format!r} is not covered. Move the channels to the end with "
-            "Permute or tf.transpose."
+            f"{name}: data_format={data_format!r} is not covered. Move the channels to the end "
+            "with Permute or tf.transpose."
         )
 
 

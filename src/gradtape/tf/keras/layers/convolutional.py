@@ -98,9 +98,7 @@ class _Convolution(Layer):
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
             inputs, padding = pad(inputs, [[0, 0], [before, 0], [0, 0]]), "VALID"
-        return convolution(
-            inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate
-        )
+        return convolution(inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate)
 
     def call(self, inputs: Any) -> Any:
         """The convolution, with an offset and an activation."""

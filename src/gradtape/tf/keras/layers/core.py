@@ -14,8 +14,8 @@ from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import fresh
 from gradtape.tf.indexing import gather
 from gradtape.tf.keras import activations
-from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.keras.activations import relu
+from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.nn import softmax
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.errors import ShapeError
 from gradtape import random as streams
+from gradtape.errors import ShapeError
 from gradtape.ops import arithmetic
 from gradtape.ops.joining import concat
 from gradtape.ops.movement import broadcast_to, expand_dims, permute_dims

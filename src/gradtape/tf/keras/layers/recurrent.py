@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 from gradtape import nn as core
 from gradtape.errors import ShapeError
@@ -35,7 +35,7 @@ class _Cell(Layer):
 
     # The cell, and its own arguments in Keras' order.
     kind: Any = None
-    own: dict[str, Any] = {}
+    own: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
         bound = inspect.signature(type(self)).bind(units, *args, **kwargs)
@@ -51,7 +51,9 @@ class _Cell(Layer):
             )
         for name, value in given.items():
             setattr(self, name, activations.get(value) if "activation" in name else value)
-        own = {name: given[name] for name in self.own if "initializer" not in name}
+        own: ClassVar[dict[str, Any]] = {
+            name: given[name] for name in self.own if "initializer" not in name
+        }
         own |= {name: getattr(self, name) for name in own if "activation" in name}
         self._core = self.kind(int(units), name=self.name, **own)
         self._dropout = core.Dropout(given["dropout"], seed=given["seed"])
@@ -149,12 +151,12 @@ _STARTS = {
 
 class SimpleRNNCell(_Cell):
     kind = core.RNNCell
-    own = {"activation": "tanh", **_STARTS}
+    own: ClassVar[dict[str, Any]] = {"activation": "tanh", **_STARTS}
 
 
 class LSTMCell(_Cell):
     kind = core.LSTMCell
-    own = {
+    own: ClassVar[dict[str, Any]] = {
         "activation": "tanh", "recurrent_activation": "sigmoid", **_STARTS,
         "unit_forget_bias": True,
     }  # fmt: skip
@@ -162,7 +164,7 @@ class LSTMCell(_Cell):
 
 class GRUCell(_Cell):
     kind = core.GRUCell
-    own = {
+    own: ClassVar[dict[str, Any]] = {
         "activation": "tanh", "recurrent_activation": "sigmoid", **_STARTS, "reset_after": True,
     }  # fmt: skip
 
@@ -313,7 +315,7 @@ class _OfUnits(RNN):
     """A recurrent layer that makes its cell from a number of units."""
 
     made_of: Any = None
-    own: dict[str, Any] = {}
+    own: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
         bound = inspect.signature(type(self)).bind(units, *args, **kwargs)
@@ -344,12 +346,12 @@ class GRU(_OfUnits):
     made_of, own = GRUCell, GRUCell.own
 
 
-for _kind in (SimpleRNN, LSTM, GRU):
+for _layer in (SimpleRNN, LSTM, GRU):
     _with_signature(
-        _kind,
-        f"""A `{_kind.made_of.__name__}` over the steps of inputs (batch, time, features).
+        _layer,
+        f"""A `{_layer.made_of.__name__}` over the steps of inputs (batch, time, features).
 
-    >>> layer = tf.keras.layers.{_kind.__name__}(4, return_sequences=True)
+    >>> layer = tf.keras.layers.{_layer.__name__}(4, return_sequences=True)
     >>> layer(tf.ones([2, 5, 3])).shape
     TensorShape([2, 5, 4])
     """,

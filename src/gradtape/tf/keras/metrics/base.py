@@ -11,9 +11,9 @@ from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
 from gradtape.tf.creation import zeros
 from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.weights import weight
 from gradtape.tf.math import divide_no_nan
-from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.reductions import reduce_mean, reduce_sum
 from gradtape.tf.variable import Variable
 
@@ -210,14 +210,14 @@ class MeanMetricWrapper(Mean):
     4.0
     """
 
-    def __init__(
-        self, fn: Any, name: str | None = None, dtype: Any = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, fn: Any, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
         super().__init__(name=name, dtype=dtype)
         self._fn, self._fn_kwargs = fn, kwargs
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch of targets and predictions in; steps that a mask leaves out do not count."""
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
+        """Count a batch of targets and predictions in; what a mask leaves out does not count."""
         mask = getattr(y_pred, "_keras_mask", None)
         if mask is not None:
             shares = cast(mask, self._dtype)

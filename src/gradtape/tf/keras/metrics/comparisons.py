@@ -189,7 +189,7 @@ MeanSquaredLogarithmicError = _mean_of(
 )
 
 
-class RootMeanSquaredError(MeanSquaredError):
+class RootMeanSquaredError(MeanMetricWrapper):
     """The root of the mean of squared differences.
 
     >>> tf.keras.metrics.RootMeanSquaredError()([[0.0]], [[2.0]]).numpy().item()
@@ -197,13 +197,8 @@ class RootMeanSquaredError(MeanSquaredError):
     """
 
     def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(losses.mean_squared_error, name=name, dtype=dtype)
 
     def result(self) -> Any:
         """The root so far."""
         return FUNCTIONS["sqrt"](super().result())
-
-
-RootMeanSquaredError.__signature__ = inspect.signature(  # type: ignore[attr-defined]
-    RootMeanSquaredError.__init__
-)
