@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from gradtape.pytree import flatten
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
+from gradtape.tf.function import function
 from gradtape.tf.keras import metrics as all_metrics
 from gradtape.tf.keras import optimizers as all_optimizers
 from gradtape.tf.keras.batches import Batches, batches, chunks, is_in_arrays, joined, split, unpack
@@ -43,8 +45,8 @@ class Trainer(Layer):
     ) -> None:
         """Choose the optimizer, the loss and what else to report.
 
-        `run_eagerly` and `jit_compile` change nothing: steps are recorded, compiled when they come
-        again, and the same in either way.
+        With `run_eagerly` the steps of `fit` run as Python; else they are one program, unless
+        `train_step` is one's own. `jit_compile` changes nothing: all programs are compiled.
         """
         self.optimizer = all_optimizers.get(optimizer)
         self.loss = loss
@@ -203,11 +205,12 @@ class Trainer(Layer):
         history = next(each for each in calls.callbacks if isinstance(each, History))
         self.history, self.stop_training = history, False
         calls.on_train_begin()
+        step = self._program("train_step")
         logs: dict[str, Any] = {}
         for epoch in range(initial_epoch, epochs):
             self.reset_metrics()
             calls.on_epoch_begin(epoch)
-            logs = self._loop("train", self.train_step, data.of_epoch(steps_per_epoch), calls)
+            logs = self._loop("train", step, data.of_epoch(steps_per_epoch), calls)
             if checks is not None and _is_due(epoch, validation_freq):
                 found = self._tested(checks.first(validation_steps), calls)
                 logs = {**logs, **{f"val_{name}": number for name, number in found.items()}}
@@ -287,6 +290,19 @@ class Trainer(Layer):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for a batch, as NumPy arrays."""
         return joined([self.predict_step(_single(x))])
+
+    def _program(self, name: str) -> Any:
+        """A step as one program, made after a first one that runs as it is and makes variables.
+
+        A step of one's own runs as it is: it may do anything.
+        """
+        own = getattr(type(self), name) is not getattr(Trainer, name)
+        step = getattr(self, name)
+        if own or self.run_eagerly:
+            return step
+        program = function(step)
+        calls = itertools.count()
+        return lambda data: (program if next(calls) else step)(data)
 
     def _tested(self, elements: Any, calls: CallbackList) -> dict[str, Any]:
         self.reset_metrics()
