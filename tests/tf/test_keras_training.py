@@ -310,3 +310,88 @@ class TestFit:
         expected = np.mean((self.x.sum(1) / 2 - np.arange(20)) ** 2)
         np.testing.assert_allclose(found, [expected, expected], rtol=1e-5)
         assert model.metrics_names == ["loss", "compile_metrics"]
+
+
+class TestPrograms:
+    x, y = numbers(24, 3), numbers(24, 1, seed=3)
+
+    def test_python_and_program_agree(self):
+        found = []
+        for eagerly in (True, False):
+            model = line(metrics=["mae"], run_eagerly=eagerly)
+            history = model.fit(self.x, self.y, epochs=3, batch_size=8, shuffle=False, verbose=0)
+            found.append((history.history, model.get_weights()))
+        (one, weights), (two, others) = found
+        for name, values in one.items():
+            np.testing.assert_allclose(two[name], values, rtol=1e-6)
+        for a, b in zip(weights, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+    def test_random_numbers_go_on(self):
+        fixed = L.Dense(1, kernel_initializer="ones", use_bias=False, trainable=False)
+        model = keras.Sequential([keras.Input((1000,)), L.Dropout(0.5), fixed])
+        model.compile("sgd", "mse")
+        seen = []
+        note = C.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(logs["loss"]))
+        model.fit(np.ones((8, 1000)), np.zeros((8, 1)), batch_size=1, verbose=0, callbacks=[note])
+        assert len(set(seen)) > 4
+
+    def test_state_of_layers(self):
+        class Counting(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = L.Dense(1)
+                self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+            def call(self, x, training=None):
+                if training:
+                    self.count.assign_add(1.0)
+                return self.dense(x)
+
+        model = Counting()
+        model.compile("sgd", "mse")
+        model.fit(self.x, self.y, batch_size=4, epochs=2, verbose=0)
+        assert model.count.numpy() == 12.0
+
+    def test_averages_take_their_place_at_the_end(self):
+        model, plain = line(), line()
+        model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), "mse")
+        weights = []
+        note = C.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: weights.append(plain.get_weights()[0])
+        )
+        options = {"batch_size": 8, "shuffle": False, "verbose": 0}
+        plain.fit(self.x, self.y, callbacks=[note], **options)
+        model.fit(self.x, self.y, **options)
+        average = weights[0]
+        for value in weights[1:]:
+            average = 0.5 * average + 0.5 * value
+        np.testing.assert_allclose(model.get_weights()[0], average, rtol=1e-5)
+
+    def test_data_by_number(self):
+        class Rows(keras.utils.PyDataset):
+            ends = 0
+
+            def __len__(self):
+                return 3
+
+            def __getitem__(self, index):
+                return TestPrograms.x[index::3], TestPrograms.y[index::3]
+
+            def on_epoch_end(self):
+                self.ends += 1
+
+        data = Rows()
+        model = line()
+        assert len(model.fit(data, epochs=2, verbose=0).epoch) == 2
+        assert data.ends == 2
+        assert model.predict(data, verbose=0).shape == (24, 1)
+
+    def test_padding(self):
+        rows = [[1], [2, 3, 4]]
+        pad = keras.utils.pad_sequences
+        assert pad(rows).tolist() == [[0, 0, 1], [2, 3, 4]]
+        assert pad(rows, maxlen=2, padding="post").tolist() == [[1, 0], [3, 4]]
+        assert pad(rows, maxlen=2, truncating="post", value=9).tolist() == [[9, 1], [2, 3]]
+        with pytest.raises(ValueError, match="padding"):
+            pad(rows, padding="left")

@@ -155,7 +155,12 @@ def _of_elements(x: Any, class_weight: Any) -> Batches:
     if callable(x) and not isinstance(x, Iterable):
         raise TypeError(f"{x!r} is not data. Pass arrays, a Dataset or a generator.")
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__iter__"):
-        return Batches(lambda: (tensors(x[k]) for k in range(len(x))), len(x))
+
+        def numbered() -> Iterator[Any]:
+            yield from (tensors(x[k]) for k in range(len(x)))
+            getattr(x, "on_epoch_end", lambda: None)()
+
+        return Batches(numbered, len(x))
     if not isinstance(x, Iterable):
         raise TypeError(
             f"{type(x).__name__} is not data. Pass arrays, a Dataset, a generator or an iterable."

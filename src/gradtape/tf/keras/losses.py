@@ -31,10 +31,10 @@ __all__ = [
     "MAPE", "MSE", "MSLE", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
     "MeanSquaredLogarithmicError", "Poisson", "Reduction", "SparseCategoricalCrossentropy",
     "SquaredHinge", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge",
-    "cosine_similarity", "get", "hinge", "huber", "kl_divergence", "kld",
+    "cosine_similarity", "deserialize", "get", "hinge", "huber", "kl_divergence", "kld",
     "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape", "mean_absolute_error",
     "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
-    "mse", "msle", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
+    "mse", "msle", "poisson", "serialize", "sparse_categorical_crossentropy", "squared_hinge",
 ]  # fmt: skip
 
 
@@ -449,9 +449,36 @@ def get(identifier: Any) -> Any:
     """
     if identifier is None or callable(identifier):
         return identifier
+    if isinstance(identifier, dict):
+        return deserialize(identifier)
+    if identifier not in _CLASSES and isinstance(globals().get(identifier), type):
+        return globals()[identifier]()
     if identifier not in _CLASSES:
         raise ValueError(f"loss {identifier!r} is unknown. There are {', '.join(_CLASSES)}.")
     return _CLASSES[identifier]()
+
+
+def serialize(loss: Any) -> Any:
+    """The class and the configuration of a loss; a function by its name.
+
+    >>> tf.keras.losses.serialize(tf.keras.losses.Huber())["class_name"]
+    'Huber'
+    """
+    if not isinstance(loss, Loss):
+        return loss.__name__
+    return {"class_name": type(loss).__name__, "config": loss.get_config()}
+
+
+def deserialize(name: Any, custom_objects: Any = None) -> Any:
+    """The loss that `serialize` described.
+
+    >>> tf.keras.losses.deserialize({"class_name": "Huber", "config": {"delta": 0.5}}).name
+    'huber'
+    """
+    if isinstance(name, str):
+        return (custom_objects or {}).get(name) or globals()[name]
+    kind = (custom_objects or {}).get(name["class_name"]) or globals()[name["class_name"]]
+    return kind.from_config(name["config"])
 
 
 __getattr__ = attribute_finder(__name__, globals())

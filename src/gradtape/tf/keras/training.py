@@ -219,6 +219,8 @@ class Trainer(Layer):
                 print(f"Epoch {epoch + 1}/{epochs} - {_shown(logs)}")
             if self.stop_training:
                 break
+        if epochs > initial_epoch:
+            self.optimizer.finalize_variable_values(self.trainable_variables)
         calls.on_train_end(logs)
         return history
 
@@ -320,12 +322,13 @@ class Trainer(Layer):
             begin(done)
             for data in some:
                 found = step(data)
+            last = done + self._steps_per_execution - 1
             done += len(some)
             # Numbers are asked for only if somebody looks at them, else once for the epoch.
             logs = _plain(found) if calls.own else {}
             if not calls.own and found:
                 convert(next(iter(found.values()))).read()
-            end(done - 1, logs)
+            end(last, logs)
             if kind == "train" and self.stop_training:
                 break
         return _plain(found)

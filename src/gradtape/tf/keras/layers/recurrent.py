@@ -51,9 +51,7 @@ class _Cell(Layer):
             )
         for name, value in given.items():
             setattr(self, name, activations.get(value) if "activation" in name else value)
-        own = {
-            name: given[name] for name in self.own if "initializer" not in name
-        }
+        own = {name: given[name] for name in self.own if "initializer" not in name}
         own |= {name: getattr(self, name) for name in own if "activation" in name}
         self._core = self.kind(int(units), name=self.name, **own)
         self._dropout = core.Dropout(given["dropout"], seed=given["seed"])
