@@ -83,6 +83,14 @@ class TestShapesAndLayers:
         with pytest.raises(ValueError, match="not a Sequential"):
             keras.models.clone_model(keras.Model(x, L.Dense(1)(x)))
 
+    def test_files(self):
+        with pytest.raises(NotImplementedError, match="get_weights"):
+            self.model().save("model.keras")
+        with pytest.raises(NotImplementedError, match="set_weights"):
+            self.model().load_weights("model.weights.h5")
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            _ = self.model().nothing
+
     def test_names(self):
         assert L.Conv2D(1, 3).name.startswith("conv2d")
         assert L.MaxPooling2D().name.startswith("max_pooling2d")

@@ -368,6 +368,37 @@ class TestPrograms:
             average = 0.5 * average + 0.5 * value
         np.testing.assert_allclose(model.get_weights()[0], average, rtol=1e-5)
 
+    def test_losses_that_layers_add(self):
+        class Adding(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = L.Dense(1, kernel_initializer="ones", activity_regularizer="l2")
+
+            def call(self, x):
+                self.add_loss(tf.reduce_mean(x * x))
+                return self.dense(x)
+
+        model = Adding()
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        history = model.fit(self.x, self.y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        sums = self.x.sum(1, keepdims=True)
+        expected = [
+            np.mean((sums - self.y)[k : k + 8] ** 2) + np.mean(self.x[k : k + 8] ** 2)
+            + 0.01 * np.mean(sums[k : k + 8] ** 2)
+            for k in (0, 8, 16)
+        ]  # fmt: skip
+        np.testing.assert_allclose(history.history["loss"], [np.mean(expected)] * 2, rtol=1e-5)
+
+        @tf.function
+        def total(x):
+            return tf.reduce_mean(model(x)) + tf.add_n(model.losses)
+
+        values = [total(tf.constant(self.x[:4])).numpy() for _ in range(3)]
+        assert len(set(values)) == 1
+        assert model.losses == []
+        model(self.x)
+        assert len(model.losses) == 2
+
     def test_data_by_number(self):
         class Rows(keras.utils.PyDataset):
             ends = 0

@@ -7,8 +7,10 @@ flag.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradtape.graph.recording import state
@@ -62,6 +64,38 @@ def leave_for_python() -> None:
     recording = state.recording
     if recording.capturing:
         recording.escape(meant=True)  # type: ignore[attr-defined]
+
+
+class Functions(threading.local):
+    """What functions that are being called have to leave behind, besides their results."""
+
+    # How many functions are being called, one inside the other.
+    depth = 0
+
+    def __init__(self) -> None:
+        # Lists that hold tensors of a function that is being captured.
+        self.kept: list[list[Any]] = []
+
+    def keep(self, tensors: list[Any]) -> None:
+        """Empty a list at the end of the outermost function: what it holds means nothing then."""
+        if self.depth and state.recording.capturing:
+            self.kept.append(tensors)
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """One more function is being called."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            if not self.depth:
+                for tensors in self.kept:
+                    tensors.clear()
+                self.kept.clear()
+
+
+functions = Functions()
 
 
 def effect(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from gradtape.function import Function as CoreFunction
 from gradtape.pytree import flatten, register_pytree, unflatten
 from gradtape.tensor import Tensor as CoreTensor
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import FRESH, graphs
+from gradtape.tf.dispatch import FRESH, functions, graphs
 from gradtape.tf.graphs import Symbolic
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.slices import IndexedSlices, of_rows
@@ -112,7 +112,8 @@ class Function:
 
         @functools.wraps(func)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            return _outward(func(*_given(args), **_given(kwargs)))
+            with functions.call():
+                return _outward(func(*_given(args), **_given(kwargs)))
 
         specs = None if input_signature is None else [_spec(each) for each in input_signature]
         self._recorded = CoreFunction(inside, (), specs, reduce_retracing)

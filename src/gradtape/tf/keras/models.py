@@ -87,6 +87,22 @@ class Model(Trainer):
 
     outputs = inputs
 
+    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+        """Raise an error that tells how to keep a model."""
+        raise NotImplementedError(
+            f"{self.name}: nothing is written to {filepath!r}. Keep model.get_weights() with "
+            "numpy.savez, or pickle them."
+        )
+
+    save_weights = save
+
+    def load_weights(self, filepath: Any, **kwargs: Any) -> None:
+        """Raise an error that tells how to get weights back."""
+        raise NotImplementedError(
+            f"{self.name}: {filepath!r} is not read. Load arrays with NumPy, and use "
+            "model.set_weights."
+        )
+
     def summary(self) -> None:
         """Print the layers and how many parameters each has."""
         print(f'Model: "{self.name}"')

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import FRESH, graphs
+from gradtape.tf.dispatch import FRESH, functions, graphs
 from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
@@ -22,6 +22,7 @@ from gradtape.tf.keras.weights import weight
 from gradtape.tf.module import Module
 from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
+from gradtape.tf.tensor import Tensor
 from gradtape.tf.variable import Variable
 
 _counts: dict[str, int] = defaultdict(int)
@@ -268,7 +269,7 @@ class Layer(Module):
         return with_mask(found, masks[0] if isinstance(masks, list) else masks)
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
-        mask = mask_of(args[0]) if args else None
+        mask = None if not args or type(args[0]) is Tensor else mask_of(args[0])
         if mask is not None and kwargs.get("mask") is None and takes(self.call, "mask"):
             kwargs["mask"] = mask
         elif kwargs.get("mask") is not None:
@@ -308,6 +309,7 @@ class Layer(Module):
     def add_loss(self, loss: Any) -> None:
         """Count a number, computed while the layer is called, among `losses`."""
         self._added += [loss() if callable(loss) else convert(loss) for loss in _listed(loss)]
+        functions.keep(self._added)
 
     @property
     def losses(self) -> list[Any]:
