@@ -12,7 +12,7 @@ from gradtape.graph.spec import spec
 from gradtape.operators import Operators
 from gradtape.ops.casting import cast
 from gradtape.ops.shapes import broadcast_to
-from gradtape.pytree import Structure, flatten_up_to
+from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.recording.derive import derive_forward, graft, hold_result
 from gradtape.recording.flush import flush, release
 from gradtape.recording.trace import Trace, adopt
@@ -142,6 +142,11 @@ class Scope:
         assert recording is not None
         if isinstance(leaf, (Handle, Variable)):
             return leaf.enter(recording)
+        if flatten(leaf)[1].kind is not None:
+            raise ValueError(
+                f"{what}: expected one tensor or Variable, got {type(leaf).__name__}. Ask for each "
+                "part of a nest."
+            )
         raise ValueError(
             f"{what}: expected a tensor, a Variable or a nest of them, got {type(leaf).__name__}. "
             "Make a tensor with gt.asarray first."

@@ -296,7 +296,7 @@ class GradientTape(Jacobians):
         if isinstance(leaf, Variable):
             # Not read under this tape: look without being noticed.
             return leaf._handle.enter(self._recording)  # type: ignore[arg-type]
-        return self._enter(leaf, "gradient: source")
+        return self._enter(leaf, "source")
 
     def _reverse(self, targets: list[Node], cotangents: list[Node], leaves: list[Any]) -> list[Any]:
         assert self._recording is not None

@@ -222,3 +222,40 @@ class TestVmap:
             gt.vectorized_map(lambda p: p[0] * p[1], (X, 2.0))
         with pytest.raises(ShapeError, match=r"vectorized_map: .*length 1 for what all examples"):
             gt.vectorized_map(lambda p: p[0] * p[1], (X, np.ones(2)))
+
+    def test_sparse_derivatives_are_numbers(self):
+        data = np.ones((2, 3))
+        with pytest.raises(
+            NoValueError, match=r"sparse derivative is made of numbers.*sparse=False"
+        ):
+            gt.vmap(gt.jacobian(lambda x: x * x, sparse=True))(data)
+        found = gt.vmap(gt.jacobian(lambda x: x * x, sparse="auto"))(data)
+        assert np.array_equal(found, np.stack([2 * np.eye(3)] * 2))
+
+
+def test_limits_of_every_kind():
+    x = gt.asarray(X)
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+    for limits in ({"chunk_size": np.int64(2)}, {"memory_budget": 1e3}, {"memory_budget": "1K"}):
+        assert np.array_equal(tape.jacobian(y, x, **limits), np.diag(2 * X))
+    with pytest.raises(TypeError, match=r"memory_budget=\[1\] is not a number of bytes"):
+        tape.jacobian(y, x, memory_budget=[1])
+
+
+def test_one_tensor_where_one_is_asked_for():
+    x = gt.asarray(X)
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+    for ask in (
+        lambda: tape.batch_jacobian([y, y], x),
+        lambda: tape.batch_jacobian(y, [x, x]),
+        lambda: tape.hessian([y], x),
+        lambda: tape.hvp({"y": y}, x, 1.0),
+    ):
+        with pytest.raises(ValueError, match="expected one tensor or Variable, got"):
+            ask()
+    with pytest.raises(ValueError, match=r"source: expected a tensor.*got ndarray.*gt\.asarray"):
+        tape.jacobian(y, X)

@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from gradtape.graph.node import Node, placeholder
@@ -53,17 +54,25 @@ class Limits:
 
 def limits(name: str, chunk_size: Any, memory_budget: Any) -> Limits:
     """The limits that a user gave, checked."""
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+    if chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1):
         raise ValueError(
             f"{name}: chunk_size={chunk_size!r} is not a number of seeds. Use 1 or more, or None."
         )
     if isinstance(memory_budget, str):
         memory_budget = parse_bytes(f"{name}: memory_budget=", memory_budget, "64M")
+    if memory_budget is not None and not isinstance(memory_budget, Real):
+        raise TypeError(
+            f"{name}: memory_budget={memory_budget!r} is not a number of bytes. Use an int, or a "
+            'string such as "512M".'
+        )
     if memory_budget is not None and memory_budget < 0:
         raise ValueError(
             f"{name}: memory_budget={memory_budget!r} is less than nothing. Give a number of bytes."
         )
-    return Limits(chunk_size, memory_budget)
+    return Limits(
+        None if chunk_size is None else int(chunk_size),
+        None if memory_budget is None else int(float(memory_budget)),
+    )
 
 
 @functools.cache

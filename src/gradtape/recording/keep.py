@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gradtape.graph.node import PICK, Node
+from gradtape.graph.node import PICK, Node, apart_from_recorded
 from gradtape.graph.program import Program
 from gradtape.graph.walk import dependents
 from gradtape.ops.scan import SCAN
@@ -26,7 +26,8 @@ def kept(program: Program, watched: Collection[Node]) -> list[Node]:
     for node in program.nodes:
         if type(node.spec) is tuple:
             if node.op is SCAN and node in tracked:
-                found += residuals(node)
+                with apart_from_recorded():  # the very nodes that the derivative will read
+                    found += residuals(node)
         elif is_expensive(node) and (node in tracked or node in needed):
             found.append(node)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import SparsityError
+from gradtape.errors import NoValueError, SparsityError
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
@@ -72,7 +72,13 @@ class Prepared:
 
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
-        found = self.pattern.with_data(self.entries(recording))
+        try:
+            found = self.pattern.with_data(self.entries(recording))
+        except NoValueError as error:
+            raise NoValueError(
+                "a sparse derivative is made of numbers, and here there are none: "
+                f"{str(error).split('. ')[0]}. Use sparse=False, or a Python loop."
+            ) from None
         for trial in self.trials:
             trial.check(found, recording)
         # Only a pattern that stood the test is trusted: a wrong one fails at every call.
@@ -120,7 +126,9 @@ def sparse_jacobian(
     ):
         return dense()
     prepared = prepare_sparse_jacobian(view, target, source, mode, given)
-    return prepared.matrix(view.recording) if prepared.connected else None
+    if not prepared.connected:
+        return None
+    return _matrix(prepared, view, dense if is_auto(wanted) else None)
 
 
 def sparse_hessian(
@@ -139,7 +147,18 @@ def sparse_hessian(
         hessian_pattern(view, target, first, given), first.dtype
     ):
         return dense()
-    return prepare_sparse_hessian(view, target, first, "star", given).matrix(view.recording)
+    prepared = prepare_sparse_hessian(view, target, first, "star", given)
+    return _matrix(prepared, view, dense if is_auto(wanted) else None)
+
+
+def _matrix(prepared: Prepared, view: View, otherwise: Callable[[], Any] | None) -> Any:
+    """The numbers of now; where there are none, as inside vmap, the dense form if it may be."""
+    try:
+        return prepared.matrix(view.recording)
+    except NoValueError:
+        if otherwise is None:
+            raise
+        return otherwise()
 
 
 def no_entries(target: Node, source: Node) -> Any:
