@@ -224,3 +224,12 @@ def test_products_in_eager_mode(name):
         found = getattr(tape, name)(y, x, gt.ones(3)).numpy()
     slope = 1 - np.tanh(X) ** 2
     np.testing.assert_allclose(found, slope if name == "jvp" else -2 * np.tanh(X) * slope)
+
+
+def test_by_itself_a_target_has_the_derivative_one_watched_or_not():
+    x, v = gt.asarray(X), gt.Variable(2.0)
+    with gt.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        _ = v * 2.0
+    assert tape.gradient(x, x).tolist() == [1.0, 1.0, 1.0]
+    assert float(tape.gradient(v, v)) == 1.0
+    assert tape.gradient(x, v) is None

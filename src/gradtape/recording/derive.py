@@ -41,7 +41,8 @@ def derive_reverse(
     asked = list(sources)
     if watched is not None:
         connected = reached((*targets, *sources), outside, watched)
-        asked = [source for source in sources if source in connected]
+        # By itself a target has the derivative one, watched or not.
+        asked = [source for source in sources if source in connected or source in targets]
     if again:
         apart = Apart(targets, asked, outside, rules)
         results = reverse(apart.roots, cotangents, asked, apart.blocked, rules.pull)
