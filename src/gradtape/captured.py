@@ -16,6 +16,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
+from gradtape.recording import native
 from gradtape.recording.capture import MEANWHILE, Capture
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
@@ -32,6 +33,8 @@ from gradtape.tracing_report import warn_of_paths
 PATHS = 64
 # So many runs that leave variables, generators or tapes behind are taken for a beginning.
 BEGINNINGS = 3
+# A call that was made so often may be worth native code.
+FIRST_LOOK = 1 if native.MODE == "native" else 32
 # Tensors from outside that stay for so many calls may be replaced then.
 STAY = 32
 
@@ -56,10 +59,13 @@ class Captured:
         self.fastmath = fastmath
         # The argument that made it another kind, what it was before and what it is.
         self.why = why
-        self.calls = 0
+        # Calls that went through Python, and at which of them to look for a more direct way.
+        self.python_calls, self.look_at = 0, FIRST_LOOK
         self.root, self.paths = Step(), 0
         # The whole call, where it is one run.
         self.straight: Any = None
+        # The same in native code, once it has been called often enough.
+        self.direct: Any = None
         # The way through the steps that it usually takes, as one plan.
         self.path: Path | None = None
         self.habit = Habit()
@@ -294,8 +300,21 @@ class Captured:
                 warn_of_paths(self.name, self.latest, capture.missed)
 
     def _begin_anew(self) -> None:
-        self.root, self.straight, self.path, self.paths = Step(), None, None, 0
+        self._leave_straight()
+        self.root, self.path, self.paths = Step(), None, 0
         self.outside, self.surroundings, self.differs = [], None, None
+
+    def _leave_straight(self) -> None:
+        self.straight, direct, self.direct = None, self.direct, None
+        if direct is not None:
+            self.python_calls += direct.calls
+            self.look_at = self.python_calls + FIRST_LOOK
+            direct.end()
+
+    @property
+    def calls(self) -> int:
+        """How often it was called."""
+        return self.python_calls + (0 if self.direct is None else self.direct.calls)
 
     # What names around the function mean.
 
@@ -327,7 +346,8 @@ class Captured:
         def gone(handle: weakref.ref[Any]) -> None:
             captured = reference()
             if captured is not None and any(handle is each for each in captured.outside):
-                captured.straight, captured.is_stale = None, True
+                captured.is_stale = True
+                captured._leave_straight()
 
         self.outside += [weakref.ref(handle, gone) for handle in handles]
 

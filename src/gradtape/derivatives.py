@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.functional import argument_position, as_sources, split_result
-from gradtape.pytree import map_leaves
+from gradtape.functional import as_sources, chosen_arguments, split_result, watched_arguments
+from gradtape.pytree import flatten, map_leaves
 from gradtape.tape import GradientTape
+from gradtape.tape_jacobians import check_real
 from gradtape.tensor import asarray
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"]
@@ -43,14 +44,14 @@ def jacobian(
     "512M"; by default GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory) is computed for some
     seeds at a time; `chunk_size` says for how many.
     """
-    single = isinstance(argnums, int)
+    chosen = chosen_arguments("jacobian", argnums)
 
     @functools.wraps(f)
     def at(*args: Any, **kwargs: Any) -> Any:
-        tape, sources, value, aux = _recorded("jacobian", f, argnums, args, kwargs, has_aux)
+        tape, sources, value, aux = _recorded("jacobian", f, chosen, args, kwargs, has_aux)
         found = tape.jacobian(
             value,
-            sources[0] if single else tuple(sources),
+            sources[0] if isinstance(chosen, int) else tuple(sources),
             "zero",
             mode=mode,
             sparse=sparse,
@@ -63,25 +64,49 @@ def jacobian(
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    f: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
 ) -> Callable[..., Any]:
     """`jacobian` in forward mode: one pass for each element of the argument.
 
     >>> gt.jacfwd(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-    return jacobian(f, argnums, "forward", has_aux=has_aux)
+    return jacobian(
+        f,
+        argnums,
+        "forward",
+        has_aux=has_aux,
+        chunk_size=chunk_size,
+        memory_budget=memory_budget,
+    )
 
 
 def jacrev(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    f: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
 ) -> Callable[..., Any]:
     """`jacobian` in reverse mode: one pass for each element of the value.
 
     >>> gt.jacrev(lambda x: gt.sum(x * x))(gt.asarray([1.0, 2.0])).tolist()
     [2.0, 4.0]
     """
-    return jacobian(f, argnums, "reverse", has_aux=has_aux)
+    return jacobian(
+        f,
+        argnums,
+        "reverse",
+        has_aux=has_aux,
+        chunk_size=chunk_size,
+        memory_budget=memory_budget,
+    )
 
 
 def hessian(
@@ -100,17 +125,19 @@ def hessian(
 
     The shape is that of the argument twice. For several or nested arguments the result is a nest
     of nests: block [a][b] is the derivative by b of the gradient by a. `sparse`, `chunk_size` and
-    `memory_budget` are as in `jacobian`.
+    `memory_budget` are as in `jacobian`. By complex arguments it is the derivative of a gradient
+    that is holomorphic; where that is not so, no complex matrix has all second derivatives: take
+    products by `hvp`, or derivatives by real and imaginary parts.
     """
-    single = isinstance(argnums, int)
+    chosen = chosen_arguments("hessian", argnums)
 
     @functools.wraps(f)
     def at(*args: Any, **kwargs: Any) -> Any:
-        tape, sources, value, aux = _recorded("hessian", f, argnums, args, kwargs, has_aux)
+        tape, sources, value, aux = _recorded("hessian", f, chosen, args, kwargs, has_aux)
         value = _scalar("hessian", value)
         found = tape.hessian(
             value,
-            sources[0] if single else tuple(sources),
+            sources[0] if isinstance(chosen, int) else tuple(sources),
             "zero",
             sparse=sparse,
             chunk_size=chunk_size,
@@ -149,6 +176,7 @@ def vhp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
         with inner:
             inner.watch(sources)
             value = _scalar("vhp", f(*sources))
+        check_real("vhp", value, flatten(sources)[0])
         slopes = inner.gradient(value, sources, unconnected_gradients="zero")
     found = outer.gradient(slopes, sources, list(along), unconnected_gradients="zero")
     return tuple(found) if several else found[0]
@@ -165,21 +193,15 @@ def _hessian_product(name: str, f: Callable[..., Any], primals: Any, vectors: An
 def _recorded(
     name: str,
     f: Callable[..., Any],
-    argnums: int | Sequence[int],
+    chosen: int | tuple[int, ...],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     has_aux: bool,
 ) -> tuple[GradientTape, list[Any], Any, Any]:
     """Call `f` under a tape that watches the chosen arguments."""
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    positions = [argument_position(name, number, len(args)) for number in chosen]
     tape = GradientTape(watch_accessed_variables=False)
     with tape:
-        sources = [as_sources(args[position], name) for position in positions]
-        tape.watch(sources)
-        given = list(args)
-        for position, source in zip(positions, sources, strict=True):
-            given[position] = source
+        sources, given = watched_arguments(name, tape, args, chosen)
         result = f(*given, **kwargs)
     value, aux = split_result(result, has_aux)
     return tape, sources, map_leaves(asarray, value), aux

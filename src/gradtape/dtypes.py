@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from array import array
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def default_dtype() -> DType:
 class World:
     """Counts changes of what programs that were captured take for granted."""
 
-    number = 0
+    # One word, which native code reads as well.
+    number = array("q", [0])
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -87,7 +89,7 @@ def set_default_dtype(dtype: Any) -> None:
             f"set_default_dtype: {chosen} is not float32 or float64. Choose one of them."
         )
     if _default["float"] != chosen:
-        World.number += 1
+        World.number[0] += 1
     _default["float"] = chosen
 
 

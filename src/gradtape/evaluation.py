@@ -71,6 +71,11 @@ class Point:
             self._view: View = tape._view(recording)
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
+        if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
+            raise DtypeError(
+                f"{scalar}: the function returned {self._y.dtype}, not a real number. Return a "
+                "real one, such as gt.real(y) or gt.abs(y)."
+            )
         if self._y.dtype.kind not in "fc":
             raise DtypeError(
                 f"the function returned dtype {self._y.dtype}, which has no derivative. "

@@ -18,10 +18,11 @@ from gradtape.given import Given
 from gradtape.graph.program import Program, program
 from gradtape.graph.recording import Recording, modes, state
 from gradtape.pytree import flatten
+from gradtape.recording import native
 from gradtape.recording.capture import Capture
 from gradtape.recording.steps import Step
 from gradtape.returned import is_inside
-from gradtape.signature import Signature, Specs
+from gradtape.signature import Arguments, Signature, Specs
 from gradtape.static_values import has_iterator, is_gone
 from gradtape.tensor_spec import is_spec
 from gradtape.tracing_report import explained, warn_of_captures
@@ -167,7 +168,7 @@ class _Captures(threading.local):
 
     def __init__(self) -> None:
         self.by_key: dict[Any, Captured] = {}
-        self.world = World.number
+        self.world = World.number[0]
 
 
 class Function:
@@ -177,6 +178,8 @@ class Function:
     >>> float(f(gt.asarray(3.0)))
     9.0
     """
+
+    __slots__ = ("__dict__", "__weakref__", "direct")
 
     def __init__(
         self,
@@ -197,6 +200,9 @@ class Function:
         self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
         self._local = _Captures()
         self._warned = False
+        # Contexts of kinds of calls that need no Python; their addresses, which native code reads.
+        self._directs: list[Any] = []
+        self.direct = b""
         # A call of these only begins what they do.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
@@ -228,22 +234,39 @@ class Function:
             return self.python_function(*args, **kwargs)
         key, leaves, arguments = self.signature.of(args, kwargs)
         local = self._local
-        if local.world != World.number:
-            local.by_key, local.world = {}, World.number
+        if local.world != World.number[0]:
+            local.by_key, local.world = {}, World.number[0]
         captured = local.by_key.get(key)
         if captured is None:
             captured = self._new_kind(key)
         if captured.differs is not None and captured.differs():
             captured = local.by_key[key] = captured.with_surroundings()
-        captured.calls += 1
+        captured.python_calls += 1
         if captured.straight is not None:
             try:
-                return captured.straight(leaves)
+                found = captured.straight(leaves)
             except Exception as error:
                 return captured.run_in_python(arguments, error)
+            if captured.python_calls >= captured.look_at:
+                self._look(captured, arguments)
+            return found
         if captured.refused is not None:
             return self.python_function(*args, **kwargs)
         return captured.run(arguments, leaves)
+
+    def _look(self, captured: Captured, arguments: Arguments) -> None:
+        """Let calls of this kind go through native code from now on, if they can and it pays."""
+        captured.look_at = 2 * captured.python_calls
+        if native.MODE == "python":
+            return
+        from gradtape import direct
+
+        if not self.signature.has_static:
+            captured.direct = direct.made(Function, arguments, captured)
+        if captured.direct is not None:
+            known = [each for each in self._directs if each.is_of_now]
+            self._directs = [*known[1 - direct.MOST :], captured.direct]
+            self.direct = b"".join(each.address.to_bytes(8, "little") for each in self._directs)
 
     def _new_kind(self, key: Any) -> Captured:
         known = self._local.by_key

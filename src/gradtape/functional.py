@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,18 +47,13 @@ def value_and_grad(
     >>> float(value), float(slope)
     (9.0, 6.0)
     """
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    chosen = chosen_arguments("grad", argnums)
 
     @functools.wraps(f)
     def both(*args: Any, **kwargs: Any) -> Any:
-        positions = [argument_position("grad", n, len(args)) for n in chosen]
         tape = GradientTape(watch_accessed_variables=False)
         with tape:
-            sources = [as_sources(args[n], "grad") for n in positions]
-            tape.watch(sources)
-            given = list(args)
-            for n, source in zip(positions, sources, strict=True):
-                given[n] = source
+            sources, given = watched_arguments("grad", tape, args, chosen)
             result = f(*given, **kwargs)
         value, aux = split_result(result, has_aux)
         value = asarray(value)
@@ -72,7 +68,7 @@ def value_and_grad(
                 "Return a real loss, such as gt.real(y) or gt.abs(y)."
             )
         slopes = tape.gradient(value, sources, unconnected_gradients="zero")
-        slopes = slopes[0] if isinstance(argnums, int) else tuple(slopes)
+        slopes = slopes[0] if isinstance(chosen, int) else tuple(slopes)
         return ((value, aux) if has_aux else value), slopes
 
     return both
@@ -100,15 +96,23 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (value, pull, aux) if has_aux else (value, pull)
 
 
-def jvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
-) -> Any:
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The value of `f` and its derivative along the tangents, in forward mode.
 
     >>> y, dy = gt.jvp(lambda x: x * x, (gt.asarray(3.0),), (gt.asarray(1.0),))
     >>> float(y), float(dy)
     (9.0, 6.0)
+
+    `primals` is a tuple or list of the arguments of `f`, and `tangents` has one for each, or None
+    for zero. Anything else than a tuple or list is the only argument itself.
     """
+    if not isinstance(primals, (tuple, list)):
+        primals, tangents = (primals,), (tangents,)
+    elif not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            f"jvp: tangents of type {type(tangents).__name__} for a {type(primals).__name__} of "
+            f"{len(primals)} primals. Give a tuple with one for each."
+        )
     value, push, *aux = linearize(f, *primals, has_aux=has_aux)
     return (value, push(*tangents), *aux)
 
@@ -175,6 +179,21 @@ class Linearized:
         return operator_of(self, self._sources, self._value)
 
 
+def chosen_arguments(name: str, argnums: Any) -> int | tuple[int, ...]:
+    """The numbers of the arguments to differentiate by: one, or a tuple of them."""
+    try:
+        return operator.index(argnums)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(number) for number in argnums)
+    except TypeError:
+        raise TypeError(
+            f"{name}: argnums={argnums!r} is not the number of an argument. "
+            "Use an int such as 0, or a tuple of them."
+        ) from None
+
+
 def argument_position(name: str, number: int, count: int) -> int:
     """The place of an argument to differentiate by, counted from the front."""
     if not -count <= number < count:
@@ -182,6 +201,19 @@ def argument_position(name: str, number: int, count: int) -> int:
             f"{name}: argnums {number} with {count} positional arguments. Pass them by position."
         )
     return number % count
+
+
+def watched_arguments(
+    name: str, tape: GradientTape, args: tuple[Any, ...], chosen: int | tuple[int, ...]
+) -> tuple[list[Any], list[Any]]:
+    """A source for each number that was chosen, and all arguments with the sources among them."""
+    numbers = (chosen,) if isinstance(chosen, int) else chosen
+    positions = [argument_position(name, number, len(args)) for number in numbers]
+    # By position: an argument that is chosen twice is one source.
+    sources = {position: as_sources(args[position], name) for position in positions}
+    tape.watch(list(sources.values()))
+    given = [sources.get(position, argument) for position, argument in enumerate(args)]
+    return [sources[position] for position in positions], given
 
 
 def as_sources(tree: Any, name: str) -> Any:

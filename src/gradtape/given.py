@@ -7,6 +7,7 @@ What it does to these is done to the caller's own afterwards, as if it had been 
 from __future__ import annotations
 
 import dataclasses
+import operator
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -67,7 +68,7 @@ def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Any:
     def guard(compute: Any, value: Any) -> None:
         capture.guard_number(compute, value, label)
 
-    return Deferred(leaf, lambda numbers: numbers[position], guard)
+    return Deferred(leaf, operator.itemgetter(position), guard)
 
 
 def rebind(original: Any, value: Value) -> None:

@@ -26,6 +26,9 @@ from gradtape.recording.bodies import trace
 from gradtape.recording.implicit import Implicit, frontier, is_pure
 from gradtape.searches import (
     FIXED_POINT_METHODS,
+    MINIMIZE_METHODS,
+    OPTIONS,
+    ROOT_METHODS,
     SOLVERS,
     TAKES_BOUNDS,
     FixedPointSearch,
@@ -33,6 +36,7 @@ from gradtape.searches import (
     RootSearch,
     Search,
 )
+from gradtape.tape_jacobians import check_sparse
 from gradtape.tensor import Tensor, asarray, from_value
 
 __all__ = ["fixed_point", "minimize", "root"]
@@ -66,9 +70,12 @@ def root(
     `"bicgstab"`, `"cg"` or `"minres"`. Where no solution is found, ConvergenceError says how far it
     came.
     """
-    _check("root", solver, sparse)
+    sparse = _check("root", solver, sparse, tol)
     if method is None:
         method = "hybr" if solver == "direct" and sparse is False else "newton"
+    method = _known_method("root", method, ROOT_METHODS)
+    if method == "newton":
+        _check_options("root", method, options)
     search = RootSearch("root", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0)
 
@@ -96,12 +103,9 @@ def fixed_point(
     `tol` relative to x, 1e-12 if none is given. `options` are `maxiter` and, for Anderson,
     `memory`. Derivatives, `solver` and `sparse` are as in `root`.
     """
-    if method not in FIXED_POINT_METHODS:
-        raise ValueError(
-            f"fixed_point: method {method!r} is unknown. Use one of "
-            f"{', '.join(FIXED_POINT_METHODS)}."
-        )
-    _check("fixed_point", solver, sparse)
+    method = _known_method("fixed_point", method, FIXED_POINT_METHODS)
+    sparse = _check("fixed_point", solver, sparse, tol)
+    _check_options("fixed_point", method, options)
     search = FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0)
 
@@ -141,9 +145,10 @@ def minimize(
     >>> held(a).tolist(), gt.jacobian(held)(a).tolist()
     ([0.5, 1.0], [[1.0, 0.0], [0.0, 0.0]])
     """
-    _check("minimize", solver, sparse)
+    sparse = _check("minimize", solver, sparse, tol)
     if method is None:
         method = "BFGS" if bounds is None else "L-BFGS-B"
+    _known_method("minimize", method, MINIMIZE_METHODS)
     if bounds is not None and method.lower() not in TAKES_BOUNDS:
         raise ValueError(
             f"minimize: {method} takes no bounds. Use one of {', '.join(TAKES_BOUNDS)}."
@@ -152,16 +157,36 @@ def minimize(
     return _solution(search, lambda x: f(x, *args), x0, bounds)
 
 
-def _check(name: str, solver: str, sparse: Any) -> None:
+def _known_method(name: str, method: Any, known: Sequence[str]) -> str:
+    word = method.lower() if isinstance(method, str) else method
+    if word not in known:
+        raise ValueError(f"{name}: method {method!r} is unknown. Use one of {', '.join(known)}.")
+    return word
+
+
+def _check_options(name: str, method: str, options: dict[str, Any] | None) -> None:
+    """Of methods that are built in; SciPy checks those of its own."""
+    wrong = [option for option in options or {} if option not in OPTIONS[method]]
+    if wrong:
+        raise ValueError(
+            f"{name}: {method} has no option {wrong[0]!r}. Use {' or '.join(OPTIONS[method])}."
+        )
+
+
+def _check(name: str, solver: str, sparse: Any, tol: float | None) -> Any:
+    if tol is not None and not tol > 0:
+        raise ValueError(f"{name}: tol={tol} is not positive. Use a small number such as 1e-10.")
     if solver not in SOLVERS:
         raise ValueError(f"{name}: solver {solver!r} is unknown. Use one of {', '.join(SOLVERS)}.")
     if isinstance(sparse, str):
         raise ValueError(f"{name}: sparse={sparse!r} is unknown. Use True, False or a pattern.")
+    sparse = check_sparse(name, sparse)
     if sparse is not False and solver != "direct":
         raise ValueError(
             f"{name}: solver {solver!r} needs no matrix, sparse or not. Drop sparse=, or use "
             "solver='direct'."
         )
+    return sparse
 
 
 def _solution(search: Search, function: Callable[[Any], Any], x0: Any, bounds: Any = None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.evaluation import LARGE, Point, pays
-from gradtape.functional import argument_position
+from gradtape.functional import argument_position, chosen_arguments
 from gradtape.layout import layout_of
 from gradtape.sparsity.orders import known_order
 from gradtape.sparsity.pattern import Pattern
@@ -41,7 +41,7 @@ class PreparedJacobian:
         order: str | None = None,
     ) -> None:
         name = f"prepare_{self._name.lower()}"
-        check_sparse(name, sparse)
+        sparse = check_sparse(name, sparse)
         check_mode(name, mode)
         self._check_colouring(name, colouring, order, sparse, mode)
         if colouring is not None and isinstance(sparse, str):
@@ -49,7 +49,13 @@ class PreparedJacobian:
         self._colouring = colouring
         self._order = order
         self._f = f
-        self._position = argument_position(name, argnums, len(examples))
+        chosen = chosen_arguments(name, argnums)
+        if not isinstance(chosen, int):
+            raise TypeError(
+                f"{name}: argnums={argnums!r}: the matrix is by one argument. Use an int, or make "
+                "one nest of several arguments."
+            )
+        self._position = argument_position(name, chosen, len(examples))
         self._layout = layout_of(examples[self._position], name)
         self._mode = mode
         self._given = sparse if not isinstance(sparse, (bool, str)) else True

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 __all__ = [
@@ -151,7 +152,12 @@ def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
     count = len(structure.children)
     children = () if found is None else found[2]
     if isinstance(tree, dict) and issubclass(structure.kind, dict):
-        children = tuple(tree[key] for key in structure.context if key in tree)
+        if set(tree) != set(structure.context):
+            raise ValueError(
+                f"{name}: expected {count} parts with keys {sorted(map(str, structure.context))}, "
+                f"got keys {sorted(map(str, tree))}. Give one for each."
+            )
+        children = tuple(tree[key] for key in structure.context)
     if len(children) != count:
         raise ValueError(
             f"{name}: expected {count} parts in the structure of {structure.kind.__name__}, got "
@@ -253,8 +259,9 @@ def spread_prefix(prefix: Any, tree: Any, name: str) -> list[Any]:
     >>> gt.pytree.spread_prefix((0, None), ([1, 2], 3), "in_axes")
     [0, 0, None]
     """
-    if prefix is None or isinstance(prefix, int):
-        return [prefix] * flatten(tree)[1].count
+    if prefix is None or isinstance(prefix, Integral):
+        axis = None if prefix is None else int(prefix)
+        return [axis] * flatten(tree)[1].count
     above, below = _children(prefix), _children(tree)
     if above is None:
         raise TypeError(

@@ -44,7 +44,7 @@ class _Bridge:
     _scalar = False
 
     def __init__(self, f: Callable[..., Any], example: Any, sparse: Any, mode: str) -> None:
-        check_sparse(self._name, sparse)
+        sparse = check_sparse(self._name, sparse)
         check_mode(self._name, mode)
         self._f = f
         self._layout = None if example is None else layout_of(example, self._name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, constant
+from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.graph.spec import spec
 from gradtape.operators import Operators
@@ -155,9 +155,10 @@ def push(
     tangents: Sequence[Any],
     outside: frozenset[Node],
 ) -> list[Any]:
-    """Tangents of targets, in forward mode."""
+    """Tangents of targets, in forward mode; a tangent that is None is zero."""
     entered = [
-        direction(recording, node, tangent) for node, tangent in zip(nodes, tangents, strict=True)
+        slope_constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
+        for node, tangent in zip(nodes, tangents, strict=True)
     ]
     return derive_forward(recording, targets, nodes, entered, outside)
 
@@ -184,7 +185,7 @@ def directions(name: str, structure: Structure, given: Any) -> list[Any]:
 def direction(recording: Recording, node: Node, given: Any) -> Node:
     """Ones, or what the user gave, in the dtype and shape of `node`."""
     if given is None:
-        return constant(1, node.spec)
+        return slope_constant(1, node.spec)
     tensor, trace = asarray(given), state.recording
     if isinstance(trace, Trace) and tensor.recording is trace is not recording:
         entered = trace.stand_in_for(tensor.node)
@@ -195,7 +196,8 @@ def direction(recording: Recording, node: Node, given: Any) -> Node:
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
             "Give one of the same shape, or a scalar."
         )
-    return broadcast_to(cast(entered, node.dtype), node.shape)
+    with apart_from_recorded():
+        return broadcast_to(cast(entered, node.dtype), node.shape)
 
 
 def finish(recording: Recording, leaf: Any, result: Any, unconnected: str) -> Any:
@@ -203,7 +205,7 @@ def finish(recording: Recording, leaf: Any, result: Any, unconnected: str) -> An
     if result is None:
         if unconnected == "none":
             return None
-        result = constant(0, spec(leaf.shape, leaf.dtype))
+        result = slope_constant(0, spec(leaf.shape, leaf.dtype))
     current = state.recording
     if isinstance(current, Trace) and current is not recording:
         # Asked for inside a traced function, of what was recorded outside it.

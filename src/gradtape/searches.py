@@ -23,12 +23,25 @@ from gradtape.tape import GradientTape
 
 SOLVERS = ("direct", *ITERATIVE)
 FIXED_POINT_METHODS = ("anderson", "iteration", "newton")
+ROOT_METHODS = (
+    "hybr", "newton", "lm", "broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden",
+    "excitingmixing", "krylov", "df-sane",
+)  # fmt: skip
+# Of methods that are not SciPy's.
+OPTIONS = {
+    "newton": ("maxiter",),
+    "iteration": ("maxiter",),
+    "anderson": ("maxiter", "memory"),
+}
 # Methods of scipy.optimize.minimize by what they take beside the gradient.
 TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
 TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
 TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
 TAKES_BOUNDS = (
     "l-bfgs-b", "tnc", "slsqp", "trust-constr", "nelder-mead", "powell", "cobyla", "cobyqa",
+)  # fmt: skip
+MINIMIZE_METHODS = (
+    "bfgs", "cg", "l-bfgs-b", "tnc", "slsqp", *TAKES_PRODUCTS, *TAKES_HESSIAN, *TAKES_NO_GRADIENT,
 )  # fmt: skip
 # More unknowns than this are not polished by a dense matrix.
 POLISHED = 1000

@@ -73,6 +73,10 @@ class Arguments:
             ]
         return found
 
+    def described(self) -> list[tuple[Any, Any, Any]]:
+        """Each argument with its structure, and what stands for each of its leaves in the key."""
+        return [(argument, entry[1], entry[2]) for _, argument, entry in self._entries()]
+
     def _entries(self) -> Iterable[tuple[str, Any, Any]]:
         names = [*map(self.signature.name, range(len(self.args))), *self.kwargs]
         arguments = [*self.args, *self.kwargs.values()]
@@ -127,6 +131,11 @@ class Signature:
         }
         if not self._by_name and inspect.Parameter.VAR_POSITIONAL not in kinds:
             self._complete = len(self._order)
+
+    @property
+    def has_static(self) -> bool:
+        """Whether some parameters are static whatever they are given."""
+        return bool(self._static)
 
     def name(self, position: int) -> str:
         """What an argument is called."""

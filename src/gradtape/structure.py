@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import DtypeError
-from gradtape.graph.node import Node
 from gradtape.ops.arithmetic import identity
 from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.recording.custom import PythonRules
+from gradtape.recording.sparse_jacobians import hessian_pattern as recorded_hessian_pattern
 from gradtape.recording.structure import follows, known_positions
-from gradtape.sparsity.detect import detect, detect_hessian
+from gradtape.sparsity.detect import detect
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape import GradientTape
 from gradtape.tensor import asarray
@@ -73,21 +72,8 @@ def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Patt
             f"{target.shape}. The Hessian is that of a scalar by one tensor."
         )
     recording: Any = tape._recording
-    outside = tape._outside()
     node = tape._source(leaves[0])
-    rules = PythonRules(recording)
-
-    def known_of(nodes: Sequence[Node]) -> dict[Node, Any]:
-        return known_positions(recording, nodes, node, outside)
-
-    return detect_hessian(
-        target.enter(recording),
-        node,
-        known_of,
-        blocked=outside,
-        follows=follows(recording),
-        python_rule=rules.pull,
-    )
+    return recorded_hessian_pattern(tape._view(recording), target.enter(recording), node, None)
 
 
 def _recorded(

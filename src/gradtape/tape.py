@@ -11,10 +11,9 @@ from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.node import Node
 from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.custom import PythonRules
-from gradtape.recording.derive import derive_forward, derive_reverse
+from gradtape.recording.derive import derive_reverse
 from gradtape.scope import check_unconnected, direction, directions, finish, push
-from gradtape.tape_jacobians import Jacobians
+from gradtape.tape_jacobians import Jacobians, check_real
 from gradtape.tensor import Tensor, asarray
 from gradtape.variable import Variable
 
@@ -185,6 +184,9 @@ class GradientTape(Jacobians):
         ...     y = x * x
         >>> float(tape.jvp(y, x, 2.0))
         12.0
+
+        `tangents` has the structure of `sources`, with None for zero; the result that of `target`,
+        with zeros where nothing connects it to the sources.
         """
         recording = self._ask()
         leaves, shape = flatten(sources)
@@ -206,26 +208,27 @@ class GradientTape(Jacobians):
         ...     y = gt.sum(x * x * x)
         >>> tape.hvp(y, x, [1.0, 0.0]).tolist()
         [6.0, 0.0]
+
+        `vectors` has the structure of `sources`, with None for zero, and so has the result.
         """
         recording = self._ask()
         leaves, structure = flatten(sources)
         along = directions("vectors", structure, vectors)
         nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
+        check_real("hvp", y, nodes)
         cotangent = direction(recording, y, None)
-        tangents = [direction(recording, *each) for each in zip(nodes, along, strict=True)]
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        view, apart = self._view(recording).separated(y, tuple(nodes))
-        blocked = apart.blocked
-        slopes = derive_reverse(recording, apart.roots, [cotangent], nodes, blocked, view.watched)
+        alone = self._view(recording).alone(y, tuple(nodes))
+        watched = tuple(node for _, node in self._watched.values())
+        inner, held = [alone.target], alone.sources
+        slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)
         known = [slope for slope in slopes if slope is not None]
         dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
-        pushed = iter(derive_forward(recording, dense, nodes, tangents, blocked))
-        found = apart.rejoined(
-            [None if slope is None else next(pushed) for slope in slopes],
-            (*nodes, *tangents),
-            PythonRules(recording),
-        )
+        pushed = iter(push(recording, dense, held, along, frozenset()))
+        found = [None if slope is None else next(pushed) for slope in slopes]
+        restored = iter(alone.restored([node for node in found if node is not None]))
+        found = [None if node is None else next(restored) for node in found]
         results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
         if not self.persistent:
             self._consume()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gradtape.errors import MixedExamplesError
-from gradtape.graph.node import Node, constant
+import numpy as np
+
+from gradtape.errors import DtypeError, MixedExamplesError
+from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
 from gradtape.pytree import flatten, unflatten
@@ -15,9 +17,9 @@ from gradtape.recording.chunks import Limits, chunks_for, limits
 from gradtape.recording.jacobians import (
     View,
     derive_batch_jacobian,
-    derive_gradient,
     derive_hessian,
     derive_jacobian,
+    derive_slope,
 )
 from gradtape.recording.sparse_jacobians import (
     is_block_diagonal,
@@ -76,7 +78,7 @@ class Jacobians(Scope):
         """
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
-        check_sparse("jacobian", sparse)
+        sparse = check_sparse("jacobian", sparse)
         wanted = _UNLIMITED
         if chunk_size is not None or memory_budget is not None:
             wanted = limits("jacobian", chunk_size, memory_budget)
@@ -140,7 +142,7 @@ class Jacobians(Scope):
             self._check(y, x, view, recording)
         result = derive_batch_jacobian(view, y, x, mode)
         if result is None and unconnected_gradients == "zero":
-            result = constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
+            result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
         found = None if result is None else finish(recording, None, result, "none")
         if not self.persistent:
             self._consume()
@@ -169,7 +171,7 @@ class Jacobians(Scope):
         are those of `jacobian`.
         """
         check_unconnected(unconnected_gradients)
-        check_sparse("hessian", sparse)
+        sparse = check_sparse("hessian", sparse)
         wanted = _UNLIMITED
         if chunk_size is not None or memory_budget is not None:
             wanted = limits("hessian", chunk_size, memory_budget)
@@ -178,6 +180,7 @@ class Jacobians(Scope):
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
+        check_real("hessian", y, nodes)
         rows = []
         for first in nodes:
             found: list[Any] = []
@@ -215,9 +218,9 @@ class Jacobians(Scope):
             view.remembered(("independent", y, x), check)
         except DependenceError as found:
             raise MixedExamplesError(
-                f"batch_jacobian: {found.op} {found.why}: rows of the target of shape {y.shape} "
-                f"may depend on other rows of the source of shape {x.shape}. Use jacobian, or "
-                "check=False if you know that examples are independent."
+                f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
+                f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
+                "know that examples are independent."
             ) from None
 
 
@@ -238,10 +241,9 @@ def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: 
     whole = derive_hessian(view, target, first, second)
     if whole is None:
         return None
-    alone, apart = view.separated(target, (first, second))
-    slope = derive_gradient(alone, apart.roots[0], first)
+    slope = derive_slope(view, target, first, second)
     assert slope is not None
-    chunks = chunks_for(alone, slope, second, "auto", whole, wanted)
+    chunks = chunks_for(view.beyond(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(view.recording))
     return finish(view.recording, None, whole, "none")
@@ -252,7 +254,7 @@ def _zeros(recording: Recording, target: Node, source: Node, sparse: Any) -> Any
     if sparse is not False:
         return no_entries(target, source)
     of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-    return finish(recording, None, constant(0, of), "none")
+    return finish(recording, None, slope_constant(0, of), "none")
 
 
 def check_mode(name: str, mode: str) -> None:
@@ -260,8 +262,25 @@ def check_mode(name: str, mode: str) -> None:
         raise ValueError(f"{name}: mode {mode!r} is unknown. Use one of {', '.join(MODES)}.")
 
 
-def check_sparse(name: str, sparse: Any) -> None:
-    if isinstance(sparse, str) and sparse != "auto":
+def check_real(name: str, target: Any, sources: Sequence[Any]) -> None:
+    """Second derivatives start from a gradient, which is that of a real target."""
+    if target.dtype.kind == "c" and any(source.dtype.kind == "f" for source in sources):
+        raise DtypeError(
+            f"{name}: a target of {target.dtype} has no gradient by a real source. Take the "
+            "derivatives of gt.real(y) and gt.imag(y)."
+        )
+
+
+def check_sparse(name: str, sparse: Any) -> Any:
+    """What was asked for: a bool, `auto` or a pattern."""
+    if isinstance(sparse, (bool, np.bool_)):
+        return bool(sparse)
+    if sparse != "auto" if isinstance(sparse, str) else not _is_matrix(sparse):
         raise ValueError(
             f'{name}: sparse={sparse!r} is unknown. Use True, False, "auto" or a pattern.'
         )
+    return sparse
+
+
+def _is_matrix(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) or hasattr(given, "shape")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph.node import Node
@@ -28,7 +31,12 @@ __all__ = ["vectorized_map", "vmap"]
 
 
 def vmap(
-    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, chunk_size: int | None = None
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    chunk_size: int | None = None,
+    *,
+    axis_size: int | None = None,
 ) -> Callable[..., Any]:
     """The function that applies `f` to every example of a batch, as one program and not a loop.
 
@@ -39,7 +47,11 @@ def vmap(
     one for each, or nests of them that match nested arguments; None for what all examples share.
     Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in
     what `f` returns; None is for results that do not differ between examples. With `chunk_size`, so
-    many examples are processed at a time.
+    many examples are processed at a time. `axis_size` is the number of examples; it is needed only
+    where no argument tells it, as where all that differs are random numbers:
+
+    >>> gt.vmap(lambda: gt.random.normal(()), axis_size=3)().shape
+    (3,)
 
     Gradients of any kind work inside `f` and around it:
 
@@ -58,12 +70,12 @@ def vmap(
     each gets its own, and the generator ends where the loop would have left it. A generator made
     inside `f`, or `seed=`, starts anew for every example, so all get the same numbers.
     """
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"vmap: chunk_size {chunk_size} is less than 1. Use 1 or more, or None.")
+    chunk_size = _count("chunk_size", chunk_size, 1)
+    axis_size = _count("axis_size", axis_size, 0)
 
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        call = _Call(f, args, kwargs, in_axes)
+        call = _Call(f, args, kwargs, in_axes, size=axis_size)
         if chunk_size is None or call.size <= chunk_size:
             results, structure = call.run(call.mapped, call.size, out_axes)
             return unflatten(structure, results)
@@ -107,6 +119,7 @@ class _Call:
         in_axes: Any,
         axes: list[Any] | None = None,
         name: str = "vmap",
+        size: int | None = None,
     ) -> None:
         self.f = f
         self.name = name
@@ -115,27 +128,32 @@ class _Call:
             axes = spread_prefix(_for_arguments(in_axes, args), args, "vmap: in_axes")
             axes += [0] * (len(self.leaves) - len(axes))
         self.positions = [at for at, axis in enumerate(axes) if axis is not None]
-        if not self.positions:
-            raise ValueError(
-                f"{name}: nothing is mapped: in_axes is None for every argument. "
-                "Name an axis of at least one."
-            )
+        if not self.positions and size is None:
+            raise ValueError(_nothing_mapped(name, bool(self.leaves)))
+        # A shared array must take the index of an example, as a tensor does.
+        shared = [at for at, axis in enumerate(axes) if axis is None]
+        for at in shared:
+            leaf = self.leaves[at]
+            if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
+                self.leaves[at] = asarray(leaf)
         tensors = [self._tensor(at) for at in self.positions]
         found = [
             _axis(self, at, tensor, axes[at])
             for at, tensor in zip(self.positions, tensors, strict=True)
         ]
         lengths = [tensor.shape[axis] for tensor, axis in zip(tensors, found, strict=True)]
-        if len(set(lengths)) > 1:
+        if len({*lengths, *(() if size is None else (size,))}) > 1:
             listed = ", ".join(
                 f"{self.describe(at)} has {n} (axis {axis} of shape {tensor.shape})"
                 for at, n, axis, tensor in zip(self.positions, lengths, found, tensors, strict=True)
             )
+            if size is not None:
+                listed += f", axis_size is {size}"
             raise ShapeError(
                 f"{name}: the mapped axes differ in length: {listed}. "
-                "Map axes of one length, or pass None in in_axes for what all examples share."
+                f"Map axes of one length{_OR_SHARED[name]}."
             )
-        self.size = lengths[0]
+        self.size = lengths[0] if size is None else size
         self.mapped = [
             moveaxis(tensor, axis, 0) if axis else tensor
             for tensor, axis in zip(tensors, found, strict=True)
@@ -163,6 +181,19 @@ class _Call:
                 return f"keyword argument {keyword}"
             position -= child.count
         return "an argument"
+
+    def remedy(self, position: int) -> str:
+        """What to do about an argument that has no examples."""
+        args = self.structure.children[0]
+        if self.name != "vmap":
+            return "Use it from outside the function, or give it an axis of length 1."
+        if position >= args.count:
+            return "Pass it by position with None in in_axes, or bind it with functools.partial."
+        if type(self.leaves[position]) in (int, float, complex, bool) and args.count > len(
+            args.children
+        ):
+            return "Make an array of a list of numbers, or pass None in in_axes for what is shared."
+        return "Pass None in in_axes for what all examples share."
 
     def run(self, mapped: Sequence[Any], size: int, out_axes: Any) -> tuple[list[Any], Structure]:
         """Trace the function on one example, and record it for all."""
@@ -228,11 +259,42 @@ class _Call:
         return unflatten(structure, joined)
 
 
+# What else can be done where lengths differ.
+_OR_SHARED = {
+    "vmap": ", or pass None in in_axes for what all examples share",
+    "vectorized_map": ", or of length 1 for what all examples share",
+}
+
+
+def _nothing_mapped(name: str, given: bool) -> str:
+    if not given:
+        return f"{name}: nothing is mapped: there is no argument. " + (
+            "Pass axis_size, the number of examples." if name == "vmap" else "Pass a tensor."
+        )
+    return (
+        f"{name}: nothing is mapped: in_axes is None for every argument. "
+        "Name an axis of at least one, or pass axis_size."
+    )
+
+
+def _count(name: str, given: Any, least: int) -> int | None:
+    """A number of examples that a user gave."""
+    if given is None:
+        return None
+    if not isinstance(given, Integral):
+        raise TypeError(f"vmap: {name}={given!r} is not a number of examples. Use an int, or None.")
+    if given < least:
+        raise ValueError(
+            f"vmap: {name} {given} is less than {least}. Use {least} or more, or None."
+        )
+    return int(given)
+
+
 def _for_arguments(in_axes: Any, args: tuple[Any, ...]) -> Any:
     """Axes for each argument; a list is a tuple here."""
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if in_axes is not None and not isinstance(in_axes, (int, tuple)):
+    if in_axes is not None and not isinstance(in_axes, (Integral, tuple)):
         raise TypeError(
             f"vmap: in_axes: {in_axes!r} is not an int, None, or a tuple with one entry for each "
             "argument. Write (axes,) for a function of one argument."
@@ -249,7 +311,7 @@ def _axis(call: _Call, position: int, tensor: Any, axis: int) -> int:
     if not tensor.ndim:
         raise ShapeError(
             f"{call.name}: {call.describe(position)} is 0-d and has no axis {axis} of examples. "
-            "Pass None in in_axes for what all examples share."
+            f"{call.remedy(position)}"
         )
     if -tensor.ndim <= axis < tensor.ndim:
         return axis % tensor.ndim

@@ -203,3 +203,82 @@ def test_one_plan_per_step():
     assert after.plans_built == before.plans_built
     assert after.kernels_compiled == before.kernels_compiled
     assert after.bytes_allocated == before.bytes_allocated
+
+
+class TestMasks:
+    mask = np.array([[True, False, True, True], [False, True, False, False]])
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_steps_that_do_not_count(self, kind, backwards):
+        make, _, step, states, options = KINDS[kind]
+        layer = make(UNITS, return_sequences=True, return_state=True, go_backwards=backwards,
+                     dtype="float64", **options)  # fmt: skip
+        found, *last = layer(X, mask=self.mask)
+        w = weights(layer.cell)
+        x, mask = (X[:, ::-1], self.mask[:, ::-1]) if backwards else (X, self.mask)
+        state = [np.zeros((BATCH, UNITS))] * states
+        output, outputs = np.zeros((BATCH, UNITS)), []
+        for t in range(TIME):
+            new_output, new = step(w, x[:, t], state)
+            counts = mask[:, t, None]
+            output = np.where(counts, new_output, output)
+            state = [np.where(counts, n, o) for n, o in zip(new, state, strict=True)]
+            outputs.append(output)
+        np.testing.assert_allclose(found, np.stack(outputs, 1), rtol=1e-12)
+        for a, b in zip(last, state, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+    def test_shapes(self):
+        layer = nn.LSTM(UNITS)
+        with pytest.raises(ValueError, match=r"mask of shape \(4, 2\)"):
+            layer(X, mask=self.mask.T)
+        full = layer(X).numpy()
+        np.testing.assert_array_equal(layer(X, mask=np.ones((BATCH, TIME))), full)
+
+    def test_gradients(self):
+        layer = nn.GRU(UNITS, dtype="float64")
+        layer(X)
+        gt.testing.check_gradients(lambda x: gt.sum(gt.sin(layer(x, mask=self.mask))), X)
+
+
+def test_time_may_be_first():
+    layer = nn.LSTM(UNITS, return_sequences=True, dtype="float64")
+    expected = layer(X).numpy()
+    layer.time_major = True
+    found = layer(np.moveaxis(X, 1, 0))
+    np.testing.assert_allclose(found, np.moveaxis(expected, 1, 0), rtol=1e-12)
+    assert nn.GRU(3, time_major=True)(np.moveaxis(X, 1, 0)).shape == (BATCH, 3)
+
+
+class TestBidirectional:
+    @pytest.mark.parametrize("sequences", [False, True])
+    def test_both_ways(self, sequences):
+        layer = nn.Bidirectional(nn.LSTM(UNITS, return_sequences=sequences, dtype="float64"))
+        found = layer(X).numpy()
+        one = layer.forward_layer(X).numpy()
+        two = layer.backward_layer(X).numpy()
+        two = two[:, ::-1] if sequences else two
+        np.testing.assert_allclose(found, np.concatenate([one, two], -1), rtol=1e-12)
+        names = [name for name, _ in layer.named_parameters()]
+        assert len(names) == 6
+        assert "backward_layer.cell.kernel" in names
+        kernels = [layer.forward_layer.cell.kernel, layer.backward_layer.cell.kernel]
+        assert (kernels[0].numpy() != kernels[1].numpy()).any()
+
+    def test_states_and_modes(self):
+        layer = nn.Bidirectional(nn.LSTM(UNITS, return_state=True), merge_mode="ave")
+        found = layer(X)
+        assert [y.shape for y in found] == [(BATCH, UNITS)] * 5
+        again = layer(X, initial_state=found[1:])
+        assert again[0].shape == (BATCH, UNITS)
+        both = nn.Bidirectional(nn.GRU(UNITS), merge_mode=None)(X)
+        assert len(both) == 2
+
+    def test_errors(self):
+        with pytest.raises(TypeError, match="recurrent"):
+            nn.Bidirectional(nn.Dense(3))
+        with pytest.raises(ValueError, match="merge_mode"):
+            nn.Bidirectional(nn.GRU(3), merge_mode="max")
+        with pytest.raises(ValueError, match="same way"):
+            nn.Bidirectional(nn.GRU(3), backward_layer=nn.GRU(3))

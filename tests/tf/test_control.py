@@ -362,7 +362,18 @@ class TestCallbacks:
 
 def test_printing(capsys):
     tf.print("x =", tf.constant([1.0, 2.5]), tf.Variable(3), {"a": tf.constant(True)})
-    assert capsys.readouterr().err == "x = [1 2.5] 3 {'a': True}\n"
+    assert capsys.readouterr().err == "x = [1 2.5] 3 {'a': 1}\n"
+    tf.print(tf.range(10), tf.range(6), tf.constant([1e-5, 1 / 3]), tf.constant(1 / 3, tf.float64))
+    expected = "[0 1 2 ... 7 8 9] [0 1 2 3 4 5] [1e-05 0.333333343] 0.33333333333333331\n"
+    assert capsys.readouterr().err == expected
+    tf.print(tf.range(10), tf.range(3), summarize=1, sep=";", end=".")
+    assert capsys.readouterr().err == "[0 ... 9];[0 ... 2]."
+    tf.print(tf.range(10), summarize=-1)
+    assert capsys.readouterr().err == "[0 1 2 3 4 5 6 7 8 9]\n"
+    with pytest.raises(ValueError, match="unknown"):
+        tf.print(1, file=None)
+    with pytest.raises(ValueError, match="output_stream"):
+        tf.print(1, output_stream="log")
 
 
 def test_nothing_warns():

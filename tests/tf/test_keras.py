@@ -25,7 +25,9 @@ class TestOptimizers:
         optimizer = keras.optimizers.Adam(learning_rate=0.01)
         for g in slopes:
             optimizer.apply_gradients([(tf.constant(g), w)])
-        np.testing.assert_allclose(w.numpy(), adam_steps([1.0, 2.0], slopes), rtol=1e-10)
+        np.testing.assert_allclose(w.numpy(), adam_steps([1.0, 2.0], slopes), rtol=1e-8)
+        # The learning rate is float32 whatever the variables are, as in Keras.
+        assert optimizer.learning_rate.dtype == tf.float32
         assert int(optimizer.iterations) == 3
 
     @pytest.mark.parametrize(
@@ -329,7 +331,7 @@ class TestMetricsAndInitializers:
         assert keras.metrics.Sum()([1.0, 2.0]).numpy() == 3.0
         assert keras.metrics.MeanSquaredError()([[1.0]], [[3.0]]).numpy() == 4.0
         assert keras.metrics.BinaryAccuracy()([1, 0], [0.7, 0.6]).numpy() == 0.5
-        assert keras.metrics.get("mae").name == "mae"
+        assert keras.metrics.get("mae").name == "mean_absolute_error"
 
     @pytest.mark.parametrize(
         "name",

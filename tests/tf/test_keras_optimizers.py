@@ -90,9 +90,131 @@ def test_arguments_and_configuration(name):
     assert type(O.deserialize(O.serialize(again))) is kind
 
 
-def test_what_is_not_covered():
-    with pytest.raises(ValueError, match="gradient_accumulation_steps"):
-        O.SGD(0.1, gradient_accumulation_steps=2)
+class TestAttributes:
+    def test_names_and_state(self):
+        optimizer, w = O.Adam(0.5), tf.Variable([1.0, 2.0], name="w")
+        assert [O.SGD().name, O.AdamW().name, O.RMSprop().name] == ["sgd", "adam_w", "rm_sprop"]
+        assert O.SGD(name="mine").name == "mine"
+        assert not optimizer.built
+        optimizer.build([w])
+        assert optimizer.built
+        names = ["iteration", "learning_rate", "w_momentum", "w_velocity"]
+        assert [v.name for v in optimizer.variables] == names
+        assert all(isinstance(v, tf.Variable) for v in optimizer.variables)
+        optimizer.apply([tf.constant([1.0, -1.0])])
+        assert optimizer.iterations.numpy() == 1
+        np.testing.assert_allclose(w, [0.5, 2.5], rtol=1e-5)
+        other = O.Adam()
+        other.build([w])
+        other.set_weights(optimizer.get_weights())
+        assert float(other.learning_rate) == 0.5
+        with pytest.raises(ValueError, match="values for"):
+            other.set_weights([1])
+
+    def test_learning_rate(self):
+        optimizer, w = O.SGD(0.25), tf.Variable([1.0, 2.0])
+        assert (optimizer.learning_rate * w).numpy().tolist() == [0.25, 0.5]
+        optimizer.learning_rate.assign(0.5)
+        optimizer.apply([tf.ones([2])], [w])
+        assert w.numpy().tolist() == [0.5, 1.5]
+        fixed = O.SGD(O.schedules.ExponentialDecay(0.5, 1, 0.5))
+        assert fixed.learning_rate.numpy() == 0.5
+        with pytest.raises(TypeError, match="cannot be set"):
+            fixed.learning_rate = 0.1
+
+    def test_configuration(self):
+        made = O.SGD(0.5, clipnorm=1.0, use_ema=True, ema_momentum=0.5)
+        assert (made.clipnorm, made.clipvalue, made.use_ema) == (1.0, None, True)
+        assert made.get_config() == {
+            "name": "sgd", "learning_rate": 0.5, "weight_decay": None, "clipnorm": 1.0,
+            "global_clipnorm": None, "clipvalue": None, "use_ema": True, "ema_momentum": 0.5,
+            "ema_overwrite_frequency": None, "loss_scale_factor": None,
+            "gradient_accumulation_steps": None, "momentum": 0.0, "nesterov": False,
+        }  # fmt: skip
+        scheduled = O.SGD(O.schedules.ExponentialDecay(0.5, 1, 0.5))
+        again = O.deserialize(O.serialize(scheduled))
+        assert isinstance(again._rate, O.schedules.ExponentialDecay)
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"lr": 0.1}, "not recognized"), ({"learning_rate": "fast"}, "learning_rate"),
+            ({"gradient_accumulation_steps": 1}, ">= 2"),
+            ({"use_ema": True, "ema_momentum": 2.0}, "ema_momentum"),
+            ({"clipnorm": 1.0, "clipvalue": 1.0}, "exclude"),
+        ],
+    )  # fmt: skip
+    def test_wrong_arguments(self, wrong, message):
+        with pytest.raises(ValueError, match=message):
+            O.SGD(**wrong)
+
+    def test_schedules_give_float32(self):
+        rate = O.schedules.ExponentialDecay(0.5, 1, 0.5)(tf.constant(1))
+        assert (rate * tf.constant([1.0, 2.0])).numpy().tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["eager", "function"])
+def test_gradients_of_several_steps(inside):
+    """Every second step applies the mean of two gradients."""
+    w, plain = tf.Variable([1.0, -2.0]), tf.Variable([1.0, -2.0])
+    optimizer = O.Adam(0.1, gradient_accumulation_steps=2)
+
+    def step(gradient):
+        optimizer.apply_gradients([(gradient, w)])
+
+    run = tf.function(step) if inside else step
+    seen = []
+    for gradient in [*GRADIENTS, GRADIENTS[0]]:
+        run(tf.constant(gradient))
+        seen.append(w.numpy().tolist())
+    assert seen[0] == [1.0, -2.0]
+    assert seen[2] == seen[1]
+    reference = O.Adam(0.1)
+    reference.apply([tf.constant([0.75, -0.375])], [plain])
+    reference.apply([tf.constant([0.1, 0.5])], [plain])
+    np.testing.assert_allclose(w, plain, rtol=1e-6)
+    assert optimizer.iterations.numpy() == 2
+
+
+def test_scaled_losses():
+    w = tf.Variable(1.0)
+    optimizer = O.SGD(0.5, loss_scale_factor=4.0)
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(w * w)
+    assert loss.numpy() == 4.0
+    optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+    assert w.numpy() == 0.0
+
+
+def test_an_optimizer_of_ones_own():
+    class Heavy(O.Optimizer):
+        def build(self, variables):
+            if self.built:
+                return
+            super().build(variables)
+            self.moments = [self.add_variable_from_reference(v, name="m") for v in variables]
+
+        def update_step(self, gradient, variable, learning_rate):
+            moment = self.moments[self._get_variable_index(variable)]
+            self.assign(moment, moment * 0.5 + gradient)
+            self.assign_sub(variable, tf.cast(learning_rate, variable.dtype) * moment)
+
+    w, u = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+    optimizer = Heavy(learning_rate=0.2, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.apply_gradients([(w * 2.0, w), (u * 3.0, u)])
+
+    def expected(x, slope):
+        moment = 0.0
+        for _ in range(3):
+            gradient, x = slope * x, x * (1 - 0.1 * 0.2)
+            moment = 0.5 * moment + gradient
+            x = x - 0.2 * moment
+        return x
+
+    np.testing.assert_allclose(w, expected(np.array([1.0, 2.0]), 2.0), rtol=1e-5)
+    np.testing.assert_allclose(u, expected(3.0, 3.0), rtol=1e-5)
+    assert len(optimizer.variables) == 4
 
 
 def test_averages_at_the_end():

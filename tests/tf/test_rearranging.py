@@ -145,3 +145,15 @@ class TestLimits:
         for mode, width in (("REFLECT", 3), ("SYMMETRIC", 4)):
             with pytest.raises(tf.errors.InvalidArgumentError):
                 tf.pad([1, 2, 3], [[width, 0]], mode)
+
+
+def test_gradients_of_rows_are_dense():
+    """Only look-ups give IndexedSlices."""
+    x = tf.Variable(np.arange(6.0).reshape(3, 2))
+    with tf.GradientTape(persistent=True) as tape:
+        repeated = tf.repeat(x, [1, 0, 2], axis=0)
+        padded = tf.pad(x, [[1, 1], [0, 0]], "REFLECT")
+    found = tape.gradient(repeated, x)
+    assert isinstance(found, tf.Tensor)
+    assert found.numpy().tolist() == [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+    assert tape.gradient(padded, x).numpy().tolist() == [[1.0, 1.0], [3.0, 3.0], [1.0, 1.0]]

@@ -130,3 +130,53 @@ class TestAssignmentsUnderATape:
         with tf.GradientTape():
             v.assign_add(2)
         assert v.numpy() == 3
+
+
+class TestAssignmentsUnderATapeInAFunction:
+    """They belong to the program: nothing runs in Python, and gradients are those outside."""
+
+    def test_counters(self):
+        count, w = tf.Variable(0.0, trainable=False), tf.Variable([1.0, 2.0])
+
+        @tf.function
+        def step(x):
+            with tf.GradientTape() as tape:
+                count.assign_add(1.0)
+                loss = tf.reduce_sum(w * x * count)
+            w.assign_sub(0.5 * tape.gradient(loss, w))
+            return loss
+
+        for _ in range(4):
+            step(tf.constant([1.0, 0.0]))
+        assert count.numpy() == 4.0
+        assert w.numpy().tolist() == [1.0 - 0.5 * 10.0, 2.0]
+
+    def test_running_statistics(self):
+        layer = tf.keras.layers.BatchNormalization(momentum=0.5)
+        layer.build((None, 1))
+
+        @tf.function
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer(x, training=True) ** 3)
+            return tape.gradient(loss, layer.trainable_variables)
+
+        for _ in range(3):
+            step(tf.constant([[1.0], [3.0]]))
+        assert layer.moving_mean.numpy().tolist() == [1.75]
+        assert layer.moving_variance.numpy().tolist() == [1.0]
+
+    def test_gradients_stop_at_them(self):
+        x, y = tf.Variable(3.0), tf.Variable(1.0)
+
+        def step():
+            with tf.GradientTape() as tape:
+                y.assign(x * 2.0)
+                z = y * y
+            return tape.gradient(z, [x, y])
+
+        run = tf.function(step)
+        for _ in range(3):
+            found = run()
+            assert found[0] is None
+            assert found[1].numpy() == 12.0

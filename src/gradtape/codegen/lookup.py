@@ -6,10 +6,12 @@ among the leaves and its kind. The cache only repeats what the table's dictionar
 dictionary, from which nothing is ever removed, keeps alive what the cache points to.
 
 Names with a dollar are offsets and addresses; `%name = at(ptr %object, i64 offset)` stands for the
-pointer at an offset of an object (codegen.recorder fills in both).
+pointer at an offset of an object.
 """
 
 from __future__ import annotations
+
+import re
 
 # Sets of two entries of 32 bytes: a cache line each.
 SETS = 4096
@@ -36,29 +38,24 @@ FUNCTIONS = (
     "Py_IncRef",
 )
 
-# What every path uses. `current` is the recording of the running thread: its `state.__dict__` is
-# remembered for the thread that recorded last. `result_kind` is the class of what an op on this
-# class gives, null if only the closure knows; `node_of` the node that the recording knows.
-LOOKUP = """
-declare ptr @PyBytes_FromStringAndSize(ptr, i64)
-declare ptr @PyDict_GetItemWithError(ptr, ptr)
-declare void @PyErr_Clear()
-declare i32 @PyList_Append(ptr, ptr)
-declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)
-declare ptr @PyLong_FromSsize_t(i64)
-declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_CallNoArgs(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare ptr @PyThreadState_Get()
-declare i64 @PyThreadState_GetID(ptr)
-declare ptr @PyTuple_Pack(i64, ...)
-declare ptr @PyType_GenericAlloc(ptr, i64)
-declare i32 @PyType_IsSubtype(ptr, ptr)
-declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+# `%name = at(ptr %object, i64 offset)`.
+_AT = re.compile(r"%(\S+) = at\((.*?), i64 (\S+)\)")
 
+
+def with_loads(text: str) -> str:
+    """The text with every `at` written out."""
+    return _AT.sub(_load, text)
+
+
+def _load(found: re.Match[str]) -> str:
+    name, where, offset = found.groups()
+    address = f"getelementptr i8, {where}, i64 {offset}"
+    return f"%{name}.address = {address}\n  %{name} = load ptr, ptr %{name}.address"
+
+
+# The recording of the running thread: its `state.__dict__` is remembered for the thread that
+# recorded last.
+CURRENT = """
 @thread = internal global i64 -1
 @local = internal global ptr null
 
@@ -99,6 +96,29 @@ check:
   %result = select i1 %right, ptr %found, ptr null
   ret ptr %result
 }
+"""
+
+# What every path uses. `result_kind` is the class of what an op on this
+# class gives, null if only the closure knows; `node_of` the node that the recording knows.
+LOOKUP = """
+declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare void @PyErr_Clear()
+declare i32 @PyList_Append(ptr, ptr)
+declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)
+declare ptr @PyLong_FromSsize_t(i64)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyThreadState_Get()
+declare i64 @PyThreadState_GetID(ptr)
+declare ptr @PyTuple_Pack(i64, ...)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare i32 @PyType_IsSubtype(ptr, ptr)
+declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define internal ptr @result_kind(ptr %kind) {
 entry:

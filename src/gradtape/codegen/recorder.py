@@ -13,11 +13,10 @@ A context is a tuple `(op, closure, reflected closure, params or None)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from string import Template
 
-from gradtape.codegen.lookup import LOOKUP
+from gradtape.codegen.lookup import CURRENT, LOOKUP, with_loads
 
 # Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
 BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
@@ -28,24 +27,14 @@ EXPONENTS = range(-8, 9)
 def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
     names = {name: str(number) for name, number in facts.items()}
-    parts = [LOOKUP, _unary(), _binary(reflected=False), _binary(reflected=True), _CALLS]
+    parts = [LOOKUP, CURRENT, _unary(), _binary(reflected=False), _binary(reflected=True), _CALLS]
     for name, commutes in BINARY_SLOTS.items():
         turned = "binary" if commutes else "reflected"
         parts.append(Template(_SLOT).safe_substitute(name=name, turned=turned))
     parts.append(_POWER)
-    text = _AT.sub(_load, Template("\n".join(parts)).substitute(names))
+    text = with_loads(Template("\n".join(parts)).substitute(names))
     lines = [f"@context.{name} = internal constant i64 {at}" for name, at in contexts.items()]
     return "\n".join([*lines, text])
-
-
-# `%name = at(ptr %object, i64 offset)` stands for the pointer at an offset of an object.
-_AT = re.compile(r"%(\S+) = at\((.*?), i64 (\S+)\)")
-
-
-def _load(found: re.Match[str]) -> str:
-    name, where, offset = found.groups()
-    address = f"getelementptr i8, {where}, i64 {offset}"
-    return f"%{name}.address = {address}\n  %{name} = load ptr, ptr %{name}.address"
 
 
 def _begin(name: str, arguments: str) -> str:

@@ -128,10 +128,12 @@ class Node:
 class Table:
     """A thread's interned nodes, with what was derived from them."""
 
-    __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads")
+    __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads", "slopes")
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Any, ...], Node] = {}
+        # Nodes that derivatives are made of: see `apart_from_recorded`.
+        self.slopes: dict[tuple[Any, ...], Node] = {}
         self.derived: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}
         # Parts of nodes, by the bounds that the user wrote.
@@ -145,6 +147,8 @@ class Table:
 class _Tables(threading.local):
     def __init__(self) -> None:
         self.table = Table()
+        # Whether nodes are being made for a derivative.
+        self.differentiates = False
 
 
 _local = _Tables()
@@ -153,7 +157,7 @@ _local = _Tables()
 def table() -> Table:
     """This thread's table, begun anew when it has grown past its limit."""
     current = _local.table
-    if len(current.nodes) > TABLE_LIMIT:
+    if len(current.nodes) + len(current.slopes) > TABLE_LIMIT:
         current = _local.table = Table()
     return current
 
@@ -174,6 +178,25 @@ def scratch() -> Iterator[None]:
         yield
     finally:
         exchange(before)
+
+
+@contextlib.contextmanager
+def apart_from_recorded() -> Iterator[None]:
+    """Nodes made meanwhile are none that a program records, whatever it computes.
+
+    A tape takes for constants what was recorded while it was not recording. The cos(x) in the
+    derivative of sin(x) must not be the node of a cos(x) that the user computed before.
+    """
+    before, _local.differentiates = _local.differentiates, True
+    try:
+        yield
+    finally:
+        _local.differentiates = before
+
+
+def is_slope(node: Node) -> bool:
+    """Whether a node was made for a derivative, and nobody recorded it."""
+    return _local.table.slopes.get(structural_key(node.op, node.inputs, node.params)) is node
 
 
 # What an op makes of these specs where no operand needs a cast: most nodes of a growing program.
@@ -202,7 +225,9 @@ def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
 def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
     current = table()
-    nodes = current.nodes
+    # An output of a node is recorded with it, and the same to all.
+    apart = _local.differentiates and op is not PICK
+    nodes = current.slopes if apart else current.nodes
     key = structural_key(op, inputs, params)
     found = nodes.get(key)
     if found is None:
@@ -249,13 +274,20 @@ def constant(value: Any, of: Spec) -> Node:
         # Keys compare by value and -0.0 == 0.0: negative zero gets a structure of its own.
         return apply(REGISTRY["negative"], (constant(0, of),))
     # Found by the spec, an object: shapes and dtypes are slow to hash. True == 1, but not here.
-    nodes = table().nodes
+    current = table()
+    nodes = current.slopes if _local.differentiates else current.nodes
     key = ("constant", type(value), value, of)
     found = nodes.get(key)
     if found is None:
         found = apply(REGISTRY["full"], (), (of.shape, value, of.dtype))
         nodes[key] = found
     return found
+
+
+def slope_constant(value: Any, of: Spec) -> Node:
+    """A constant of a derivative, which is none that a user records."""
+    with apart_from_recorded():
+        return constant(value, of)
 
 
 def pick(node: Node, index: int) -> Node:

@@ -305,10 +305,6 @@ class Recording:
     def application(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
         """The node of one more application here."""
         key = structural_key(op, inputs, params)
-        if not inputs:
-            # Derivatives have constants, too: `ones(3)` of a user who asks for derivatives by it is
-            # none of them.
-            key = (*key, "recorded")
         found = self.interned.get(key)
         if found is None:
             return self.first_application(key, op, inputs, params)

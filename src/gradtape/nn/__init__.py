@@ -26,6 +26,7 @@ from gradtape.nn.activations import (
     swish,
     tanh,
 )
+from gradtape.nn.bidirectional import Bidirectional
 from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
 from gradtape.nn.dense import Dense
 from gradtape.nn.dropout import Dropout
@@ -37,8 +38,8 @@ from gradtape.nn.recurrent import GRU, LSTM, RNN
 from gradtape.nn.sequential import Sequential
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell", "Layer",
-    "LayerNorm", "Module", "RNNCell", "Sequential",
+    "GRU", "LSTM", "RNN", "Bidirectional", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell",
+    "Layer", "LayerNorm", "Module", "RNNCell", "Sequential",
     "activations", "initializers", "losses",
     "elu", "gelu", "hard_sigmoid", "leaky_relu", "log_softmax", "mish", "relu", "selu", "sigmoid",
     "silu", "softmax", "softplus", "swish", "tanh",

@@ -47,7 +47,10 @@ class Dropout(Layer):
         """The input with elements dropped, if `training`; None stands for the module's own flag."""
         if self.rate == 0.0 or not (self.training if training is None else training):
             return x
-        shape = x.shape if self.noise_shape is None else self.noise_shape
+        return self.drop(x, x.shape if self.noise_shape is None else self.noise_shape)
+
+    def drop(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """The input with elements dropped, by random numbers of a shape."""
         broadcast_shapes("Dropout", [x.shape, shape])
         draw: Any = random if self.generator is None else self.generator
         kept = greater_equal(draw.uniform(shape, dtype="float32"), self.rate)

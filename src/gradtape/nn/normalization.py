@@ -55,14 +55,18 @@ class LayerNorm(Layer):
     def call(self, x: Any) -> Any:
         """The normalised input."""
         axes = normalize_axes("LayerNorm", self.axis, x.ndim)
-        distance = x - mean(x, axis=axes, keepdims=True)
-        variance = mean(square(distance), axis=axes, keepdims=True)
-        y = distance * rsqrt(variance + self.epsilon)
-        shape = tuple(n if axis in axes else 1 for axis, n in enumerate(x.shape))
-        if self.gamma is not None:
-            y = y * reshape(self.gamma, shape)
-        return y if self.beta is None else y + reshape(self.beta, shape)
+        return normalized(x, axes, self.epsilon, self.gamma, self.beta)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""
         return words(axis=self.axis, epsilon=self.epsilon)
+
+
+def normalized(x: Any, axes: tuple[int, ...], epsilon: float, gamma: Any, beta: Any) -> Any:
+    """The input with mean 0 and variance 1 along axes, scaled and shifted where that is given."""
+    distance = x - mean(x, axis=axes, keepdims=True)
+    variance = mean(square(distance), axis=axes, keepdims=True)
+    y = distance * rsqrt(variance + epsilon)
+    shape = tuple(n if axis in axes else 1 for axis, n in enumerate(x.shape))
+    y = y if gamma is None else y * reshape(gamma, shape)
+    return y if beta is None else y + reshape(beta, shape)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape import dtypes
 from gradtape.errors import ShapeError
 from gradtape.loops import scan
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.movement import flip, moveaxis
+from gradtape.ops.arithmetic import where
+from gradtape.ops.casting import cast
+from gradtape.ops.creation import zeros
+from gradtape.ops.movement import flip, moveaxis, reshape
+from gradtape.tensor import asarray
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
-def _over_time(cell: Cell, inputs: Any, state: State) -> tuple[Any, Any, State]:
-    """All outputs (batch, time, units), the last one, and the last state."""
+def over_time(cell: Any, inputs: Any, state: State, mask: Any = None) -> tuple[Any, Any, State]:
+    """All outputs, the last one, and the last state, for inputs that have time as first axis.
+
+    Where the mask (time, batch) is False, a step leaves the state as it is and gives the output of
+    the step before, which is 0 at the beginning.
+    """
+    projected = cell.project(inputs)
+    if mask is not None:
+        return _over_masked_time(cell, projected, state, mask)
     is_state: list[bool] = []
 
     def step(state: State, projected: Any) -> tuple[State, Any]:
@@ -22,10 +34,25 @@ def _over_time(cell: Cell, inputs: Any, state: State) -> tuple[Any, Any, State]:
         is_state.append(output is new[0])
         return new, output
 
-    state, outputs = scan(step, state, cell.project(moveaxis(inputs, 1, 0)))
+    state, outputs = scan(step, state, projected)
     # Where outputs are the first part of the state, all of them are kept only if they are read.
-    last = state[0] if is_state[-1] else outputs[-1]
-    return moveaxis(outputs, 0, 1), last, state
+    return outputs, state[0] if is_state[-1] else outputs[-1], state
+
+
+def _over_masked_time(cell: Any, projected: Any, state: State, mask: Any) -> tuple[Any, Any, State]:
+    batch, dtype = projected.shape[1], state[0].dtype
+
+    def step(known: Any, now: Any) -> Any:
+        (before, state), (projected, counts) = known, now
+        counts = reshape(counts, (batch, 1))
+        output, new = cell.step(projected, state)
+        output = where(counts, output, before)
+        kept = tuple(where(counts, n, old) for n, old in zip(new, state, strict=True))
+        return (output, kept), output
+
+    start = zeros((batch, cell.units), dtype=dtype)
+    (last, state), outputs = scan(step, (start, tuple(state)), (projected, mask))
+    return outputs, last, state
 
 
 class RNN(Layer):
@@ -33,6 +60,8 @@ class RNN(Layer):
 
     The cell is given, or a number of units for an `RNNCell`. The result is the last output, or all
     of them with `return_sequences`; with `return_state` it is a tuple of that and the last state.
+    With `time_major` inputs and outputs are (time, batch, features). A `mask` of booleans (batch,
+    time) says which steps count: at the others the state stays, and the last output is repeated.
 
     >>> layer = gt.nn.RNN(4, return_sequences=True)
     >>> layer(np.ones((2, 5, 3))).shape
@@ -50,6 +79,7 @@ class RNN(Layer):
         return_state: bool = False,
         go_backwards: bool = False,
         *,
+        time_major: bool = False,
         dtype: Any = None,
         name: str | None = None,
         **options: Any,
@@ -67,6 +97,7 @@ class RNN(Layer):
         self.return_sequences = bool(return_sequences)
         self.return_state = bool(return_state)
         self.go_backwards = bool(go_backwards)
+        self.time_major = bool(time_major)
 
     def make_cell(self, units: int, **options: Any) -> Cell:
         """The cell for a number of units."""
@@ -77,18 +108,37 @@ class RNN(Layer):
         self.cell.ensure_built(input_shape, self.dtype)
         self.dtype = self.cell.dtype
 
-    def call(self, x: Any, initial_state: Any = None) -> Any:
+    def call(self, x: Any, initial_state: Any = None, mask: Any = None) -> Any:
         """The last output or all, and the last state if it was asked for."""
-        if x.ndim != 3 or not x.shape[1]:
+        time = 0 if self.time_major else 1
+        if x.ndim != 3 or not x.shape[time]:
+            axes = "(time, batch, features)" if self.time_major else "(batch, time, features)"
             raise ShapeError(
-                f"{self.name}: an input of shape {x.shape} is not (batch, time, features) with at "
-                "least one step in time. Reshape it."
+                f"{self.name}: an input of shape {x.shape} is not {axes} with at least one step in "
+                "time. Reshape it."
             )
-        state = self.cell.as_state(initial_state, x.shape[0])
-        x = flip(x, axis=1) if self.go_backwards else x
-        sequence, last, state = _over_time(self.cell, x, state)
-        output = sequence if self.return_sequences else last
-        return (output, *state) if self.return_state else output
+        x = x if self.time_major else moveaxis(x, 1, 0)
+        state = self.cell.as_state(initial_state, x.shape[1])
+        if mask is not None:
+            mask = self._checked(asarray(mask), x.shape)
+        if self.go_backwards:
+            x, mask = flip(x, axis=0), None if mask is None else flip(mask, axis=0)
+        sequence, last, state = over_time(self.cell, x, state, mask)
+        if self.return_sequences:
+            last = sequence if self.time_major else moveaxis(sequence, 0, 1)
+        return (last, *state) if self.return_state else last
+
+    def _checked(self, mask: Any, shape: tuple[int, ...]) -> Any:
+        """A mask as booleans of shape (time, batch)."""
+        steps, batch = shape[:2]
+        expected = (steps, batch) if self.time_major else (batch, steps)
+        if mask.shape != expected:
+            raise ShapeError(
+                f"{self.name}: a mask of shape {mask.shape} does not fit. It needs {expected}, a "
+                "boolean for each example and step."
+            )
+        mask = mask if mask.dtype.kind == "b" else cast(mask, dtypes.bool)
+        return mask if self.time_major else moveaxis(mask, 0, 1)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

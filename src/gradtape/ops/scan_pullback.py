@@ -49,6 +49,7 @@ def saved(
         else:
             known.update(seeds)
             roots = [node for node in found if node is not None]
+            known = _moved_on(known, roots, body)
             needed = {node for node in topological(roots, stop=known) if node in known}
         free = {*body.outputs[carries:], *seeds, *body.inputs}
         carried = body.inputs[constants : constants + carries]
@@ -58,6 +59,32 @@ def saved(
 
     key = ("scan saved", constants, carries, recompute)
     return bodies.remembered(body, key, build)
+
+
+def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Node]:
+    """Instead of a node from which the way back computes others first, those others.
+
+    Before: a matrix product, from which `tanh` is computed again. After: `tanh`, which takes no
+    more memory.
+    """
+    members = {*body.nodes}
+    inside = members.difference(body.outputs, roots)
+    while True:
+        users: dict[Node, set[Node]] = {}
+        for node in topological(roots, stop=known):
+            if node not in known:
+                for parent in node.inputs:
+                    users.setdefault(parent, set()).add(node)
+        moves = {
+            node: others
+            for node, others in users.items()
+            if node in known and node in inside and others <= members
+            if all(type(other.spec) is not tuple and other.spec.inexact for other in others)
+            if sum(other.spec.nbytes for other in others) <= node.spec.nbytes
+        }
+        if not moves:
+            return known
+        known = known.difference(moves).union(*moves.values())
 
 
 def residuals(node: Node) -> list[Node]:

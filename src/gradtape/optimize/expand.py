@@ -18,6 +18,8 @@ from gradtape.graph.program import Program
 from gradtape.graph.walk import topological
 
 _FLOAT = np.dtype(np.float64)
+# Products of a matrix of so many elements with a vector are loops like any other.
+SMALL_PRODUCT = 1024
 
 
 def expand(program: Program) -> Program:
@@ -161,6 +163,19 @@ def _pick(write: _Writer, node: Node) -> Node | None:
     return write("slice", x, params=(starts, shape, (1,) * x.ndim, shape))
 
 
+def _matmul(write: _Writer, node: Node) -> Node | None:
+    """A small matrix times a vector: a library takes longer to be called than to compute it."""
+    a, b = node.inputs
+    if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_PRODUCT * node.inputs[0].shape[-1]:
+        return None
+    if node.dtype.kind != "f" or a.dtype != b.dtype:
+        return None
+    if a.ndim == 2:
+        return write("sum", write("multiply", a, b), params=((1,), False))
+    column = write("reshape", a, params=((*a.shape, 1),))
+    return write("sum", write("multiply", column, b), params=((0,), False))
+
+
 def composed(composition: Callable[..., Node]) -> Callable[[_Writer, Node], Node | None]:
     """The rule of an op that a function of nodes writes with other ops."""
 
@@ -177,6 +192,7 @@ def composed(composition: Callable[..., Node]) -> Callable[[_Writer, Node], Node
 
 
 RULES: dict[str, Callable[[_Writer, Node], Node | None]] = {
+    "matmul": _matmul,
     "max_mask": _mask_of("max"),
     "min_mask": _mask_of("min"),
     "logsumexp": _logsumexp,

@@ -69,8 +69,8 @@ class Optimizer:
         self.weight_decay = weight_decay
         self.lazy = bool(lazy)
         self._clipping = Clipping(clipnorm, clipvalue, global_clipnorm)
-        self._rate: Rate = as_rate(learning_rate)
-        self._iterations = Variable(np.int64(0), trainable=False, name="iterations")
+        self._rate: Rate = as_rate(learning_rate, make=self.make_variable)
+        self._iterations = self.make_variable(np.int64(0), "iterations")
         # By the number of the variable, in the order in which they were built.
         self._slots: dict[int, list[Variable]] = {}
         self._undecayed: set[int] = set()
@@ -111,6 +111,10 @@ class Optimizer:
         new, *more = update_rows([weight, *slots], gradient, rows)
         return new, more
 
+    def make_variable(self, start: Any, name: str) -> Variable:
+        """A variable for the state: the step count, the learning rate, slots."""
+        return Variable(start, trainable=False, name=name)
+
     # What users call.
 
     @property
@@ -130,7 +134,7 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, given: Any) -> None:
-        self._rate = as_rate(given, self._rate)
+        self._rate = as_rate(given, self._rate, self.make_variable)
 
     @property
     def iterations(self) -> Variable:
@@ -166,10 +170,9 @@ class Optimizer:
         for variable in variables:
             if variable.number not in self._slots:
                 self._slots[variable.number] = [
-                    Variable(
+                    self.make_variable(
                         np.full(variable.shape, self.start_of(slot), variable.dtype),
-                        trainable=False,
-                        name=f"{variable.name}.{slot}",
+                        f"{variable.name}.{slot}",
                     )
                     for slot in self.slots
                 ]
@@ -251,14 +254,18 @@ class Optimizer:
             weight = variable.value
             if self._decays(variable):
                 weight = weight - weight * (rate * self.weight_decay)
-            cells = self._slots[variable.number]
-            sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
-            compute = self.update_sparsely if sparsely else self.update
-            new, slots = compute(gradient, weight, [cell.value for cell in cells], *rates)
-            for cell, value in zip(cells, slots, strict=True):
-                cell.assign(value)
-            variable.assign(new)
+            self._change(variable, gradient, weight, rates)
         self._iterations.assign(step + 1)
+
+    def _change(self, variable: Variable, gradient: Any, weight: Any, rates: Sequence[Any]) -> None:
+        """Assign the new value of one variable, given its decayed weight, and of its slots."""
+        cells = self._slots[variable.number]
+        sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
+        compute = self.update_sparsely if sparsely else self.update
+        new, slots = compute(gradient, weight, [cell.value for cell in cells], *rates)
+        for cell, value in zip(cells, slots, strict=True):
+            cell.assign(value)
+        variable.assign(new)
 
     def _decays(self, variable: Variable) -> bool:
         if not self.weight_decay or variable.number in self._undecayed:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradtape.dtypes import float64
 from gradtape.errors import ShapeError
 from gradtape.operators import Operators
@@ -16,8 +18,11 @@ from gradtape.variable import Variable
 Rate = Variable | Tensor | Callable[[Any], Any]
 
 
-def as_rate(given: Any, current: Rate | None = None) -> Rate:
-    """What to keep for a learning rate that was given; a number goes into a current variable."""
+def as_rate(given: Any, current: Rate | None = None, make: Any = None) -> Rate:
+    """What to keep for a learning rate that was given; a number goes into a current variable.
+
+    `make` gives a variable for a number and a name.
+    """
     if isinstance(given, (Variable, Tensor)):
         return _scalar(given)
     if isinstance(given, dict):
@@ -33,7 +38,11 @@ def as_rate(given: Any, current: Rate | None = None) -> Rate:
         ) from None
     if isinstance(current, Variable):
         return current.assign(asarray(number, dtype=current.dtype))
-    return Variable(number, trainable=False, name="learning_rate", dtype=float64)
+    start = np.float64(number)
+    if make is None:
+        return Variable(start, trainable=False, name="learning_rate")
+    found: Variable = make(start, "learning_rate")
+    return found
 
 
 def _scalar(given: Any) -> Any:

@@ -136,7 +136,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     boundaries: Sequence[float]
     values: Sequence[float]
-    name: str = "PiecewiseConstantDecay"
+    name: str = "PiecewiseConstant"
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.boundaries) + 1:

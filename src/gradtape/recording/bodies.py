@@ -31,7 +31,7 @@ from gradtape.ops.custom import BARRIER, CUSTOM
 from gradtape.ops.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.recording.custom import Checkpointed, PythonRules
 from gradtape.recording.flush import flush
-from gradtape.recording.trace import Trace
+from gradtape.recording.trace import Trace, about_indices
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -88,7 +88,7 @@ class BodyTrace(Trace):
         return NoValueError(
             f"a tensor inside {self.name} has no value: it stands for that of any step, here as "
             f"{node.spec}. if, while, float(), .numpy() and print need a value. Choose with "
-            "gt.where or gt.cond instead, or write the loop in Python."
+            "gt.where or gt.cond instead, or write the loop in Python." + about_indices(node)
         )
 
     def _refuse_assignment(self, name: str) -> NoReturn:

@@ -456,7 +456,8 @@ class Capture(Recording):
     def known(self) -> list[Any]:
         """Tensors that are held outside as later calls will have it, too."""
         rebound = [reference() for reference, _ in self._rebound.values()]
-        return [*rebound, *[variable._handle for variable in self.assigned]]
+        # What a variable was given here may be known to captures of other threads by now.
+        return [*rebound, *self._latest.values()]
 
     def outside(self) -> list[Any]:
         """Tensors from outside that were read, as far as they are still there."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gradtape.graph.node import LEAF, Node
+from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.arithmetic import IDENTITY
-from gradtape.recording.apart import Apart
 from gradtape.recording.custom import PythonRules
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
@@ -29,9 +28,7 @@ def derive_reverse(
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
-    # Who records now may differentiate the result.
-    again = bool(outside and state.tapes)
-    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched, again)
+    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
@@ -43,11 +40,7 @@ def derive_reverse(
         connected = reached((*targets, *sources), outside, watched)
         # By itself a target has the derivative one, watched or not.
         asked = [source for source in sources if source in connected or source in targets]
-    if again:
-        apart = Apart(targets, asked, outside, rules)
-        results = reverse(apart.roots, cotangents, asked, apart.blocked, rules.pull)
-        results = apart.rejoined(results, (*asked, *cotangents), rules)
-    else:
+    with apart_from_recorded():
         results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
@@ -58,7 +51,7 @@ def derive_reverse(
 
 def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
     """What is watched or depends on it by what was not recorded outside."""
-    order = (n for n in topological(nodes) if n not in outside or n in watched)
+    order = (node for node in topological(nodes) if node not in outside or node in watched)
     return dependents(order, watched)
 
 
@@ -70,19 +63,14 @@ def derive_forward(
     outside: frozenset[Node],
 ) -> list[Any]:
     """Tangents of the targets."""
-    again = bool(outside and state.tapes)
-    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside, again)
+    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
         return found
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
-    if again:
-        apart = Apart(targets, sources, outside, rules)
-        found = forward(apart.roots, sources, tangents, apart.blocked, rules.push)
-        found = apart.rejoined(found, (*sources, *tangents), rules)
-    else:
+    with apart_from_recorded():
         found = forward(targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
@@ -96,9 +84,14 @@ def hold_result(recording: Recording, result: Any) -> Any:
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return state.row_sparse_class(indices, values, result.spec)
-    if result.op is not LEAF and not result.inputs:
+    whole = result.inputs[0] if result.op is PICK else result
+    if whole.op is not LEAF and not whole.inputs:
         # A constant of its own: other derivatives have the same one.
         result = recording.application(IDENTITY, (result,), ())
+    elif is_slope(whole) and whole not in recording.rules:
+        # A node of its own: the same derivative may be asked for once more, by another tape.
+        whole = recording.application(whole.op, whole.inputs, whole.params)
+        result = whole if result.op is not PICK else pick(whole, result.params[0])
     else:
         recording.nodes.append(result)
     return recording.hold(result, kind)
@@ -119,4 +112,5 @@ def graft(
                 if type(value) is Value
                 else into.add_leaf(value, found.spec)
             )
-    return substitute([node], replacement)[0]
+    with apart_from_recorded():
+        return substitute([node], replacement)[0]

@@ -19,7 +19,6 @@ from typing import Any
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
-from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.batching import spread
@@ -28,7 +27,7 @@ from gradtape.ops.custom import CUSTOM
 from gradtape.ops.linalg import solve_matrix
 from gradtape.ops.movement import reshape_node
 from gradtape.ops.systems import SYSTEM
-from gradtape.recording.custom import PythonRules, Structural
+from gradtape.recording.custom import PythonRules, Structural, replaced
 from gradtape.recording.systems import LinearMap, System
 from gradtape.sparsity.prepare import Coloured
 from gradtape.transforms.cotangent import Rows
@@ -208,44 +207,3 @@ class Implicit(Structural):
             f"{self.name}: the equation does not depend on the unknowns, so the solution has no "
             "derivative. Use the argument that is solved for."
         )
-
-
-class Replaced:
-    """A closure's rule for a copy of its node: what it derives is put in the same places."""
-
-    def __init__(self, rule: Any, origin: Node, replacement: dict[Node, Node]) -> None:
-        self.rule = rule
-        self.origin = origin
-        self.replacement = replacement
-
-    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> list[Any]:
-        found = self.rule.push(recording, self.origin, tangents)
-        return self._placed(recording, found, tangents)
-
-    def pull(self, recording: Recording, node: Node, cotangents: Sequence[Any]) -> list[Any]:
-        found = self.rule.pull(recording, self.origin, cotangents)
-        return self._placed(recording, found, cotangents)
-
-    def _placed(self, recording: Recording, found: Sequence[Any], stop: Sequence[Any]) -> list[Any]:
-        same = {node: node for node in stop if node is not None}
-        known = [node for node in found if node is not None]
-        placed = iter(replaced(recording, known, {**self.replacement, **same}))
-        return [None if node is None else next(placed) for node in found]
-
-
-def replaced(recording: Any, roots: Sequence[Node], replacement: dict[Node, Node]) -> list[Node]:
-    """`substitute`, where nodes whose derivative is a closure take it along."""
-    closures = [
-        node
-        for node in topological(roots, stop=replacement.keys())
-        if node.op is CUSTOM and node not in replacement and _is_closure(recording, node)
-    ]
-    found = substitute([*roots, *closures], replacement)
-    for origin, copy in zip(closures, found[len(roots) :], strict=True):
-        if copy is not origin and copy not in recording.rules:
-            recording.rules[copy] = Replaced(recording.rules[origin], origin, replacement)
-    return found[: len(roots)]
-
-
-def _is_closure(recording: Any, node: Node) -> bool:
-    return recording is not None and not isinstance(node.params[1], Structural)

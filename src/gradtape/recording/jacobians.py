@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
-from gradtape.graph.node import Node, constant
-from gradtape.graph.recording import Recording, state
+from gradtape.graph.node import PICK, Node, apart_from_recorded, apply, constant
+from gradtape.graph.recording import Recording
 from gradtape.graph.spec import spec
-from gradtape.recording.apart import Apart
-from gradtape.recording.custom import PythonRules
+from gradtape.graph.walk import topological
+from gradtape.ops.arithmetic import STOP_GRADIENT
+from gradtape.recording.custom import PythonRules, replaced
 from gradtape.recording.derive import reached
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
@@ -29,54 +31,92 @@ class _Deriving(threading.local):
 _deriving = _Deriving()
 
 
+def _depends(node: Node, sources: tuple[Node, ...]) -> bool:
+    """Whether a source depends on another one."""
+    return any(other in sources for other in topological([node])[:-1])
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A target that holds still whatever its tape did not record, and the sources in it."""
+
+    target: Node
+    sources: tuple[Node, ...]
+    # What was there, for each node that stands for it: outer tapes see through them.
+    back: Mapping[Node, Node]
+    recording: Recording
+
+    def restored(self, nodes: Sequence[Node]) -> list[Node]:
+        """Derivatives in terms of what was recorded."""
+        if not self.back:
+            return list(nodes)
+        with apart_from_recorded():
+            return replaced(self.recording, nodes, dict(self.back))
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A gradient whose own derivative by `by` is that of the gradient."""
+
+    node: Node
+    by: Node
+    alone: Alone
+
+
 class View:
     """What a tape sees of a recording: the nodes it did not record, and what it watches."""
 
-    __slots__ = ("blocked", "outside", "recording", "watched")
+    __slots__ = ("outside", "recording", "watched")
 
     def __init__(
         self,
         recording: Recording,
         outside: frozenset[Node],
         watched: tuple[Node, ...] | None,
-        blocked: frozenset[Node] = frozenset(),
     ) -> None:
         self.recording = recording
         self.outside = outside
         # None: every source counts.
         self.watched = watched
-        # Where no derivative passes, though all the rest is inside; see `separated`.
-        self.blocked = blocked
 
     def connected(self, source: Node, targets: tuple[Node, ...]) -> bool:
         """Whether a source counts: it is watched, or depends on something that is."""
         if self.watched is None or source in self.watched:
             return True
-        return source in reached((*targets, source), self.outside | self.blocked, self.watched)
+        return source in reached((*targets, source), self.outside, self.watched)
 
-    def alone(self, target: Node, sources: tuple[Node, ...], rules: PythonRules) -> Apart:
+    def alone(self, target: Node, sources: tuple[Node, ...]) -> Alone:
         """The target with what the tape did not record made constant.
 
         A derivative of it may contain the very nodes that were recorded outside, such as cos(x)
         as the derivative of sin(x): its own derivative must not take those for constants.
         """
-        return Apart([target], sources, self.outside, rules)
+        if not self.outside:
+            return Alone(target, sources, {}, self.recording)
+        replacement: dict[Node, Node] = {}
+        back: dict[Node, Node] = {}
+        with apart_from_recorded():
+            for node in topological([target, *sources]):
+                if node in sources and not _depends(node, sources):
+                    # How it came about is of no interest, and it must be found in the target.
+                    replacement[node] = node
+                elif type(node.spec) is not tuple and self._is_outside(node):
+                    held = replacement[node] = apply(STOP_GRADIENT, (node,))
+                    back[held] = node
+            first, *rest = replaced(self.recording, [target, *sources], replacement)
+        return Alone(first, tuple(rest), back, self.recording)
 
-    def separated(self, target: Node, sources: tuple[Node, ...]) -> tuple[View, Apart]:
-        """The same question about a target that depends on nothing outside."""
-        found = self.remembered(
-            ("separated", target, sources), lambda rules: self.alone(target, sources, rules)
-        )
-        return View(self.recording, frozenset(), self.watched, found.blocked), found
+    def _is_outside(self, node: Node) -> bool:
+        return node in self.outside or (node.op is PICK and node.inputs[0] in self.outside)
 
     def beyond(self) -> View:
         """The same for derivatives of what `derive_gradient` gives: nothing is outside there."""
-        return View(self.recording, frozenset(), self.watched, self.blocked)
+        return View(self.recording, frozenset(), self.watched)
 
     def remembered(self, key: tuple[Any, ...], derive: Callable[[PythonRules], Any]) -> Any:
         """A derivative by structure; one that ran Python code is never remembered."""
         derived = self.recording.table.derived
-        key = (*key, self.outside, self.watched, self.blocked)
+        key = (*key, self.outside, self.watched)
         if key in derived:
             COUNTS.derivative_hits += 1
             return derived[key]
@@ -84,7 +124,8 @@ class View:
         rules = PythonRules(self.recording)
         _deriving.rules.append(rules)
         try:
-            found = derive(rules)
+            with apart_from_recorded():
+                found = derive(rules)
         finally:
             _deriving.rules.pop()
         if not rules.used:
@@ -95,74 +136,64 @@ class View:
         return found
 
     def question(self, source: Node, mode: str, rules: PythonRules) -> Question:
-        return Question(source, mode, self.outside | self.blocked, rules.push, rules.pull)
+        return Question(source, mode, self.outside, rules.push, rules.pull)
 
 
 def derive_jacobian(view: View, target: Node, source: Node, mode: str) -> Node | None:
     """The dense Jacobian of one node by another; None where nothing connects them."""
 
     def derive(rules: PythonRules) -> Node | None:
-        return _derived(jacobian, view, target, source, mode, rules)
+        if not _differentiable(target, source) or not view.connected(source, (target,)):
+            return None
+        return jacobian(target, view.question(source, mode, rules))
 
-    return view.remembered(("jacobian", target, source, mode, bool(state.tapes)), derive)
+    return view.remembered(("jacobian", target, source, mode), derive)
 
 
 def derive_batch_jacobian(view: View, target: Node, source: Node, mode: str) -> Node | None:
     """The Jacobian of each example; that examples are independent is for the caller to know."""
 
     def derive(rules: PythonRules) -> Node | None:
-        return _derived(batch_jacobian, view, target, source, mode, rules)
+        if not _differentiable(target, source) or not view.connected(source, (target,)):
+            return None
+        return batch_jacobian(target, view.question(source, mode, rules))
 
-    return view.remembered(("batch_jacobian", target, source, mode, bool(state.tapes)), derive)
-
-
-def _derived(
-    transform: Callable[[Node, Question], Node | None],
-    view: View,
-    target: Node,
-    source: Node,
-    mode: str,
-    rules: PythonRules,
-) -> Node | None:
-    if not _differentiable(target, source) or not view.connected(source, (target,)):
-        return None
-    if not (view.outside and state.tapes):
-        return transform(target, view.question(source, mode, rules))
-    # Who records now may differentiate the result.
-    apart = view.alone(target, (source,), rules)
-    inner = View(view.recording, frozenset(), view.watched, apart.blocked)
-    found = transform(apart.roots[0], inner.question(source, mode, rules))
-    return None if found is None else apart.rejoined([found], (source,), rules)[0]
+    return view.remembered(("batch_jacobian", target, source, mode), derive)
 
 
 def derive_gradient(view: View, target: Node, source: Node) -> Node | None:
     """The gradient of the sum of a target, dense."""
+    slope = derive_slope(view, target, source, source)
+    return None if slope is None else slope.alone.restored([slope.node])[0]
 
-    def derive(rules: PythonRules) -> Node | None:
+
+def derive_slope(view: View, target: Node, source: Node, by: Node) -> Slope | None:
+    """The gradient of the sum of a target by `source`, to be differentiated by another source."""
+
+    def derive(rules: PythonRules) -> Slope | None:
         if not _differentiable(target, source) or not view.connected(source, (target,)):
             return None
-        inner = view.alone(target, (source,), rules)
-        blocked = view.blocked | inner.blocked
-        seed = constant(1, target.spec)
-        (found,) = reverse(inner.roots, [seed], [source], blocked, rules.pull)
-        return found.dense() if isinstance(found, Rows) else found
+        alone = view.alone(target, (source, by))
+        inner, (first, second) = alone.target, alone.sources
+        (found,) = reverse([inner], [constant(1, inner.spec)], [first], (), rules.pull)
+        if found is None:
+            return None
+        return Slope(found.dense() if isinstance(found, Rows) else found, second, alone)
 
-    return view.remembered(("gradient", target, source), derive)
+    return view.remembered(("slope", target, source, by), derive)
 
 
 def derive_hessian(view: View, target: Node, first: Node, second: Node) -> Node | None:
     """The derivative by `second` of the gradient by `first`; zeros where only that vanishes."""
 
     def derive(rules: PythonRules) -> Node | None:
-        inner, apart = view.separated(target, (first, second))
-        (y,) = apart.roots
-        slope = derive_gradient(inner, y, first)
-        if slope is None or derive_gradient(inner, y, second) is None:
+        slope = derive_slope(view, target, first, second)
+        if slope is None or derive_slope(view, target, second, second) is None:
             return None
-        found = jacobian(slope, inner.question(second, "auto", rules))
+        found = jacobian(slope.node, view.beyond().question(slope.by, "auto", rules))
         if found is None:
             return constant(0, spec(first.shape + second.shape, second.dtype))
-        return apart.rejoined([found], (first, second), rules)[0]
+        return slope.alone.restored([found])[0]
 
     return view.remembered(("hessian", target, first, second), derive)
 

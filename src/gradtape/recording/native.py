@@ -12,7 +12,6 @@ import ctypes
 import math
 import os
 import sys
-import sysconfig
 import threading
 import warnings
 import weakref
@@ -26,14 +25,20 @@ from gradtape.graph.recording import Handle, Recording, Value, state
 from gradtape.graph.spec import Spec
 from gradtape.graph.traffic import traffic
 from gradtape.ops.families import RECORDERS, binary_function, unary_function
+from gradtape.recording.cpython import (
+    MethodDefinition,
+    prototype,
+    slot_offset,
+    slot_wrapper,
+    supported,
+    word,
+)
 from gradtape.runtime import tiers
 
 MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
 if MODE not in ("auto", "python", "native"):
     raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
 
-# The latest CPython that the tests of this module were run on.
-LATEST = (3, 13)
 # Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
 # looks like a loop, beside the plans' own compilation: after so many recordings of so many
 # applications each; or when about three times as much was recorded in another pattern.
@@ -60,47 +65,6 @@ _SLOTS = {
 
 _lock = threading.RLock()
 _kinds_lock = threading.Lock()
-
-
-class MethodDefinition(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def prototype(name: str, *kinds: Any) -> Any:
-    """A function of the C API that returns an object.
-
-    Not an attribute of `ctypes.pythonapi`: those are shared with everybody in the process.
-    """
-    return ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)((name, ctypes.pythonapi))
-
-
-def word(address: int) -> int:
-    """The pointer-sized integer at an address."""
-    return ctypes.c_size_t.from_address(address).value
-
-
-def supported() -> bool:
-    """Whether this interpreter is one that the native code was written for."""
-    return (
-        sys.implementation.name == "cpython"
-        and (3, 11) <= sys.version_info[:2] <= LATEST
-        and sys.maxsize == 2**63 - 1
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
-        and not sysconfig.get_config_var("Py_TRACE_REFS")
-    )
-
-
-def slot_offset(kind: type, name: str) -> int:
-    """Where instances keep a slot: what the member descriptor of the class says."""
-    definition = word(id(kind.__dict__[name]) + 40)
-    return word(definition + 16)
 
 
 def offsets() -> dict[str, int] | None:
@@ -152,7 +116,7 @@ class Native:
         self.contexts = self._contexts(recorder.EXPONENTS)
         tensor: Any = state.handle_class
         self.learn_kind(tensor)
-        named = {"recording_name": sys.intern("recording"), "local_dictionary": _local_dictionary,
+        named = {"recording_name": sys.intern("recording"), "local_dictionary": local_dictionary,
                  "learn_kind": self.keep(self.learn_kind), "Tensor": tensor, "None": None,
                  "True": True}  # fmt: skip
         types = (Node, Recording, Spec, Value, bytes, float, int, list)
@@ -173,8 +137,9 @@ class Native:
         addresses = {name: id(context) for name, context in self.contexts.items()}
         self.compiled = llvm.compile_ir(recorder.recorder_ir(facts, addresses), level=0)
         self.functions = [self._function(function) for function in RECORDERS]
+        slot_at = self.compiled.address
         self.wrappers = {
-            special: self._wrapper(tensor, special, f"slot_{slot}")
+            special: slot_wrapper(tensor, special, np.ndarray, slot_at(f"slot_{slot}"))
             for slot, specials in _SLOTS.items()
             for special in specials
         }
@@ -248,16 +213,8 @@ class Native:
         make = prototype("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
         return make(ctypes.addressof(definition), context, None)
 
-    def _wrapper(self, tensor: type, special: str, slot: str) -> Any:
-        """A special method that fills its slot of the type directly, as those of C classes do."""
-        # What the method is called and how it calls a slot is CPython's own record of it.
-        base = word(id(np.ndarray.__dict__[special]) + 40)
-        assert ctypes.string_at(word(base)) == special.encode()
-        make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
-        return make(tensor, base, self.compiled.address(slot))
 
-
-def _local_dictionary() -> Any:
+def local_dictionary() -> Any:
     """The running thread's own part of the state."""
     return state.__dict__
 

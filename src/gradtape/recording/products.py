@@ -16,7 +16,7 @@ from gradtape.graph.recording import Recording, Value
 from gradtape.graph.spec import spec
 from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
-from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.jacobians import View, derive_gradient, derive_slope
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
@@ -75,10 +75,10 @@ def _linear(
         (pulled,) = reverse([target], [seed], [source], view.outside, rules.pull)
         return pulled.dense() if isinstance(pulled, Rows) else pulled
     if kind == "hessian":
-        slope = derive_gradient(view, target, source)
+        slope = derive_slope(view, target, source, source)
         if slope is None:
             return None
-        target, view = slope, view.beyond()
+        target, view = slope.node, view.beyond()
     (pushed,) = forward([target], [source], [seed], view.outside, rules.push)
     return pushed
 

@@ -22,7 +22,7 @@ from gradtape.ops.casting import cast
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
-from gradtape.recording.jacobians import View, derive_gradient
+from gradtape.recording.jacobians import View, derive_slope
 from gradtape.recording.structure import follows, position_leaves, values_of
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
@@ -73,8 +73,10 @@ class Prepared:
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
         found = self.pattern.with_data(self.entries(recording))
-        while self.trials:
-            self.trials.pop().check(found, recording)
+        for trial in self.trials:
+            trial.check(found, recording)
+        # Only a pattern that stood the test is trusted: a wrong one fails at every call.
+        self.trials.clear()
         return found
 
 
@@ -97,7 +99,7 @@ class Trial:
         wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
         if wrong.size:
             raise SparsityError(
-                f"jacobian: the given pattern has too few entries: {wrong.size} rows, the first of "
+                f"sparse: the given pattern has too few entries: {wrong.size} rows, the first of "
                 f"them row {wrong[0]}, depend on columns that it leaves out. Add them, or pass "
                 "sparse=True to have the pattern detected."
             )
@@ -125,14 +127,12 @@ def sparse_hessian(
     view: View, target: Node, first: Node, second: Node, wanted: Any, dense: Callable[[], Any]
 ) -> Any:
     """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
-    view, apart = view.separated(target, (first, second))
-    (target,) = apart.roots
-    slope = derive_gradient(view, target, first)
-    if slope is None or derive_gradient(view, target, second) is None:
+    slope = derive_slope(view, target, first, second)
+    if slope is None or derive_slope(view, target, second, second) is None:
         return None
     if first is not second:
-        alone = View(view.recording, frozenset(), None, view.blocked)
-        found = sparse_jacobian(alone, slope, second, "auto", wanted, dense)
+        alone = View(view.recording, frozenset(), None)
+        found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)
     if is_auto(wanted) and not _is_smaller(
@@ -211,7 +211,7 @@ def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | Non
             return values_of(view.recording, position_leaves(nodes, source, ()))
 
         return detect_hessian(
-            view.alone(target, (source,), rules).roots[0],
+            view.alone(target, (source,)).target,
             source,
             known,
             follows=follows(view.recording),
@@ -225,7 +225,7 @@ def hessian_pattern(view: View, target: Node, source: Node, given: Pattern | Non
 def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
     if given.shape != shape:
         raise SparsityError(
-            f"jacobian: the given pattern has shape {given.shape} and the matrix {shape}. "
+            f"sparse: the given pattern has shape {given.shape} and the matrix {shape}. "
             "A pattern has a row for each element of the target and a column for each of the "
             "source."
         )
@@ -288,9 +288,9 @@ def prepare_sparse_hessian(
 
     def derive(rules: PythonRules) -> Prepared:
         found = view.remembered(("coloured_hessian", *key), coloured)
-        slope = derive_gradient(view, target, source)
-        alone = view.beyond()
-        outputs = _Products(alone, rules, source if slope is None else slope, source, found)
+        slope = derive_slope(view, target, source, source)
+        like = source if slope is None else slope.node
+        outputs = _Products(view.beyond(), rules, like, source, found)
         if slope is not None:
             outputs.add_forward()
         return outputs.prepared(given)
@@ -369,7 +369,7 @@ class _Products:
     def prepared(self, given: Pattern | None) -> Prepared:
         outputs = self.outputs if self.connected else []
         bound = bind(self.recording, outputs)
-        trials = [] if given is None or not outputs else self._trials()
+        trials = [] if given is None or not self.connected else self._trials()
         return Prepared(self.coloured, bound, self.seeds, self.dtype, self.connected, trials)
 
     def _trials(self) -> list[Trial]:

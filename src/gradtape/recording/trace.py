@@ -17,7 +17,14 @@ import numpy as np
 
 from gradtape.errors import NoValueError
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import PICK, Node, Table, exchange, numbered_placeholder
+from gradtape.graph.node import (
+    PICK,
+    Node,
+    Table,
+    apart_from_recorded,
+    exchange,
+    numbered_placeholder,
+)
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.rows import Rows
@@ -297,6 +304,7 @@ class Trace(Recording):
             f"a tensor inside {self.name} has no value: it stands for all examples at once, here "
             f"as {node.spec}. if, while, float(), .numpy() and print need a value. Choose with "
             "gt.where instead, or call the function in a Python loop over the examples."
+            + about_indices(node)
         )
 
     def with_values(self, handles: list[Handle]) -> list[Handle]:
@@ -383,4 +391,12 @@ def adopt(trace: Trace, recording: Recording, result: Any) -> Node:
     for found in order:
         if found in needed and found not in mixed and found.op.family != "creation":
             replacement[found] = trace.capture(recording.hold(found, Handle))
-    return substitute([node], replacement)[0]
+    with apart_from_recorded():
+        return substitute([node], replacement)[0]
+
+
+def about_indices(node: Node) -> str:
+    """What to say beside, of integers: NumPy wants the value of an index."""
+    if type(node.spec) is tuple or node.dtype.kind not in "iu":
+        return ""
+    return " To index a NumPy array with it, make that a tensor first: gt.asarray(array)[i]."

@@ -17,7 +17,8 @@ import ctypes
 import itertools
 import mmap
 import os
-from dataclasses import dataclass, replace
+from array import array as array_of_words
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,7 +64,9 @@ def capacity_for(nbytes: int) -> int:
     return (((nbytes - 1) >> shift) + 1) << shift
 
 
-_counts = PoolCounts()
+# The numbers of PoolCounts in that order, as words that native code counts in as well.
+_counts = array_of_words("q", [0, 0, 0, 0])
+ALLOCATED, RECYCLED, RETURNED, HELD = range(4)
 _limit = _Limit()
 _limit.nbytes = None
 # What owns the memory of each block, in use or idle, by address.
@@ -80,23 +83,25 @@ _free: dict[int, list[int]] = {capacity: [] for capacity in _capacities}
 def _trim(
     limit: int,
     free: dict[int, list[int]] = _free,
-    counts: PoolCounts = _counts,
+    counts: Any = _counts,
     owners: dict[int, Any] = _owners,
     asked: dict[int, int] = _asked,
+    held: int = HELD,
+    returned: int = RETURNED,
 ) -> None:
     """Give idle blocks back to the system until no more than `limit` bytes are held."""
     # Counted afresh: unlocked additions may have been lost.
     idle = sorted(free.items(), key=lambda each: (each[0] <= SMALL, asked.get(each[0], 0)))
-    counts.bytes_held = sum(capacity * len(addresses) for capacity, addresses in idle)
+    counts[held] = sum(capacity * len(addresses) for capacity, addresses in idle)
     for capacity, addresses in idle:
-        while addresses and counts.bytes_held > limit:
+        while addresses and counts[held] > limit:
             try:
                 address = addresses.pop()
             except IndexError:
                 break
             del owners[address]
-            counts.bytes_held -= capacity
-            counts.bytes_returned += capacity
+            counts[held] -= capacity
+            counts[returned] += capacity
 
 
 class Buffer:
@@ -112,14 +117,15 @@ class Buffer:
     def __del__(
         self,
         free: dict[int, list[int]] = _free,
-        counts: PoolCounts = _counts,
+        counts: Any = _counts,
         limit: _Limit = _limit,
         trim: Any = _trim,
+        held: int = HELD,
     ) -> None:
         capacity = self.capacity
         free[capacity].append(self.address)
-        counts.bytes_held += capacity
-        if counts.bytes_held > limit.nbytes:  # type: ignore[operator] # set by the first block
+        counts[held] += capacity
+        if counts[held] > limit.nbytes:
             trim(limit.nbytes)
 
     def __reduce__(self) -> NoReturn:
@@ -144,8 +150,8 @@ def allocate(nbytes: int) -> Buffer:
         address = _free[capacity].pop()
     except IndexError:
         return _fresh(nbytes, capacity)
-    _counts.bytes_recycled += capacity
-    _counts.bytes_held -= capacity
+    _counts[RECYCLED] += capacity
+    _counts[HELD] -= capacity
     return Buffer(address, nbytes, capacity)
 
 
@@ -168,9 +174,19 @@ def _new_kind(capacity: int) -> Any:
     return _kinds.setdefault(capacity, type("Memory", (ctypes.c_char * capacity,), {}))
 
 
+def idle(capacity: int) -> list[int]:
+    """The idle addresses of a capacity; always the same list."""
+    return _free[capacity]
+
+
+def counts() -> Any:
+    """The words that are counted in, by native code as well."""
+    return _counts
+
+
 def pool_counts() -> PoolCounts:
     """A snapshot of the pool's counters."""
-    return replace(_counts)
+    return PoolCounts(*_counts)
 
 
 def empty_cache() -> None:
@@ -196,7 +212,7 @@ def _fresh(nbytes: int, capacity: int) -> Buffer:
                 "Drop tensors that are not needed, or work on smaller pieces."
             ) from error
     _owners[address] = owner
-    _counts.bytes_allocated += capacity
+    _counts[ALLOCATED] += capacity
     return Buffer(address, nbytes, capacity)
 
 

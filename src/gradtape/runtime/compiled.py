@@ -241,7 +241,8 @@ class CompiledPlan:
         steps: list[tuple[str, Any]] = []
         for kind, content in self._steps:
             if kind == "native":
-                steps.append((kind, packed(content, addresses)))
+                stretch = packed(content, addresses)
+                steps.append((kind, stretch.run))
             else:
                 steps.append((kind, content))
         self._steps = steps
@@ -271,9 +272,9 @@ class CompiledPlan:
         self._order = [] if self._mixed else [number[node] for node in self._outputs]
         self.ops = len(self.program.nodes)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._run
-        self._layout: Layout | None = None
+        self.layout: Layout | None = None
         if len(steps) == 1 and not self._mixed and not self._must_convert:
-            self._layout = Layout(
+            self.layout = Layout(
                 arrays=self._array_positions,
                 scalars=[(self._position[node], node.dtype) for node in self._scalars],
                 offsets=[8 * self._slots + self._place[node][1] for node in self._scalars],
@@ -283,17 +284,17 @@ class CompiledPlan:
                 arena=self.arena_size,
                 slots=self._slots,
                 ops=self.ops,
-                step=steps[0][1],
+                stretch=stretch,
                 pack=self._pack,
                 pack_slots=struct.Struct(f"={self._slots}q").pack_into,
                 converted=self._converted,
                 new_memory=self._new_memory,
             )
-            self.run = unrolled_run(self._layout, self._idle, self._run) or self._run
+            self.run = unrolled_run(self.layout, self._idle, self._run) or self._run
 
     def bound(self, fixed: Mapping[int, Any], slow: Callable[..., Any]) -> Any:
         """The run with some inputs fixed, as a function of the others; None if there is none."""
-        return None if self._layout is None else bound_run(self._layout, fixed, slow)
+        return None if self.layout is None else bound_run(self.layout, fixed, slow)
 
     # Running.
 

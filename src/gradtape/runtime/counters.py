@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, replace
 
 from gradtape.runtime.buffers import pool_counts
@@ -41,6 +42,8 @@ class Counters:
 
 
 COUNTS = Counters()
+# Plans and ops that ran in native code from call to return.
+NATIVE = array("q", [0, 0])
 
 
 def counters() -> Counters:
@@ -52,6 +55,8 @@ def counters() -> Counters:
     pool = pool_counts()
     return replace(
         COUNTS,
+        plans_run=COUNTS.plans_run + NATIVE[0],
+        ops_run=COUNTS.ops_run + NATIVE[1],
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gradtape.codegen.lower import Lowered
@@ -15,7 +16,18 @@ PARALLEL_WORK = 1 << 18
 QUICK_WORK = 1 << 14
 
 
-def packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], None]:
+@dataclass(frozen=True)
+class Stretch:
+    """Native instructions, and how to run them on the slots at an address."""
+
+    run: Callable[[int], None]
+    instructions: Instructions
+    parallel: bool
+    # So quick that the GIL is kept.
+    quick: bool
+
+
+def packed(content: list[Any], addresses: dict[Any, int]) -> Stretch:
     """A stretch of native instructions as one call."""
     instructions, products, work, parallel = unpacked(content, addresses)
     if products:
@@ -32,7 +44,7 @@ def packed(content: list[Any], addresses: dict[Any, int]) -> Callable[[int], Non
     def run(slots: int) -> None:
         runner(threads.team() if parallel else 0, kept[0].address, count, slots)
 
-    return run
+    return Stretch(run, stream, parallel, quick)
 
 
 def unpacked(

@@ -95,6 +95,11 @@ class Tiered:
 
         return run
 
+    @property
+    def layout(self) -> Any:
+        """How the slots of the compiled plan are filled, if it is compiled and one stretch."""
+        return None if self._compiled is None or MODE == "off" else self._compiled.layout
+
     def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> Tiered | None:
         """The same with other sizes, if it was compiled and nothing depends on them."""
         if self._compiled is None or MODE == "off":

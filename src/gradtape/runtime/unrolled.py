@@ -17,6 +17,7 @@ import numpy as np
 from gradtape.graph.recording import Value
 from gradtape.runtime.buffers import allocate
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.stretches import Stretch
 
 # Plans with more inputs and outputs than this gain nothing.
 MOST = 96
@@ -42,7 +43,7 @@ class Layout:
     arena: int
     slots: int
     ops: int
-    step: Callable[[int], None]
+    stretch: Stretch
     # Packs all slots and numbers; the slots alone; makes `struct` take numbers of any kind.
     pack: Any
     pack_slots: Any
@@ -115,7 +116,7 @@ def _slots(layout: Layout, words: list[str]) -> list[str]:
 def _names(layout: Layout, idle: list[Any], new_memory: Callable[[], Any]) -> dict[str, Any]:
     names: dict[str, Any] = {
         "allocate": allocate, "counts": COUNTS, "error": struct.error, "new_memory": new_memory,
-        "pop": idle.pop, "push": idle.append, "step": layout.step,
+        "pop": idle.pop, "push": idle.append, "step": layout.stretch.run,
         "arena_size": layout.arena, "ops": layout.ops, "slots": 8 * layout.slots,
         "unset": layout.unset,
     }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -91,7 +90,9 @@ class Pattern:
         All arrays made of one pattern share its index arrays, which are read-only: what changes
         the structure in place is refused there, and works on a copy.
         """
-        found = copy(self._template)
+        template = self._template
+        found = object.__new__(type(template))
+        found.__dict__.update(template.__dict__)
         found.data = data
         return found
 
@@ -123,6 +124,14 @@ def pattern_of(matrix: Any) -> Pattern:
     """The pattern of a sparse matrix or an array: the entries it stores, or that are not zero."""
     from scipy.sparse import csr_array
 
+    if not hasattr(matrix, "tocsr"):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biufc":
+        raise SparsityError(
+            f"a pattern of shape {matrix.shape} and dtype {matrix.dtype} is no matrix. Give a row "
+            "for each element of the target and a column for each of the source, nonzero where the "
+            "derivative can be."
+        )
     found = csr_array(matrix, copy=True)
     found.sum_duplicates()
     return listed_pattern(found.shape, found.indptr, found.indices)

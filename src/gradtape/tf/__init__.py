@@ -220,7 +220,8 @@ globals().update({name: FUNCTIONS[name] for name in _AT_THE_TOP})
 
 SUBMODULES = (
     "autodiff", "bitwise", "compat.v1", "config", "data", "debugging", "dtypes", "errors", "keras",
-    "keras.activations", "keras.backend", "keras.constraints", "keras.initializers",
+    "keras.activations", "keras.backend", "keras.callbacks", "keras.constraints",
+    "keras.initializers",
     "keras.layers", "keras.losses", "keras.metrics", "keras.models", "keras.optimizers",
     "keras.optimizers.schedules", "keras.regularizers", "keras.utils", "linalg", "math",
     "math.special", "nest", "nn", "random", "signal", "test",

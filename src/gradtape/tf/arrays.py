@@ -278,7 +278,15 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     """
     times = concrete(repeats)
     given = int(times) if times.ndim == 0 or times.size == 1 else times
-    return padding.repeat(convert(input), given, axis=None if axis is None else int(axis))
+    x = convert(input)
+    x = x if isinstance(given, int) else _with_dense_gradient(x)
+    return padding.repeat(x, given, axis=None if axis is None else int(axis))
+
+
+def _with_dense_gradient(x: Tensor) -> Tensor:
+    """The same; what looks up rows of this gives no IndexedSlices, since only look-ups should."""
+    found: Tensor = x * 1.0 if x.spec.dtype.kind in "fc" else x
+    return found
 
 
 @operation
@@ -314,4 +322,5 @@ def pad(
     kind = x.spec.dtype.kind
     value = bool(value) if kind == "b" else int(value) if kind in "iu" else value
     pairs = [tuple(pair) for pair in widths.tolist()]
+    x = x if mode.upper() == "CONSTANT" else _with_dense_gradient(x)
     return padding.pad(x, pairs, modes[mode.upper()], value)

@@ -9,6 +9,7 @@ be differentiated, since it compiles them whole.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import gradtape
 from gradtape import vectorize
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.graph.recording import state
+from gradtape.ops.arithmetic import stop_gradient
 from gradtape.ops.creation import zeros
 from gradtape.ops.joining import stack
 from gradtape.pytree import flatten, map_leaves, unflatten
@@ -52,6 +54,23 @@ def _given(function: Callable[..., Any]) -> Callable[..., Any]:
         return map_leaves(convert, function(*[adopt(arg) for arg in args]))
 
     return call
+
+
+def _may_end_gradients(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop whose `back_prop=False` ends gradients inside functions; elsewhere TensorFlow's does
+    not either."""
+    signature = inspect.signature(loop)
+
+    @functools.wraps(loop)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        found = loop(*args, **kwargs)
+        if not state.recording.capturing:
+            return found
+        if signature.bind(*args, **kwargs).arguments.get("back_prop", True):
+            return found
+        return map_leaves(stop_gradient, found)
+
+    return inside
 
 
 @fresh
@@ -140,6 +159,7 @@ def switch_case(
 
 
 @fresh
+@_may_end_gradients
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -231,6 +251,7 @@ def _stacked(rows: list[Any]) -> Any:
 
 
 @fresh
+@_may_end_gradients
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
@@ -282,6 +303,7 @@ def _declared(result: Any, declared: Any) -> Any:
 
 
 @fresh
+@_may_end_gradients
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -342,6 +364,7 @@ def _running(fn: Any, first: Any, rest: list[Any], structure: Any, reverse: bool
 
 
 @fresh
+@_may_end_gradients
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -360,6 +383,7 @@ def foldl(
 
 
 @fresh
+@_may_end_gradients
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,

@@ -139,8 +139,16 @@ class Dataset:
 
     # Changes.
 
-    def map(self, map_func: Callable[..., Any], *_: Any, **__: Any) -> Dataset:
-        """A function of each element."""
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: Any = None,
+        deterministic: Any = None,
+        synchronous: Any = None,
+        use_unbounded_threadpool: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """A function of each element, in their order: nothing runs in parallel."""
         return Dataset(
             lambda: (_tensors(_apply(map_func, element)) for element in self), self._length
         )
@@ -149,7 +157,14 @@ class Dataset:
         """The elements for which a predicate holds."""
         return Dataset(lambda: (e for e in self if bool(_apply(predicate, e))), None)
 
-    def batch(self, batch_size: Any, drop_remainder: bool = False, *_: Any, **__: Any) -> Dataset:
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        num_parallel_calls: Any = None,
+        deterministic: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
         """So many elements at once, stacked."""
         size = int(batch_size)
 
@@ -248,6 +263,11 @@ class Dataset:
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """The same elements, computed once."""
+        if filename:
+            raise ValueError(
+                f"cache: nothing is written to {filename!r}. Leave it out to keep elements in "
+                "memory."
+            )
         kept: list[Any] = []
         complete = [False]
 

@@ -10,6 +10,7 @@ fed, and every run is recorded, differentiated and compiled like any other code.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -64,8 +65,12 @@ class Graph:
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
         """What was added to a collection; the variables for the usual names."""
         if name in ("variables", "trainable_variables", "global_variables"):
-            return [v for v in self.variables if v.trainable or name != "trainable_variables"]
-        return list(self.collections.get(name, ()))
+            found = [v for v in self.variables if v.trainable or name != "trainable_variables"]
+        else:
+            found = list(self.collections.get(name, ()))
+        if scope is None:
+            return found
+        return [each for each in found if re.match(scope, getattr(each, "name", None) or "")]
 
     def finalize(self) -> None:
         """Nothing: a graph may always grow."""
@@ -305,6 +310,9 @@ def group(*inputs: Any, **kwargs: Any) -> Any:
 
     >>> tf.group()
     """
+    unknown = sorted(set(kwargs) - {"name"})
+    if unknown:
+        raise ValueError(f"group: unknown arguments {unknown}.")
     calls: Sequence[Any] = [each for each in inputs if isinstance(each, Symbolic)]
     if not calls:
         return None

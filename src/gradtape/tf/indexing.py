@@ -58,6 +58,15 @@ def gather(
     )
 
 
+def require_no_policy(name: str, policy: str) -> None:
+    """Raise an error unless indices that do not fit are to be errors."""
+    if policy not in ("", "DEFAULT", "ERROR"):
+        raise ValueError(
+            f"{name}: bad_indices_policy={policy!r} is not covered; indices that do not fit are "
+            "errors. Leave it out, and mask them with tf.where."
+        )
+
+
 @operation
 def gather_nd(
     params: Any,
@@ -71,6 +80,7 @@ def gather_nd(
     >>> tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).numpy().tolist()
     [2, 3]
     """
+    require_no_policy("gather_nd", bad_indices_policy)
     x, places = convert(params), as_indices("gather_nd", indices)
     batch = int(batch_dims)
     lead = places.spec.shape[:batch]
@@ -191,6 +201,8 @@ def strided_slice(
     >>> tf.strided_slice([1, 2, 3, 4], [0], [4], [2]).numpy().tolist()
     [1, 3]
     """
+    if var is not None:
+        raise ValueError("strided_slice: var is not covered. Use v[begin:end].assign(value).")
     x = convert(input_)
     starts, ends = as_shape(begin), as_shape(end)
     steps = (1,) * len(starts) if strides is None else as_shape(strides)

@@ -17,6 +17,7 @@ from gradtape.ops.matrix_functions import matrix_norm
 from gradtape.ops.movement import matrix_transpose, moveaxis
 from gradtape.ops.norm import norm as core_norm
 from gradtape.ops.reduction import sum as total
+from gradtape.tf.casting import cast
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.operators import beside
@@ -59,6 +60,8 @@ def matmul(
     [[11.0]]
     """
     a, b = common([a, b], "matmul")
+    if output_type is not None:
+        a, b = cast(a, output_type), cast(b, output_type)
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError(
             f"matmul: operands of shape {a.shape} and {b.shape}: both need two axes or more. Use "

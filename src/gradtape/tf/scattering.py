@@ -15,7 +15,7 @@ from gradtape.ops.movement import reshape
 from gradtape.ops.positions import known_value
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.dispatch import operation
-from gradtape.tf.indexing import as_indices
+from gradtape.tf.indexing import as_indices, require_no_policy
 from gradtape.tf.tensor import Tensor
 
 __all__ = [
@@ -72,6 +72,7 @@ def scatter_nd(
     >>> tf.scatter_nd([[0], [2], [0]], [1.0, 2.0, 3.0], [4]).numpy().tolist()
     [4.0, 0.0, 2.0, 0.0]
     """
+    require_no_policy("scatter_nd", bad_indices_policy)
     updates = convert(updates)
     nothing = zeros(as_shape(shape), dtype=updates.spec.dtype)
     return _scattered("scatter_nd", core.scatter_add, nothing, indices, updates)
@@ -102,6 +103,7 @@ def tensor_scatter_nd_add(
     >>> tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()
     [16, 2, 3]
     """
+    require_no_policy("tensor_scatter_nd_add", bad_indices_policy)
     return _scattered("tensor_scatter_nd_add", core.scatter_add, tensor, indices, updates)
 
 
@@ -118,6 +120,7 @@ def tensor_scatter_nd_sub(
     >>> tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()
     [-6, 2, 3]
     """
+    require_no_policy("tensor_scatter_nd_sub", bad_indices_policy)
     x = convert(tensor)
     negated = -convert(updates, x.dtype)
     return _scattered("tensor_scatter_nd_sub", core.scatter_add, x, indices, negated)
@@ -136,6 +139,7 @@ def tensor_scatter_nd_max(
     >>> tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()
     [7, 2, 3]
     """
+    require_no_policy("tensor_scatter_nd_max", bad_indices_policy)
     return _scattered("tensor_scatter_nd_max", core.scatter_max, tensor, indices, updates)
 
 
@@ -152,5 +156,6 @@ def tensor_scatter_nd_min(
     >>> tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()
     [1, 2, 0]
     """
+    require_no_policy("tensor_scatter_nd_min", bad_indices_policy)
     x = convert(tensor)
     return -tensor_scatter_nd_max(-x, indices, -convert(updates, x.dtype))

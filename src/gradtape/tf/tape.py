@@ -8,12 +8,13 @@ from typing import Any
 from gradtape import tape as core
 from gradtape.errors import NotRecordingError
 from gradtape.graph.recording import Handle, Recording, state
-from gradtape.pytree import flatten
+from gradtape.pytree import flatten, unflatten
 from gradtape.recording.derive import derive_reverse
 from gradtape.recording.jacobians import View, derive_hessian
 from gradtape.scope import direction, directions, finish
 from gradtape.tensor import Tensor as CoreTensor
 from gradtape.tf.conversion import convert
+from gradtape.tf.creation import ones_like, zeros_like
 from gradtape.tf.dispatch import operation
 from gradtape.tf.tensor import adopt
 from gradtape.variable import Variable
@@ -77,8 +78,22 @@ class GradientTape(core.GradientTape):
         """
         if target is None:
             raise TypeError("gradient: `target` is None. Give a tensor, or a nest of them.")
-        found = super().gradient(target, sources, output_gradients, word(unconnected_gradients))
-        return adopt(found)
+        unconnected = word(unconnected_gradients)
+        leaves, structure = flatten(sources)
+        targets = flatten(target)[0]
+        if not any(leaf is each for leaf in leaves for each in targets):
+            return adopt(super().gradient(target, sources, output_gradients, unconnected))
+        # A source that is a target has gradient 1, even if nothing was recorded of it.
+        gradients = super().gradient(target, leaves, output_gradients, "none")
+        weights = flatten(output_gradients)[0] or [None] * len(targets)
+        for at, leaf in enumerate(leaves):
+            if gradients[at] is None and leaf.dtype.kind in "fc":
+                known = [w for each, w in zip(targets, weights, strict=True) if each is leaf]
+                parts = [ones_like(leaf) if w is None else convert(w, leaf.dtype) for w in known]
+                gradients[at] = sum(parts[1:], parts[0]) if parts else None
+            if gradients[at] is None and unconnected == "zero":
+                gradients[at] = zeros_like(leaf)
+        return adopt(unflatten(structure, gradients))
 
     def jacobian(
         self,

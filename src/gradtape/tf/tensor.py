@@ -81,6 +81,8 @@ class Tensor(core.Tensor):
         >>> float(tf.constant(2.5).eval())
         2.5
         """
+        if feed_dict:
+            raise ValueError("eval: a tensor that has its value already is fed nothing.")
         return self.numpy()
 
     def ref(self) -> Reference:

@@ -294,8 +294,10 @@ class Variable(CoreVariable):
 
     def _store(self, new: core.Tensor) -> None:
         if state.tapes and self.dtype.kind in "fc":
-            # A read after this counts as a read of the variable, not of what was assigned.
-            new = record(ASSIGNED, (new, self._handle))
+            # A read after this counts as a read of the variable, not of what was assigned. A
+            # function that is being captured has to know that it is the variable that it reads.
+            old = self if state.recording.capturing else self._handle
+            new = record(ASSIGNED, (new, old))
         super()._store(new)
 
     # Copies are by value: a copied variable is another cell.

@@ -18,8 +18,8 @@ from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.custom import CUSTOM, passes_through
 
-MIXES = "mixes examples"
-UNPROVED = "cannot be proved to keep examples apart"
+MIXES = "{op} mixes examples"
+UNPROVED = "cannot prove that {op} keeps examples apart"
 
 
 class DependenceError(Exception):
@@ -29,7 +29,7 @@ class DependenceError(Exception):
         self.why = why
         self.node = node
         self.op = node.op.name if op is None else op
-        super().__init__(f"{self.op} {why}")
+        super().__init__(why.format(op=self.op))
 
 
 class _LostError(Exception):

@@ -8,7 +8,7 @@ from gradtape import optimizers as core
 from gradtape.tf import graphs as _graphs
 from gradtape.tf.casting import cast
 from gradtape.tf.elementwise import FUNCTIONS
-from gradtape.tf.keras.optimizers import prepared
+from gradtape.tf.keras.optimizer import prepared
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import gradients
 
@@ -40,18 +40,30 @@ class Optimizer:
         loss: Any,
         global_step: Any = None,
         var_list: Any = None,
-        *_: Any,
-        **__: Any,
+        gate_gradients: int = 1,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
     ) -> Any:
         """Something to run that takes one step down the gradient of a loss."""
-        return self.apply_gradients(self.compute_gradients(loss, var_list), global_step)
+        pairs = self.compute_gradients(loss, var_list, grad_loss=grad_loss)
+        return self.apply_gradients(pairs, global_step)
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, *_: Any, **__: Any) -> list[Any]:
-        """Pairs of a gradient and its variable."""
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = 1,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[Any]:
+        """Pairs of a gradient and its variable; `grad_loss` is the gradient of the loss itself."""
         variables = _variables(var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
-        return list(zip(gradients(loss, variables), variables, strict=True))
+        return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None

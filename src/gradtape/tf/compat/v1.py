@@ -246,10 +246,34 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
 
 
 _scopes: list[str] = []
+# The initializer and the dtype that scopes have for their variables, None where they have none.
+_defaults: list[tuple[Any, Any]] = []
+
+
+def _refuse(function: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{function}: {name} is not covered. Leave it out, and do what it does yourself."
+            )
 
 
 @contextlib.contextmanager
-def variable_scope(name_or_scope: Any, reuse: Any = None, **_: Any) -> Iterator[Any]:
+def variable_scope(
+    name_or_scope: Any,
+    default_name: Any = None,
+    values: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    reuse: Any = None,
+    dtype: Any = None,
+    use_resource: Any = None,
+    constraint: Any = None,
+    auxiliary_name_scope: bool = True,
+) -> Iterator[Any]:
     """Prefix the names that `get_variable` knows variables by; with reuse it finds them again.
 
     >>> with tf.Graph().as_default():
@@ -259,7 +283,12 @@ def variable_scope(name_or_scope: Any, reuse: Any = None, **_: Any) -> Iterator[
     ...         print(tf.compat.v1.get_variable("w") is w, w.name)
     True layer/w:0
     """
-    _scopes.append(str(name_or_scope))
+    _refuse(
+        "variable_scope", regularizer=regularizer, partitioner=partitioner,
+        custom_getter=custom_getter, constraint=constraint,
+    )  # fmt: skip
+    _scopes.append(str(default_name if name_or_scope is None else name_or_scope))
+    _defaults.append((initializer, dtype))
     graph = _graphs.default_graph()
     before = graph.reuse
     graph.reuse = reuse if reuse is not None else before
@@ -267,6 +296,7 @@ def variable_scope(name_or_scope: Any, reuse: Any = None, **_: Any) -> Iterator[
         yield name_or_scope
     finally:
         _scopes.pop()
+        _defaults.pop()
         graph.reuse = before
 
 
@@ -276,11 +306,19 @@ AUTO_REUSE = "auto"
 def get_variable(
     name: str,
     shape: Any = None,
-    dtype: Any = float32,
+    dtype: Any = None,
     initializer: Any = None,
     regularizer: Any = None,
-    trainable: bool = True,
-    **_: Any,
+    trainable: bool | None = None,
+    collections: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: Any = None,
+    custom_getter: Any = None,
+    constraint: Any = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
 ) -> Variable:
     """The variable of a name in the default graph, made if there is none.
 
@@ -291,6 +329,14 @@ def get_variable(
     """
     from gradtape.tf.keras import initializers
 
+    _refuse(
+        "get_variable", regularizer=regularizer, partitioner=partitioner,
+        custom_getter=custom_getter, collections=collections,
+    )  # fmt: skip
+    for start, kind in reversed(_defaults):
+        initializer = start if initializer is None else initializer
+        dtype = kind if dtype is None else dtype
+    dtype = float32 if dtype is None else dtype
     graph = _graphs.default_graph()
     full = "/".join([*_scopes, name])
     known = graph.names.get(full)
@@ -310,13 +356,18 @@ def get_variable(
             raise ValueError(f"Shape of a new variable ({full}) must be given.")
         start = lambda: make(shape, dtype)  # noqa: E731
     with without_prefix():
-        made = Variable(start, trainable=trainable, name=full, dtype=None)
+        made = Variable(
+            start, trainable=trainable is not False, name=full, dtype=None, constraint=constraint
+        )
     graph.names[full] = made
     return made
 
 
 @effect
-def assign(ref: Any, value: Any, *_: Any, **__: Any) -> Any:
+def assign(
+    ref: Any, value: Any, validate_shape: Any = None, use_locking: Any = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
     """Replace the value of a variable.
 
     >>> tf.compat.v1.assign(tf.Variable(1.0), 2.0).numpy().item()
@@ -326,7 +377,7 @@ def assign(ref: Any, value: Any, *_: Any, **__: Any) -> Any:
 
 
 @effect
-def assign_add(ref: Any, value: Any, *_: Any, **__: Any) -> Any:
+def assign_add(ref: Any, value: Any, use_locking: Any = None, name: str | None = None) -> Any:
     """Add to the value of a variable.
 
     >>> tf.compat.v1.assign_add(tf.Variable(1.0), 2.0).numpy().item()
@@ -336,7 +387,7 @@ def assign_add(ref: Any, value: Any, *_: Any, **__: Any) -> Any:
 
 
 @effect
-def assign_sub(ref: Any, value: Any, *_: Any, **__: Any) -> Any:
+def assign_sub(ref: Any, value: Any, use_locking: Any = None, name: str | None = None) -> Any:
     """Subtract from the value of a variable.
 
     >>> tf.compat.v1.assign_sub(tf.Variable(1.0), 2.0).numpy().item()

@@ -10,6 +10,7 @@ TensorShape([5, 1])
 from gradtape.tf.keras import (
     activations,
     backend,
+    callbacks,
     constraints,
     initializers,
     layers,
@@ -32,8 +33,8 @@ from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
     "Initializer", "Input", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",
-    "Sequential", "activations", "backend", "constraints", "initializers", "layers", "losses",
-    "metrics", "models", "optimizers", "regularizers", "utils",
+    "Sequential", "activations", "backend", "callbacks", "constraints", "initializers", "layers",
+    "losses", "metrics", "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip
 
 __getattr__ = attribute_finder(__name__, globals())

@@ -48,6 +48,11 @@ def Input(  # noqa: N802 - Keras' name
     >>> inputs.shape, outputs.shape, model(tf.ones([5, 3])).shape
     (TensorShape([None, 3]), TensorShape([None, 2]), TensorShape([5, 2]))
     """
+    for word, value in (("sparse", sparse), ("ragged", ragged), ("tensor", tensor)):
+        if value is not None and value is not False:
+            raise ValueError(f"Input: {word}={value!r} is not covered. Leave it out.")
+    if optional:
+        raise ValueError("Input: optional=True is not covered. Make two models.")
     if shape is None and batch_shape is None:
         raise ValueError("You must pass a `shape` argument.")
     if batch_shape is None:

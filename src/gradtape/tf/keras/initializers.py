@@ -31,7 +31,7 @@ class Initializer:
     def __init__(self, inner: Any = None) -> None:
         self._inner = inner
 
-    def __call__(self, shape: Any, dtype: Any = None, **_: Any) -> Any:
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
         """Values of a shape, float32 unless told otherwise."""
         return _started(self._inner, shape, dtype)
 

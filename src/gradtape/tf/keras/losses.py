@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
-from gradtape.ops.arithmetic import equal, logical_or, maximum, where
+from gradtape.ops.arithmetic import equal, logical_and, logical_or, maximum, not_equal, where
 from gradtape.ops.complexes import abs as size
 from gradtape.ops.elementwise import log, square
 from gradtape.ops.movement import moveaxis, reshape
@@ -15,22 +16,25 @@ from gradtape.ops.reduction import all as reduce_all
 from gradtape.ops.reduction import max as largest
 from gradtape.ops.reduction import mean
 from gradtape.ops.reduction import sum as total
+from gradtape.pytree import map_leaves
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation
+from gradtape.tf.dtypes import as_dtype, float32
 from gradtape.tf.indexing import as_indices
+from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tensor import Tensor
 
 __all__ = [
     "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity",
-    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "MAE", "MAPE", "MSE", "MSLE",
-    "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
+    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "LossFunctionWrapper", "MAE",
+    "MAPE", "MSE", "MSLE", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
     "MeanSquaredLogarithmicError", "Poisson", "Reduction", "SparseCategoricalCrossentropy",
     "SquaredHinge", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge",
-    "cosine_similarity", "get", "hinge", "huber", "kl_divergence", "kld",
+    "cosine_similarity", "deserialize", "get", "hinge", "huber", "kl_divergence", "kld",
     "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape", "mean_absolute_error",
-    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error", "mse",
-    "msle", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
+    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
+    "mse", "msle", "poisson", "serialize", "sparse_categorical_crossentropy", "squared_hinge",
 ]  # fmt: skip
 
 
@@ -178,17 +182,20 @@ def sparse_categorical_crossentropy(
     >>> tf.keras.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]]).numpy().round(4).tolist()
     [0.6931]
     """
-    if ignore_class is not None:
-        raise ValueError("sparse_categorical_crossentropy: ignore_class is not covered. Mask it.")
     labels = convert(y_true)
     if labels.dtype.kind == "f":
         from gradtape.tf.casting import cast
 
         labels = cast(labels, "int64")
     labels = as_indices("sparse_categorical_crossentropy", labels)
-    return core.sparse_categorical_crossentropy(
-        labels, convert(y_pred), from_logits, axis, reduction="none"
-    )
+    scores = convert(y_pred)
+    if labels.ndim == scores.ndim and labels.spec.shape[-1] == 1:
+        labels = labels[..., 0]
+    if ignore_class is not None:
+        counted = not_equal(labels, ignore_class)
+        labels = where(counted, labels, 0)
+    loss = core.sparse_categorical_crossentropy(labels, scores, from_logits, axis, reduction="none")
+    return loss if ignore_class is None else where(counted, loss, 0.0)
 
 
 class Reduction:
@@ -204,7 +211,9 @@ class Reduction:
     AUTO = "sum_over_batch_size"
 
 
-_REDUCTIONS = ("sum_over_batch_size", "mean", "auto", "sum", "none", None)
+_REDUCTIONS = (
+    "sum_over_batch_size", "mean", "mean_with_sample_weight", "auto", "sum", "none", None,
+)  # fmt: skip
 
 
 class Loss:
@@ -217,6 +226,9 @@ class Loss:
     1.5
     """
 
+    # Whether targets stay integers, if they are; else they take the dtype of the loss.
+    _takes_labels = False
+
     def __init__(
         self, name: Any = None, reduction: Any = "sum_over_batch_size", dtype: Any = None
     ) -> None:
@@ -226,7 +238,13 @@ class Loss:
         if reduction not in _REDUCTIONS:
             raise ValueError(f"{reduction!r} is no reduction. Use one of {_REDUCTIONS}.")
         self.reduction = reduction
-        self.name = name or type(self).__name__.lower()
+        self.name = name or snake_case(type(self).__name__)
+        self._dtype = as_dtype(float32 if dtype is None else dtype)
+
+    @property
+    def dtype(self) -> str:
+        """The name of the dtype in which the loss is computed."""
+        return str(self._dtype.name)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of each example."""
@@ -234,79 +252,180 @@ class Loss:
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The mean over the examples, or their sum, or each."""
-        y_true, y_pred = _as_tensors(y_true, y_pred)
-        return _reduced(self.call(y_true, y_pred), sample_weight, self.reduction)
+        mask = getattr(y_pred, "_keras_mask", None)
+        y_true, y_pred = _as_tensors(y_true, y_pred, self._dtype, self._takes_labels)
+        counted = self.counted(y_true)
+        if mask is not None:
+            counted = mask if counted is None else logical_and(counted, mask)
+        return _reduced(self.call(y_true, y_pred), sample_weight, self.reduction, counted)
+
+    def counted(self, y_true: Any) -> Any:
+        """Which examples count, as booleans; None if all do."""
+        return None
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal loss."""
+        return {"name": self.name, "reduction": self.reduction}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The loss that a configuration describes."""
+        return cls(**config)
 
 
 @operation
-def _as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
-    """Targets keep being integers, if they are; floats take the dtype of the predictions."""
-    scores = convert(y_pred)
-    given = y_true if hasattr(y_true, "dtype") else convert(y_true)
-    return convert(given, hint=scores.dtype if given.dtype.kind == "f" else None), scores
+def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
+    """Targets and predictions, or nests of them, as tensors of the dtype of the loss."""
+    from gradtape.tf.casting import cast
+
+    def tensor(y: Any, whole: bool) -> Any:
+        y = convert(y)
+        return y if whole and y.dtype.is_integer else cast(y, dtype)
+
+    return tuple(
+        map_leaves(lambda leaf, whole=whole: tensor(leaf, whole), y if isinstance(y, dict) else
+                   convert(y))
+        for y, whole in ((y_true, labels), (y_pred, False))
+    )  # fmt: skip
 
 
 @operation
-def _reduced(loss: Any, sample_weight: Any, reduction: Any) -> Any:
+def _reduced(loss: Any, sample_weight: Any, reduction: Any, counted: Any = None) -> Any:
+    from gradtape.tf.casting import cast
+
     loss = convert(loss)
-    if sample_weight is not None:
-        weights = convert(sample_weight, hint=loss.dtype)
-        if weights.ndim == loss.ndim + 1 and weights.spec.shape[-1] == 1:
-            weights = weights[..., 0]
-        loss = loss * weights
-    if reduction in ("none", None):
+    weights = None if sample_weight is None else cast(convert(sample_weight), loss.dtype)
+    if counted is not None:
+        shares = cast(counted, loss.dtype)
+        shares = shares[..., 0] if shares.ndim == loss.ndim + 1 else shares
+        if reduction in ("mean", "sum_over_batch_size", "auto"):
+            # The mean is over those that count; there may be none.
+            shares = shares * (float(loss.spec.size) / maximum(total(shares), 1.0))
+        weights = shares if weights is None else _beside(shares, weights)
+    if weights is not None:
+        loss = _beside(loss, weights)
+    if reduction in ("none", None) or not loss.ndim:
         return loss
-    return total(loss) if reduction == "sum" else total(loss) / float(max(loss.spec.size, 1))
+    if reduction == "sum":
+        return total(loss)
+    if reduction == "mean_with_sample_weight" and weights is not None:
+        everything = total(weights)
+        return where(equal(everything, 0.0), 0.0, total(loss) / everything)
+    return total(loss) / float(max(loss.spec.size, 1))
 
 
-def _class(name: str, function: Any, options: tuple[str, ...], doc: str) -> Any:
+def _beside(loss: Any, weights: Any) -> Any:
+    """Values times weights, one of which may have a last axis of length 1 more."""
+    loss, weights = _aligned(loss, weights)
+    return loss * weights
+
+
+def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both with as many axes, if one has a last axis of length 1 more; columns stay columns."""
+    if a.ndim == b.ndim + 1 and a.shape[-1] == 1:
+        return (a, b[..., None]) if b.ndim == 1 else (a[..., 0], b)
+    if b.ndim == a.ndim + 1 and b.shape[-1] == 1:
+        return (a[..., None], b) if a.ndim == 1 else (a, b[..., 0])
+    return a, b
+
+
+class LossFunctionWrapper(Loss):
+    """A function of targets and predictions, as a loss.
+
+    >>> loss = tf.keras.losses.LossFunctionWrapper(lambda t, p: tf.abs(t - p))
+    >>> loss([1.0, 2.0], [2.0, 4.0]).numpy().item()
+    1.5
+    """
+
+    def __init__(
+        self, fn: Any, reduction: Any = "sum_over_batch_size", name: Any = None,
+        dtype: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.fn, self._fn_kwargs = fn, kwargs
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of each example."""
+        if hasattr(y_true, "ndim") and hasattr(y_pred, "ndim"):
+            y_true, y_pred = _aligned(y_true, y_pred)
+        return self.fn(y_true, y_pred, **self._fn_kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal loss."""
+        return {**super().get_config(), "fn": self.fn, **self._fn_kwargs}
+
+
+def _class(name: str, function: Any, doc: str, **options: Any) -> Any:
+    """A loss of a function, with its options in their order."""
+    options = options if "reduction" in options else {**options, "reduction": None}
+    defaults = {**options, "reduction": "sum_over_batch_size", "name": function.__name__,
+                "dtype": None}  # fmt: skip
+    signature = inspect.Signature([
+        inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
+        for key, value in defaults.items()
+    ])  # fmt: skip
+
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        known = dict(zip(options, args, strict=False))
-        rest = dict(zip(("reduction", "name", "dtype"), args[len(options) :], strict=False))
-        known.update({key: kwargs.pop(key) for key in options if key in kwargs})
-        self._options = known
-        Loss.__init__(self, **{"name": function.__name__, **rest, **kwargs})
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        shared = {key: bound.arguments.pop(key) for key in ("name", "reduction", "dtype")}
+        self._options = dict(bound.arguments)
+        Loss.__init__(self, **shared)
 
     def call(self: Any, y_true: Any, y_pred: Any) -> Any:
         return function(y_true, y_pred, **self._options)
+
+    def get_config(self: Any) -> dict[str, Any]:
+        return {**Loss.get_config(self), **self._options}
 
     arguments = "[1], [[0.5, 0.5]]" if "Sparse" in name else "[[0.0, 1.0]], [[0.5, 0.5]]"
     example = f">>> tf.keras.losses.{name}()({arguments}).shape\n    TensorShape([])"
     members = {
         "__init__": __init__, "call": call, "__doc__": f"{doc}\n\n    {example}\n    ",
-        "__module__": __name__,
+        "__module__": __name__, "__signature__": signature, "get_config": get_config,
+        "_takes_labels": "Sparse" in name,
     }  # fmt: skip
     return type(name, (Loss,), members)
 
 
-MeanSquaredError = _class("MeanSquaredError", mean_squared_error, (), "Squared differences.")
-MeanAbsoluteError = _class("MeanAbsoluteError", mean_absolute_error, (), "Absolute differences.")
-Huber = _class("Huber", huber, ("delta",), "Squared differences up to delta, linear beyond.")
-LogCosh = _class("LogCosh", log_cosh, (), "log(cosh(difference)).")
-Hinge = _class("Hinge", hinge, (), "max(1 - t * p, 0).")
-SquaredHinge = _class("SquaredHinge", squared_hinge, (), "max(1 - t * p, 0) squared.")
-CategoricalHinge = _class("CategoricalHinge", categorical_hinge, (), "max(wrong - right + 1, 0).")
+MeanSquaredError = _class("MeanSquaredError", mean_squared_error, "Squared differences.")
+MeanAbsoluteError = _class("MeanAbsoluteError", mean_absolute_error, "Absolute differences.")
+Huber = _class("Huber", huber, "Squared differences up to delta, linear beyond.", delta=1.0)
+LogCosh = _class("LogCosh", log_cosh, "log(cosh(difference)).")
+Hinge = _class("Hinge", hinge, "max(1 - t * p, 0).")
+SquaredHinge = _class("SquaredHinge", squared_hinge, "max(1 - t * p, 0) squared.")
+CategoricalHinge = _class("CategoricalHinge", categorical_hinge, "max(wrong - right + 1, 0).")
 MeanAbsolutePercentageError = _class(
-    "MeanAbsolutePercentageError", mean_absolute_percentage_error, (), "Differences in percent."
+    "MeanAbsolutePercentageError", mean_absolute_percentage_error, "Differences in percent."
 )
 MeanSquaredLogarithmicError = _class(
-    "MeanSquaredLogarithmicError", mean_squared_logarithmic_error, (), "Squared ratios, roughly."
+    "MeanSquaredLogarithmicError", mean_squared_logarithmic_error, "Squared ratios, roughly."
 )
-KLDivergence = _class("KLDivergence", kl_divergence, (), "t * log(t / p).")
-Poisson = _class("Poisson", poisson, (), "p - t log(p).")
-CosineSimilarity = _class("CosineSimilarity", cosine_similarity, ("axis",), "Minus the cosine.")
+KLDivergence = _class("KLDivergence", kl_divergence, "t * log(t / p).")
+Poisson = _class("Poisson", poisson, "p - t log(p).")
+CosineSimilarity = _class("CosineSimilarity", cosine_similarity, "Minus the cosine.", axis=-1)
 BinaryCrossentropy = _class(
-    "BinaryCrossentropy", binary_crossentropy, ("from_logits", "label_smoothing", "axis"),
-    "Cross-entropy of labels 0 and 1.",
+    "BinaryCrossentropy", binary_crossentropy, "Cross-entropy of labels 0 and 1.",
+    from_logits=False, label_smoothing=0.0, axis=-1,
 )  # fmt: skip
 CategoricalCrossentropy = _class(
-    "CategoricalCrossentropy", categorical_crossentropy,
-    ("from_logits", "label_smoothing", "axis"), "Cross-entropy of distributions.",
+    "CategoricalCrossentropy", categorical_crossentropy, "Cross-entropy of distributions.",
+    from_logits=False, label_smoothing=0.0, axis=-1,
 )  # fmt: skip
 SparseCategoricalCrossentropy = _class(
-    "SparseCategoricalCrossentropy", sparse_categorical_crossentropy, ("from_logits",),
-    "Cross-entropy of integer labels.",
+    "SparseCategoricalCrossentropy", sparse_categorical_crossentropy,
+    "Cross-entropy of integer labels.", from_logits=False, ignore_class=None, reduction=None,
+    axis=-1,
 )  # fmt: skip
+
+
+def _counted_labels(self: Any, y_true: Any) -> Any:
+    """Labels other than the one to ignore."""
+    ignored = self._options["ignore_class"]
+    return None if ignored is None else y_true != ignored
+
+
+SparseCategoricalCrossentropy.counted = _counted_labels
 
 _CLASSES = {
     "mean_squared_error": MeanSquaredError, "mse": MeanSquaredError,
@@ -330,9 +449,36 @@ def get(identifier: Any) -> Any:
     """
     if identifier is None or callable(identifier):
         return identifier
+    if isinstance(identifier, dict):
+        return deserialize(identifier)
+    if identifier not in _CLASSES and isinstance(globals().get(identifier), type):
+        return globals()[identifier]()
     if identifier not in _CLASSES:
         raise ValueError(f"loss {identifier!r} is unknown. There are {', '.join(_CLASSES)}.")
     return _CLASSES[identifier]()
+
+
+def serialize(loss: Any) -> Any:
+    """The class and the configuration of a loss; a function by its name.
+
+    >>> tf.keras.losses.serialize(tf.keras.losses.Huber())["class_name"]
+    'Huber'
+    """
+    if not isinstance(loss, Loss):
+        return loss.__name__
+    return {"class_name": type(loss).__name__, "config": loss.get_config()}
+
+
+def deserialize(name: Any, custom_objects: Any = None) -> Any:
+    """The loss that `serialize` described.
+
+    >>> tf.keras.losses.deserialize({"class_name": "Huber", "config": {"delta": 0.5}}).name
+    'huber'
+    """
+    if isinstance(name, str):
+        return (custom_objects or {}).get(name) or globals()[name]
+    kind = (custom_objects or {}).get(name["class_name"]) or globals()[name["class_name"]]
+    return kind.from_config(name["config"])
 
 
 __getattr__ = attribute_finder(__name__, globals())

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 
 from gradtape.pytree import flatten
-from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
-from gradtape.tf.keras import losses as all_losses
-from gradtape.tf.keras import metrics as all_metrics
-from gradtape.tf.keras import optimizers as all_optimizers
-from gradtape.tf.keras.functional import InputTensor, evaluated, layers_of
-from gradtape.tf.keras.layers.base import InputLayer, Layer
+from gradtape.tf.graphs import Symbolic
+from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
+from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
+from gradtape.tf.keras.layers.masks import masked
+from gradtape.tf.keras.training import Trainer
 from gradtape.tf.suggestions import attribute_finder
-from gradtape.tf.tape import GradientTape
 
-__all__ = ["History", "Model", "Sequential"]
-
-
-class History:
-    """What `fit` gives: the loss and the metrics of each epoch, in `history`.
-
-    >>> tf.keras.models.History().history
-    {}
-    """
-
-    def __init__(self) -> None:
-        self.history: dict[str, list[float]] = {}
-        self.epoch: list[int] = []
-
-    def add(self, epoch: int, numbers: dict[str, float]) -> None:
-        """One more epoch."""
-        self.epoch.append(epoch)
-        for name, number in numbers.items():
-            self.history.setdefault(name, []).append(number)
+__all__ = ["Model", "Sequential", "clone_model"]
 
 
-class Model(Layer):
+class Model(Trainer):
     """A layer that can be compiled and fitted; derive your own with `call`.
 
     >>> class Line(tf.keras.Model):
@@ -57,142 +38,54 @@ class Model(Layer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is Model and (args or "inputs" in kwargs):
+        if issubclass(cls, Functional) or not _is_functional(args, kwargs):
+            return super().__new__(cls, *args, **kwargs)
+        if cls is Model:
             return super().__new__(Functional, *args, **kwargs)
-        return super().__new__(cls, *args, **kwargs)
-
-    optimizer: Any = None
-    loss: Any = None
-    _metrics: Any = ()
-
-    def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **_: Any
-    ) -> None:
-        """Choose the optimizer, the loss and what else to report."""
-        self.optimizer = all_optimizers.get(optimizer)
-        self.loss = all_losses.get(loss)
-        self._metrics = list(metrics or ())
+        # A class of one's own, made of inputs and outputs: it is both.
+        members = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        return super().__new__(type(cls.__name__, (cls, Functional), members), *args, **kwargs)
 
     @property
     def layers(self) -> list[Layer]:
         """The layers that attributes hold."""
-        return [m for m in self.submodules if isinstance(m, Layer)]
+        found: list[Any] = []
+        for value in self.attributes():
+            for each in flatten(value)[0]:
+                if isinstance(each, Layer) and not any(each is known for known in found):
+                    found.append(each)
+        return found
 
-    def _require_compiled(self) -> None:
-        if self.optimizer is None or self.loss is None:
-            raise RuntimeError("You must call `compile()` before using the model.")
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """The layer of a name, or at an index."""
+        if index is not None:
+            return self.layers[index]
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(
+            f"No such layer: {name}. Existing layers are: {[each.name for each in self.layers]}."
+        )
 
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """One step on one batch; gives the loss. Override it to train in your own way."""
-        x, y = data
-        with GradientTape() as tape:
-            predicted = self(x, training=True)
-            loss = self.compute_loss(y=y, y_pred=predicted)
-        variables = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        self._gather(y, predicted)
-        return {"loss": loss}
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the input, or a list of those of several; None stands for any length."""
+        return _shapes(self.inputs)
 
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> Any:
-        """The loss of a batch; that of examples is averaged."""
-        from gradtape.ops.reduction import mean
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the output, or a list of those of several."""
+        return _shapes(self.outputs)
 
-        loss = self.loss(y, y_pred)
-        loss = mean(loss) if loss.ndim else loss
-        for more in self.losses:
-            loss = loss + cast(more, loss.dtype)
-        return loss
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs without values, of models that have such."""
+        raise AttributeError(
+            f"{self.name}: a {type(self).__name__} that computes in `call` has no inputs before it "
+            "is called."
+        )
 
-    def _gather(self, y: Any, predicted: Any) -> None:
-        for number, metric in enumerate(self._metrics):
-            if not isinstance(metric, all_metrics.Metric):
-                shapes = (tuple(np.shape(y)), tuple(predicted.shape))
-                metric = self._metrics[number] = all_metrics.get(metric, *shapes)
-            metric.update_state(y, predicted)
-
-    def fit(
-        self,
-        x: Any,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool = True,
-        **_: Any,
-    ) -> History:
-        """Train on arrays, or on an iterable of batches, and give the history of the loss."""
-        self._require_compiled()
-        history = History()
-        if validation_split and y is not None:
-            cut = int(len(x) * (1.0 - validation_split))
-            x, validation_data = x[:cut], (x[cut:], y[cut:])
-            y = y[:cut]
-        for epoch in range(epochs):
-            numbers = self._epoch(_batches(x, y, batch_size or 32, shuffle))
-            if validation_data is not None:
-                inputs, targets = validation_data[:2]
-                found = self.evaluate(inputs, targets, verbose=0, return_dict=True)
-                numbers |= {f"val_{name}": number for name, number in found.items()}
-            history.add(epoch, numbers)
-            if verbose not in (0, "0"):
-                shown = " - ".join(f"{name}: {number:.4f}" for name, number in numbers.items())
-                print(f"Epoch {epoch + 1}/{epochs} - {shown}")
-        self.history = history
-        return history
-
-    def _epoch(self, batches: Any) -> dict[str, float]:
-        self._reset()
-        seen = 0
-        total: Any = 0.0
-        names: dict[str, Any] = {}
-        for data in batches:
-            count = len(data[0])
-            names = self.train_step(data)
-            total = total + convert(names["loss"]) * float(count) if "loss" in names else total
-            seen += count
-        found = {name: float(value) for name, value in names.items() if name != "loss"}
-        return {"loss": float(total) / max(seen, 1), **found, **self._reported()}
-
-    def _reset(self) -> None:
-        for metric in self._metrics:
-            if isinstance(metric, all_metrics.Metric):
-                metric.reset_state()
-
-    def _reported(self) -> dict[str, float]:
-        return {m.name: float(m.result()) for m in self._metrics if hasattr(m, "result")}
-
-    def evaluate(
-        self,
-        x: Any,
-        y: Any = None,
-        batch_size: int | None = None,
-        verbose: Any = "auto",
-        return_dict: bool = False,
-        **_: Any,
-    ) -> Any:
-        """The loss, and the metrics if there are any."""
-        self._require_compiled()
-        self._reset()
-        seen, total = 0, 0.0
-        for inputs, targets in _batches(x, y, batch_size or 32, False):
-            predicted = self(inputs, training=False)
-            total += float(self.compute_loss(y=targets, y_pred=predicted)) * len(inputs)
-            seen += len(inputs)
-            self._gather(targets, predicted)
-        numbers = {"loss": total / max(seen, 1), **self._reported()}
-        if return_dict:
-            return numbers
-        return list(numbers.values()) if len(numbers) > 1 else numbers["loss"]
-
-    def predict(self, x: Any, batch_size: int | None = None, verbose: Any = 0, **_: Any) -> Any:
-        """The outputs for all inputs, as a NumPy array."""
-        size = batch_size or 32
-        x = x if hasattr(x, "shape") else np.asarray(x)
-        parts = [self(x[k : k + size], training=False).numpy() for k in range(0, len(x), size)]
-        return np.concatenate(parts)
+    outputs = inputs
 
     def summary(self) -> None:
         """Print the layers and how many parameters each has."""
@@ -202,20 +95,21 @@ class Model(Layer):
         print(f"  total: {self.count_params():,} parameters")
 
 
-def _batches(x: Any, y: Any, size: int, shuffle: bool) -> Any:
-    """Pairs of inputs and targets; an iterable of them as it is."""
-    if y is None and not hasattr(x, "shape"):
-        yield from x
-        return
-    x, y = (np.asarray(each) for each in (x, y))
-    order = np.arange(len(x))
-    if shuffle:
-        from gradtape.tf.random import shuffle as shuffled
+def _is_functional(args: Any, kwargs: Any) -> bool:
+    given = args[0] if args else kwargs.get("inputs")
+    return given is not None and all(isinstance(x, Symbolic) for x in flatten(given)[0])
 
-        order = np.asarray(shuffled(order.astype(np.int64)))
-    for start in range(0, len(x), size):
-        chosen = order[start : start + size]
-        yield x[chosen], y[chosen]
+
+def _shapes(tensors: list[Any]) -> Any:
+    found = [tuple(tensor.shape) for tensor in tensors]
+    return found[0] if len(found) == 1 else found
+
+
+def _as_layer(tensor: Any) -> InputLayer:
+    """The layer that an input counts as; one without a name is called input_layer."""
+    name = str(tensor.name).removesuffix(":0")
+    named = None if name.startswith("keras_tensor") else name
+    return InputLayer(tensor.shape[1:], tensor.shape[0], tensor.dtype, named)
 
 
 class Functional(Model):
@@ -233,13 +127,27 @@ class Functional(Model):
         super().__init__(name=name, trainable=trainable)
         self._inputs = flatten(inputs)[0]
         self._outputs = outputs
-        self._layers = layers_of(outputs, self._inputs)
+        if not self._inputs:
+            raise ValueError("Model: there are no inputs. Pass what tf.keras.Input gives.")
+        self._between = layers_of(outputs, self._inputs)
+        self._layers = [_as_layer(each) for each in self._inputs] + self._between
         self.built = True
 
     @property
     def layers(self) -> list[Any]:
-        """The layers between inputs and outputs."""
+        """The layers from the inputs, which count as layers, to the outputs."""
         return list(self._layers)
+
+    def _output_names(self) -> list[str] | None:
+        """The names of the layers that give the outputs."""
+        if isinstance(self._outputs, dict):
+            return list(self._outputs)
+        found: list[str] = []
+        for each in self.outputs:
+            layer = getattr(getattr(each, "function", None), "__self__", None)
+            name = layer.name if isinstance(layer, Layer) else f"output_{len(found)}"
+            found.append(f"{name}_{found.count(name)}" if name in found else name)
+        return found
 
     @property
     def inputs(self) -> list[Any]:
@@ -253,11 +161,12 @@ class Functional(Model):
 
     def attributes(self) -> list[Any]:
         """What holds variables: the layers."""
-        return [self._layers]
+        return [self.__dict__.get("_layers", ()), *super().attributes()]
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """The outputs for values of the inputs."""
-        return evaluated(self._inputs, self._outputs, inputs)
+        with in_phase(training):
+            return evaluated(self._inputs, self._outputs, masked(inputs, mask))
 
 
 class Sequential(Model):
@@ -273,8 +182,35 @@ class Sequential(Model):
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         super().__init__(trainable=trainable, name=name)
         self._layers: list[Any] = []
+        self._chain: tuple[Any, Any] | None = None
         for layer in layers or ():
             self.add(layer)
+
+    def symbolic(self) -> tuple[Any, Any]:
+        """The input and the output without values, if the shape of the input is known."""
+        if self._chain is None:
+            shape = getattr(self._layers[0], "_input_shape", None) if self._layers else None
+            if shape is None:
+                raise AttributeError(
+                    f"{self.name}: the shape of the input is not known. Begin with tf.keras.Input."
+                )
+            kind = self._layers[0].dtype
+            start = Input(batch_shape=shape, dtype=kind)
+            found = start
+            for layer in self.layers:
+                found = layer(found)
+            self._chain = (start, found)
+        return self._chain
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The input without a value."""
+        return [self.symbolic()[0]]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The output without a value."""
+        return [self.symbolic()[1]]
 
     @property
     def layers(self) -> list[Any]:
@@ -289,12 +225,16 @@ class Sequential(Model):
         if not callable(layer):
             raise TypeError(f"add: {type(layer).__name__} is not a layer.")
         self._layers.append(layer)
+        self._chain = None
+        if isinstance(layer, Layer):
+            layer.__dict__["_owner"] = weakref.ref(self)
         first = self._layers[0]
         if getattr(first, "_input_shape", None) is not None:
             self.ensure_built(first._input_shape)
 
     def pop(self, rebuild: bool = True) -> Any:
         """Remove the last layer, and give it."""
+        self._chain = None
         return self._layers.pop()
 
     def build(self, input_shape: Any) -> None:
@@ -311,6 +251,7 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """The output of the last layer."""
+        inputs = masked(inputs, mask)
         for layer in self._layers:
             if isinstance(layer, Layer):
                 inputs = layer(inputs, training=training)
@@ -323,6 +264,20 @@ class Sequential(Model):
 
     def __bool__(self) -> bool:
         return True
+
+
+def clone_model(model: Any) -> Any:
+    """A Sequential of equal layers, with variables of its own.
+
+    >>> model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+    >>> len(tf.keras.models.clone_model(model).layers)
+    1
+    """
+    if not isinstance(model, Sequential):
+        raise ValueError(
+            f"clone_model: {model.name} is not a Sequential. Make it again as it was made."
+        )
+    return type(model)([type(layer).from_config(layer.get_config()) for layer in model._layers])
 
 
 __getattr__ = attribute_finder(__name__, globals())

@@ -146,7 +146,7 @@ class Nadam(_Configured):
         own = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
         shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
         super().__init__(learning_rate, own, shared)
-        self._product = Variable(np.float64(1.0), trainable=False, name="u_product")
+        self._product = self.make_variable(np.float64(1.0), "u_product")
 
     def named_variables(self) -> list[tuple[str, Variable]]:
         """All state with its names, the product of momenta included."""

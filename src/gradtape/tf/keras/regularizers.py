@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradtape.ops.complexes import abs as size
-from gradtape.ops.elementwise import square
+from gradtape.ops.elementwise import sqrt, square
+from gradtape.ops.movement import matrix_transpose
 from gradtape.ops.reduction import sum as total
 from gradtape.tf.conversion import convert
 from gradtape.tf.suggestions import attribute_finder
 
-__all__ = ["L1", "L1L2", "L2", "Regularizer", "get", "l1", "l1_l2", "l2"]
+__all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get", "l1", "l1_l2", "l2"]
 
 
 class Regularizer:
@@ -86,6 +89,30 @@ class L2(L1L2):
     def get_config(self) -> dict[str, Any]:
         """The argument that makes an equal one."""
         return {"l2": self.l2}
+
+
+class OrthogonalRegularizer(Regularizer):
+    """factor times the mean size of the cosines between rows, or columns, of a matrix.
+
+    >>> tf.keras.regularizers.OrthogonalRegularizer(0.1)(tf.eye(3)).numpy().item()
+    0.0
+    """
+
+    def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
+        if mode not in ("rows", "columns"):
+            raise ValueError(f'OrthogonalRegularizer: mode={mode!r} is not "rows" or "columns".')
+        self.factor, self.mode = float(factor), mode
+
+    def __call__(self, x: Any) -> Any:
+        """The penalty."""
+        x = convert(x)
+        if x.ndim != 2:
+            raise ValueError(f"OrthogonalRegularizer: a tensor of shape {x.shape} is no matrix.")
+        x = x if self.mode == "rows" else matrix_transpose(x)
+        unit = x / sqrt(total(square(x), axis=1, keepdims=True))
+        count = x.spec.shape[0]
+        apart = size(unit @ matrix_transpose(unit)) * (1.0 - np.eye(count, dtype=x.spec.dtype))
+        return self.factor * 0.5 * total(apart) / max(count * (count - 1) / 2.0, 1.0)
 
 
 l1, l2, l1_l2 = L1, L2, L1L2

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.optimizers.schedules import (
-    CosineDecay,
-    CosineDecayRestarts,
-    ExponentialDecay,
-    InverseTimeDecay,
-    LearningRateSchedule,
-    PiecewiseConstantDecay,
-    PolynomialDecay,
-    from_config,
-    to_config,
-)
+from gradtape.optimizers import schedules as core
+from gradtape.optimizers.schedules import LearningRateSchedule, to_config
+from gradtape.tf.casting import cast
+from gradtape.tf.conversion import convert
+from gradtape.tf.dispatch import operation
 from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
@@ -22,6 +16,34 @@ __all__ = [
     "LearningRateSchedule", "PiecewiseConstantDecay", "PolynomialDecay", "deserialize",
     "serialize",
 ]  # fmt: skip
+
+
+def _derived(kind: Any) -> Any:
+    """One of gradtape's schedules that gives tensors of this face, float32 as in Keras."""
+
+    @operation
+    def learning_rate(schedule: Any, step: Any) -> Any:
+        return cast(kind.__call__(schedule, convert(step)), "float32")
+
+    def __call__(self: Any, step: Any) -> Any:  # noqa: N807
+        return learning_rate(self, step)
+
+    doc = (kind.__doc__ or "").replace("gt.optimizers", "tf.keras.optimizers")
+    members = {"__call__": __call__, "__doc__": doc, "__module__": __name__}
+    return type(kind.__name__, (kind,), members)
+
+
+ExponentialDecay = _derived(core.ExponentialDecay)
+InverseTimeDecay = _derived(core.InverseTimeDecay)
+PolynomialDecay = _derived(core.PolynomialDecay)
+PiecewiseConstantDecay = _derived(core.PiecewiseConstantDecay)
+CosineDecay = _derived(core.CosineDecay)
+CosineDecayRestarts = _derived(core.CosineDecayRestarts)
+_KINDS = (
+    ExponentialDecay, InverseTimeDecay, PolynomialDecay, PiecewiseConstantDecay, CosineDecay,
+    CosineDecayRestarts,
+)  # fmt: skip
+_BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 
 def serialize(learning_rate_schedule: Any) -> dict[str, Any]:
@@ -42,8 +64,14 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
     >>> schedules.deserialize(made).decay_steps
     10
     """
-    kind = (custom_objects or {}).get(config.get("class_name"))
-    return from_config(config) if kind is None else kind(**config["config"])
+    name = config.get("class_name")
+    kind = (custom_objects or {}).get(name, _BY_NAME.get(name))
+    if kind is None:
+        raise ValueError(
+            f"schedule {name!r} is unknown. There are {', '.join(_BY_NAME)}; pass others in "
+            "custom_objects."
+        )
+    return kind.from_config(config["config"])
 
 
 __getattr__ = attribute_finder(__name__, globals())

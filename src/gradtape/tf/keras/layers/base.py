@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
+import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, graphs
 from gradtape.tf.dtypes import as_dtype, float32
-from gradtape.tf.keras import constraints, initializers, regularizers
-from gradtape.tf.module import Module, _snake_case
+from gradtape.tf.keras import constraints, regularizers
+from gradtape.tf.keras.layers.masks import mask_of, with_mask
+from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.weights import weight
+from gradtape.tf.module import Module
 from gradtape.tf.runs import symbolic_parts
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.variable import Variable
@@ -30,6 +36,17 @@ class Phase(threading.local):
 
 
 phase = Phase()
+
+
+@contextlib.contextmanager
+def in_phase(training: bool | None) -> Iterator[None]:
+    """Layers that are called inside, and not told otherwise, are told this."""
+    before = phase.training
+    phase.training = before if training is None else bool(training)
+    try:
+        yield
+    finally:
+        phase.training = before
 
 
 def _marking(build: Any) -> Any:
@@ -87,8 +104,8 @@ class Layer(Module):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        self._name = name or _unique(_snake_case(type(self).__name__))
-        self.trainable = bool(trainable)
+        self._name = name or _unique(snake_case(type(self).__name__))
+        self._trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
         self.built = False
         shape = kwargs.pop("input_shape", None)
@@ -101,6 +118,40 @@ class Layer(Module):
         kwargs.pop("autocast", None)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {sorted(kwargs)}.")
+
+    @property
+    def trainable(self) -> bool:
+        """Whether variables are to be trained; setting it sets it for all layers inside, too."""
+        return bool(self.__dict__.get("_trainable", True))
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        for layer in self.submodules:
+            if isinstance(layer, Layer):
+                layer.__dict__["_trainable"] = bool(value)
+
+    @property
+    def input(self) -> Any:
+        """The input without a value that the layer was called on last."""
+        return self._connection()[0]
+
+    @property
+    def output(self) -> Any:
+        """What that call gave."""
+        return self._connection()[1]
+
+    def _connection(self) -> tuple[Any, Any]:
+        owner = self.__dict__.get("_owner", lambda: None)()
+        if "_symbolic_call" not in self.__dict__ and owner is not None:
+            owner.symbolic()
+        if "_symbolic_call" not in self.__dict__:
+            raise AttributeError(
+                f"{self.name}: the layer has never been called on an input without a value, and "
+                "thus has no defined input and output."
+            )
+        found: tuple[Any, Any] = self.__dict__["_symbolic_call"]
+        return found
 
     @property
     def dtype(self) -> Any:
@@ -129,28 +180,27 @@ class Layer(Module):
         regularizer: Any = None,
         constraint: Any = None,
         name: str | None = None,
-        **_: Any,
+        autocast: bool = True,
+        aggregation: Any = "none",
+        overwrite_with_gradient: bool = False,
     ) -> Variable:
         """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
 
-        Older Keras has the name first, `add_weight(name, shape, ...)`, which works too.
+        Older Keras has the name first, `add_weight(name, shape, ...)`, which works too. Variables
+        keep their dtype, and there is one replica: nothing is cast or aggregated.
         """
+        if overwrite_with_gradient:
+            raise ValueError(
+                f"{self.name}: overwrite_with_gradient is not covered. Assign to the variable."
+            )
         given = iter(args)
         if args and isinstance(args[0], str):
             name = next(given)
         shape = next(given, shape)
         initializer = next(given, initializer)
-        make = initializers.get("glorot_uniform" if initializer is None else initializer)
+        start = "glorot_uniform" if initializer is None else initializer
         kind = self._dtype if dtype is None else as_dtype(dtype)
-        start = make(() if shape is None else tuple(shape), kind)
-        if graphs.in_use:
-            start = graphs.settle(start)
-        # As a value: a pending tensor would be part of whatever is being recorded.
-        value = convert(start).read()
-        made = Variable(
-            value, trainable=trainable, dtype=kind, constraint=constraints.get(constraint)
-        )
-        made.name = name or "variable"
+        made = weight(shape, start, kind, trainable, name, constraints.get(constraint))
         penalty = regularizers.get(regularizer)
         if penalty is not None:
             self._regularized.append((made, penalty))
@@ -169,13 +219,15 @@ class Layer(Module):
             )
         if graphs.in_use and args and not graphs.is_running() and symbolic_parts(args):
             self.ensure_built(_shapes(args[0]))
-            return graphs.take(self._again, args, kwargs, FRESH)
+            found = graphs.take(self._again, args, kwargs, FRESH)
+            self.__dict__["_symbolic_call"] = (args[0], found)
+            return found
         if not phase.depth:
             self._forget_losses()
         given = kwargs.pop("training", None)
         before = phase.training
         training = before if given is None else bool(given)
-        if training is not None and _takes(self.call, "training"):
+        if training is not None and takes(self.call, "training"):
             kwargs["training"] = training
         phase.training = training
         phase.depth += 1
@@ -191,7 +243,36 @@ class Layer(Module):
         """A call that was noted down, made in the phase of whoever makes it."""
         return self(*args, **kwargs)
 
+    # Whether a mask of the input is one of the output, unless `compute_mask` tells more.
+    supports_masking = False
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """The mask of the output, given that of the input."""
+        return previous_mask if self.supports_masking else None
+
+    def _masked(self, inputs: Any, mask: Any, found: Any) -> Any:
+        """The output with its mask."""
+        if mask is not None and not self.supports_masking:
+            warnings.warn(
+                f"Layer {self.name!r} (of type {type(self).__name__}) was passed an input with a "
+                "mask attached to it. However, this layer does not support masking and will "
+                "therefore destroy the mask information.",
+                stacklevel=5,
+            )
+        masks = self.compute_mask(inputs, mask)
+        if masks is None:
+            return found
+        if isinstance(found, (list, tuple)):
+            listed = masks if isinstance(masks, (list, tuple)) else [masks] * len(found)
+            return type(found)(with_mask(y, m) for y, m in zip(found, listed, strict=True))
+        return with_mask(found, masks[0] if isinstance(masks, list) else masks)
+
     def _called(self, *args: Any, **kwargs: Any) -> Any:
+        mask = mask_of(args[0]) if args else None
+        if mask is not None and kwargs.get("mask") is None and takes(self.call, "mask"):
+            kwargs["mask"] = mask
+        elif kwargs.get("mask") is not None:
+            mask = kwargs["mask"]
         if args:
             inputs = map_leaves(self._cast, _whole(args[0]))
             if not self.built:
@@ -199,7 +280,12 @@ class Layer(Module):
             args = (inputs, *args[1:])
         found = self.call(*args, **kwargs)
         if self.activity_regularizer is not None:
-            self.add_loss(self.activity_regularizer(found))
+            for output in flatten(found)[0]:
+                # Over the number of examples, so that its strength does not depend on the batch.
+                count = float(output.shape[0]) if output.ndim else 1.0
+                self.add_loss(convert(self.activity_regularizer(output)) / max(count, 1.0))
+        if args and (mask is not None or type(self).compute_mask is not Layer.compute_mask):
+            return self._masked(args[0], mask, found)
         return found
 
     def _cast(self, x: Any) -> Any:
@@ -272,7 +358,7 @@ class Layer(Module):
 
     def attributes(self) -> list[Any]:
         """What the attributes hold, in the order they were set."""
-        hidden = ("_added", "_arguments", "_regularized")
+        hidden = ("_added", "_arguments", "_regularized", "_symbolic_call", "_owner")
         return [value for name, value in vars(self).items() if name not in hidden]
 
     @property
@@ -355,9 +441,18 @@ def _whole(inputs: Any) -> Any:
     return convert(inputs) if numbers and isinstance(inputs, (list, tuple)) else inputs
 
 
-def _takes(function: Any, name: str) -> bool:
+def takes(function: Any, name: str) -> bool:
     parameters = inspect.signature(function).parameters.values()
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def require_channels_last(name: str, data_format: Any) -> None:
+    """Raise an error for data that has channels first."""
+    if data_format not in (None, "channels_last"):
+        raise ValueError(
+            f"{name}: data_format={data_format!r} is not covered. Move the channels to the end "
+            "with Permute or tf.transpose."
+        )
 
 
 class InputLayer(Layer):
@@ -375,6 +470,7 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         super().__init__(name=name, dtype=dtype, **kwargs)
         self._input_shape = (batch_size, *(shape or ()))
+        self.built = True
 
     def call(self, inputs: Any) -> Any:
         """The input as it is."""

@@ -1,17 +1,21 @@
-"""Convolution and pooling as layers."""
+"""Convolution as layers; channels are last."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops import reduction
+from gradtape.errors import ShapeError
+from gradtape.tf.arrays import pad, repeat
 from gradtape.tf.conversion import convert
-from gradtape.tf.convolution import avg_pool, convolution, max_pool
+from gradtape.tf.convolution import convolution
+from gradtape.tf.depthwise import depthwise_conv2d
 from gradtape.tf.keras import activations
-from gradtape.tf.keras.layers.base import Layer
+from gradtape.tf.keras.layers.base import Layer, require_channels_last
+from gradtape.tf.transposed import conv_transpose
 
 
-def _each(given: Any, count: int) -> tuple[int, ...]:
+def each(given: Any, count: int) -> tuple[int, ...]:
+    """One number for each axis."""
     return tuple(given) if hasattr(given, "__iter__") else (int(given),) * count
 
 
@@ -33,32 +37,72 @@ class _Convolution(Layer):
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        if groups != 1 or data_format not in (None, "channels_last"):
-            raise ValueError(f"{self.name}: groups and channels_first are not covered.")
-        self.filters, self.kernel_size = int(filters), _each(kernel_size, self.spatial)
-        self.strides, self.dilation_rate = strides, dilation_rate
-        self.padding = padding
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        require_channels_last(type(self).__name__, data_format)
+        if groups != 1:
+            raise ValueError(
+                f"{type(self).__name__}: groups={groups} is not covered. Use one layer for each "
+                "group, and Concatenate."
+            )
+        allowed = ("valid", "same", *(("causal",) if self.spatial == 1 else ()))
+        if padding.lower() not in allowed:
+            raise ValueError(
+                f"{type(self).__name__}: padding={padding!r} is unknown. Use one of {allowed}."
+            )
+        self.filters, self.kernel_size = int(filters), each(kernel_size, self.spatial)
+        self.strides = each(strides, self.spatial)
+        self.dilation_rate = each(dilation_rate, self.spatial)
+        self.padding = padding.lower()
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
+        self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
         self.kernel: Any = None
         self.bias: Any = None
 
+    def kernel_shape(self, channels: int) -> tuple[int, ...]:
+        """The shape of the kernel for inputs of so many channels."""
+        return (*self.kernel_size, channels, self.filters)
+
     def build(self, input_shape: Any) -> None:
         """Make kernel and bias."""
-        shape = (*self.kernel_size, input_shape[-1], self.filters)
-        self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
+        if len(input_shape) != self.spatial + 2:
+            raise ShapeError(
+                f"{self.name}: an input of shape {tuple(input_shape)} does not have "
+                f"{self.spatial + 2} axes: examples, {self.spatial} in space, channels."
+            )
+        self.kernel = self.add_weight(
+            self.kernel_shape(input_shape[-1]), self.kernel_initializer, name="kernel",
+            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        )  # fmt: skip
         if self.use_bias:
-            self.bias = self.add_weight((self.filters,), self.bias_initializer, name="bias")
+            self.bias = self.add_weight(
+                (self._outputs(input_shape[-1]),), self.bias_initializer, name="bias",
+                regularizer=self.bias_regularizer, constraint=self.bias_constraint,
+            )  # fmt: skip
+
+    def _outputs(self, channels: int) -> int:
+        return self.filters
+
+    def convolve(self, inputs: Any) -> Any:
+        """The convolution alone."""
+        padding = self.padding.upper()
+        if padding == "CAUSAL":
+            before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
+            inputs, padding = pad(inputs, [[0, 0], [before, 0], [0, 0]]), "VALID"
+        return convolution(inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate)
 
     def call(self, inputs: Any) -> Any:
         """The convolution, with an offset and an activation."""
-        y = convolution(
-            inputs, self.kernel, self.strides, self.padding.upper(), dilations=self.dilation_rate
-        )
+        y = self.convolve(inputs)
         return self.activation(y if self.bias is None else y + convert(self.bias))
 
 
@@ -80,71 +124,120 @@ class Conv2D(_Convolution):
     spatial = 2
 
 
-class _Pooling(Layer):
-    """What pooling layers share."""
+class Conv3D(_Convolution):
+    """Convolution along three axes; channels are last.
 
-    spatial = 1
-    function: Any = staticmethod(max_pool)
+    >>> tf.keras.layers.Conv3D(4, 3, padding="same")(tf.zeros([2, 5, 5, 5, 1])).shape
+    TensorShape([2, 5, 5, 5, 4])
+    """
+
+    spatial = 3
+
+
+class _Transposed(_Convolution):
+    """What transposed convolutions share."""
 
     def __init__(
-        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid", **kwargs: Any
-    ) -> None:
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        output_padding: Any = None, data_format: Any = None, dilation_rate: Any = 1, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if output_padding is not None or any(n != 1 for n in each(dilation_rate, 1)):
+            raise ValueError(
+                f"{type(self).__name__}: output_padding and dilation_rate are not covered. Use "
+                "padding, or tf.nn.conv_transpose."
+            )
+        super().__init__(filters, kernel_size, strides, padding, data_format, **kwargs)
+
+    def kernel_shape(self, channels: int) -> tuple[int, ...]:
+        """The shape of the kernel for inputs of so many channels."""
+        return (*self.kernel_size, self.filters, channels)
+
+    def convolve(self, inputs: Any) -> Any:
+        """The convolution alone."""
+        batch, *lengths, _ = inputs.shape
+        grown = [
+            n * step if self.padding == "same" else n * step + max(window - step, 0)
+            for n, step, window in zip(lengths, self.strides, self.kernel_size, strict=True)
+        ]
+        return conv_transpose(
+            inputs, self.kernel, [batch, *grown, self.filters], self.strides, self.padding.upper()
+        )
+
+
+class Conv1DTranspose(_Transposed):
+    """The transpose of a convolution along one axis: it makes sequences longer.
+
+    >>> tf.keras.layers.Conv1DTranspose(4, 3, strides=2, padding="same")(tf.zeros([2, 5, 1])).shape
+    TensorShape([2, 10, 4])
+    """
+
+
+class Conv2DTranspose(_Transposed):
+    """The transpose of a convolution along two axes: it makes images larger.
+
+    >>> layer = tf.keras.layers.Conv2DTranspose(4, 3, strides=2, padding="same")
+    >>> layer(tf.zeros([2, 5, 5, 1])).shape
+    TensorShape([2, 10, 10, 4])
+    """
+
+    spatial = 2
+
+
+class DepthwiseConv2D(_Convolution):
+    """Convolution along two axes, each channel by itself.
+
+    >>> tf.keras.layers.DepthwiseConv2D(3, padding="same")(tf.zeros([2, 5, 5, 4])).shape
+    TensorShape([2, 5, 5, 4])
+    """
+
+    spatial = 2
+
+    def __init__(
+        self, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        depth_multiplier: int = 1, data_format: Any = None, dilation_rate: Any = 1,
+        activation: Any = None, use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None, bias_regularizer: Any = None,
+        activity_regularizer: Any = None, depthwise_constraint: Any = None,
+        bias_constraint: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            depth_multiplier, kernel_size, strides, padding, data_format, dilation_rate, 1,
+            activation, use_bias, depthwise_initializer, bias_initializer, depthwise_regularizer,
+            bias_regularizer, activity_regularizer, depthwise_constraint, bias_constraint, **kwargs,
+        )  # fmt: skip
+        self.depth_multiplier = int(depth_multiplier)
+
+    def _outputs(self, channels: int) -> int:
+        return channels * self.filters
+
+    def convolve(self, inputs: Any) -> Any:
+        """The convolution alone."""
+        return depthwise_conv2d(
+            inputs, self.kernel, (1, *self.strides, 1), self.padding.upper(),
+            dilations=self.dilation_rate,
+        )  # fmt: skip
+
+
+class UpSampling2D(Layer):
+    """Each pixel several times, in both directions.
+
+    >>> tf.keras.layers.UpSampling2D()(tf.zeros([2, 5, 5, 4])).shape
+    TensorShape([2, 10, 10, 4])
+    """
+
+    def __init__(
+        self, size: Any = (2, 2), data_format: Any = None, interpolation: str = "nearest",
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
-        self.pool_size = _each(pool_size, self.spatial)
-        self.strides = self.pool_size if strides is None else _each(strides, self.spatial)
-        self.padding = padding
+        require_channels_last("UpSampling2D", data_format)
+        if interpolation != "nearest":
+            raise ValueError(
+                f"UpSampling2D: interpolation={interpolation!r} is not covered. Use 'nearest'."
+            )
+        self.size = each(size, 2)
 
     def call(self, inputs: Any) -> Any:
-        """One number for each window and channel."""
-        return self.function(inputs, self.pool_size, self.strides, self.padding.upper())
-
-
-class MaxPooling1D(_Pooling):
-    """The largest of each window along one axis.
-
-    >>> tf.keras.layers.MaxPooling1D()(tf.zeros([1, 4, 1])).shape
-    TensorShape([1, 2, 1])
-    """
-
-
-class MaxPooling2D(_Pooling):
-    """The largest of each window along two axes.
-
-    >>> tf.keras.layers.MaxPooling2D()(tf.zeros([1, 4, 4, 1])).shape
-    TensorShape([1, 2, 2, 1])
-    """
-
-    spatial = 2
-
-
-class AveragePooling1D(_Pooling):
-    """The mean of each window along one axis.
-
-    >>> tf.keras.layers.AveragePooling1D()(tf.zeros([1, 4, 1])).shape
-    TensorShape([1, 2, 1])
-    """
-
-    function = staticmethod(avg_pool)
-
-
-class AveragePooling2D(_Pooling):
-    """The mean of each window along two axes.
-
-    >>> tf.keras.layers.AveragePooling2D()(tf.zeros([1, 4, 4, 1])).shape
-    TensorShape([1, 2, 2, 1])
-    """
-
-    spatial = 2
-    function = staticmethod(avg_pool)
-
-
-class GlobalAveragePooling2D(Layer):
-    """The mean of each channel.
-
-    >>> tf.keras.layers.GlobalAveragePooling2D()(tf.ones([2, 4, 4, 3])).shape
-    TensorShape([2, 3])
-    """
-
-    def call(self, inputs: Any) -> Any:
-        """One number for each channel."""
-        return reduction.mean(inputs, axis=(1, 2))
+        """The larger images."""
+        return repeat(repeat(inputs, self.size[0], axis=1), self.size[1], axis=2)

@@ -7,13 +7,16 @@ from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn.dense import project
+from gradtape.nn.dropout import Dropout as CoreDropout
 from gradtape.ops.movement import reshape
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
+from gradtape.tf.dispatch import fresh
 from gradtape.tf.indexing import gather
 from gradtape.tf.keras import activations
-from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.nn import dropout, leaky_relu, relu, softmax
+from gradtape.tf.keras.activations import relu
+from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
+from gradtape.tf.nn import softmax
 
 
 class Dense(Layer):
@@ -23,6 +26,8 @@ class Dense(Layer):
     >>> layer(tf.ones([2, 3])).shape, layer.kernel.shape, layer.bias.shape
     (TensorShape([2, 4]), TensorShape([3, 4]), TensorShape([4]))
     """
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -92,11 +97,8 @@ class Embedding(Layer):
         super().__init__(**kwargs)
         self.embeddings_regularizer = embeddings_regularizer
         self.embeddings_constraint = embeddings_constraint
-        if mask_zero or weights is not None:
-            raise ValueError(
-                "Embedding: mask_zero and weights are not covered. Mask what it gives, or use "
-                "set_weights."
-            )
+        self.mask_zero = bool(mask_zero)
+        self._start = weights
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = embeddings_initializer
         self.embeddings: Any = None
@@ -108,6 +110,13 @@ class Embedding(Layer):
             name="embeddings", regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
         )  # fmt: skip
+        if self._start is not None:
+            table = self._start[0] if isinstance(self._start, (list, tuple)) else self._start
+            self.embeddings.assign(table)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """With `mask_zero`, which of the integers are not 0."""
+        return convert(inputs) != 0 if self.mask_zero else None
 
     def call(self, inputs: Any) -> Any:
         """The rows that integers name."""
@@ -121,6 +130,8 @@ class Activation(Layer):
     >>> tf.keras.layers.Activation("relu")(tf.constant([-1.0, 2.0])).numpy().tolist()
     [0.0, 2.0]
     """
+
+    supports_masking = True
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -138,13 +149,29 @@ class Lambda(Layer):
     [2.0]
     """
 
-    def __init__(self, function: Any, output_shape: Any = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.function = function
+    supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def __init__(
+        self, function: Any, output_shape: Any = None, mask: Any = None, arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        # The shape of the output is seen when there is one.
+        self.function, self.output_shape = function, output_shape
+        self.mask, self.arguments = mask, dict(arguments or {})
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """The mask of the output: what was given for it, else that of the input."""
+        if callable(self.mask):
+            return self.mask(inputs, mask)
+        return mask if self.mask is None else self.mask
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
         """The function of the input."""
-        return self.function(inputs)
+        more = dict(self.arguments)
+        if training is not None and takes(self.function, "training"):
+            more["training"] = training
+        return self.function(inputs, **more)
 
 
 class ReLU(Layer):
@@ -154,18 +181,19 @@ class ReLU(Layer):
     [0.0, 1.0]
     """
 
+    supports_masking = True
+
     def __init__(
-        self, max_value: float | None = None, negative_slope: float = 0.0, **kwargs: Any
-    ) -> None:
+        self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.max_value, self.negative_slope = max_value, float(negative_slope)
+        self.threshold = float(threshold)
 
     def call(self, inputs: Any) -> Any:
         """The positive part."""
-        from gradtape.ops.arithmetic import minimum
-
-        y = leaky_relu(inputs, self.negative_slope) if self.negative_slope else relu(inputs)
-        return y if self.max_value is None else minimum(y, float(self.max_value))
+        return relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
 class Softmax(Layer):
@@ -174,6 +202,8 @@ class Softmax(Layer):
     >>> tf.keras.layers.Softmax()(tf.constant([[1.0, 1.0]])).numpy().tolist()
     [[0.5, 0.5]]
     """
+
+    supports_masking = True
 
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -190,6 +220,10 @@ class Flatten(Layer):
     >>> tf.keras.layers.Flatten()(tf.zeros([2, 3, 4])).shape
     TensorShape([2, 12])
     """
+
+    def __init__(self, data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_channels_last("Flatten", data_format)
 
     def call(self, inputs: Any) -> Any:
         """The same elements, one row for each example."""
@@ -220,19 +254,25 @@ class Dropout(Layer):
     [1.0, 1.0]
     """
 
+    supports_masking = True
+
     def __init__(
         self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if not 0.0 <= rate <= 1.0:
-            raise ValueError(f"Dropout: rate {rate} is not between 0 and 1.")
+        self._core = CoreDropout(rate, noise_shape, seed)
         self.rate, self.noise_shape, self.seed = float(rate), noise_shape, seed
-        self._stream: Any = None
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """The input, thinned out if training."""
-        if not training or not self.rate:
-            return inputs
-        if self.rate == 1.0:
-            return inputs * 0.0
-        return dropout(inputs, self.rate, self.noise_shape)
+        return thinned(self._core, inputs) if training and self.rate else inputs
+
+
+@fresh
+def thinned(dropout: CoreDropout, inputs: Any) -> Any:
+    """The input with elements dropped; None in the noise shape stands for the input's length."""
+    shape = inputs.spec.shape
+    if dropout.noise_shape is not None:
+        pairs = zip(shape, dropout.noise_shape, strict=True)
+        shape = tuple(n if m is None else int(m) for n, m in pairs)
+    return dropout.drop(inputs, shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradtape import random as streams
 from gradtape.errors import ShapeError
 from gradtape.ops import arithmetic
 from gradtape.ops.joining import concat
@@ -95,6 +96,8 @@ class Identity(Layer):
     [1.0]
     """
 
+    supports_masking = True
+
     def call(self, inputs: Any) -> Any:
         """The input."""
         return inputs
@@ -142,6 +145,8 @@ class Rescaling(Layer):
     [2.0]
     """
 
+    supports_masking = True
+
     def __init__(self, scale: float, offset: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
@@ -157,6 +162,8 @@ class LeakyReLU(Layer):
     >>> tf.keras.layers.LeakyReLU(0.5)(tf.constant([-1.0, 2.0])).numpy().tolist()
     [-0.5, 2.0]
     """
+
+    supports_masking = True
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -174,6 +181,8 @@ class ELU(Layer):
     [0.0, 2.0]
     """
 
+    supports_masking = True
+
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = float(alpha)
@@ -190,15 +199,21 @@ class GaussianNoise(Layer):
     [1.0]
     """
 
+    supports_masking = True
+
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stddev, self.seed = float(stddev), seed
+        self._generator = None if seed is None else streams.Generator(seed)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """The input, with noise in training."""
         if not training or not self.stddev:
             return inputs
-        return inputs + normal(inputs.shape, 0.0, self.stddev, inputs.dtype, self.seed)
+        if self._generator is None:
+            return inputs + normal(inputs.shape, 0.0, self.stddev, inputs.dtype)
+        noise = self._generator.normal(inputs.spec.shape, dtype=inputs.spec.dtype)
+        return inputs + self.stddev * noise
 
 
 class ZeroPadding2D(Layer):
@@ -250,3 +265,39 @@ def multiply(inputs: Any, **kwargs: Any) -> Any:
     [6.0]
     """
     return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: Any, **kwargs: Any) -> Any:
+    """The mean of inputs.
+
+    >>> tf.keras.layers.average([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [2.5]
+    """
+    return Average(**kwargs)(inputs)
+
+
+def subtract(inputs: Any, **kwargs: Any) -> Any:
+    """The first of two inputs without the second.
+
+    >>> tf.keras.layers.subtract([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [-1.0]
+    """
+    return Subtract(**kwargs)(inputs)
+
+
+def maximum(inputs: Any, **kwargs: Any) -> Any:
+    """The largest of inputs.
+
+    >>> tf.keras.layers.maximum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [3.0]
+    """
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: Any, **kwargs: Any) -> Any:
+    """The smallest of inputs.
+
+    >>> tf.keras.layers.minimum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
+    [2.0]
+    """
+    return Minimum(**kwargs)(inputs)

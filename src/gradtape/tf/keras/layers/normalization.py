@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.nn.normalization import normalized
 from gradtape.ops import reduction
 from gradtape.ops.arithmetic import stop_gradient
+from gradtape.ops.elementwise import square
+from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
+from gradtape.tf.creation import ones_like
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.nn import batch_normalization
 
@@ -20,6 +24,8 @@ class LayerNormalization(Layer):
     [[-1.0, 1.0]]
     """
 
+    supports_masking = True
+
     def __init__(
         self,
         axis: Any = -1,
@@ -28,33 +34,42 @@ class LayerNormalization(Layer):
         scale: bool = True,
         beta_initializer: Any = "zeros",
         gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
         self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.beta_regularizer, self.gamma_regularizer = beta_regularizer, gamma_regularizer
+        self.beta_constraint, self.gamma_constraint = beta_constraint, gamma_constraint
         self.gamma: Any = None
         self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta."""
         axes = sorted(a % len(input_shape) for a in np.atleast_1d(self.axis).tolist())
-        shape = tuple(input_shape[a] for a in axes)
-        self._spread = tuple(n if a in axes else 1 for a, n in enumerate(input_shape))
         self._axes = tuple(axes)
-        if self.scale:
-            self.gamma = self.add_weight(shape, self.gamma_initializer, name="gamma")
-        if self.center:
-            self.beta = self.add_weight(shape, self.beta_initializer, name="beta")
+        shape = tuple(input_shape[a] for a in axes)
+        _add_scale_and_shift(self, shape)
 
     def call(self, inputs: Any) -> Any:
         """The normalised input."""
-        mean = reduction.mean(inputs, axis=self._axes, keepdims=True)
-        variance = reduction.var(inputs, axis=self._axes, keepdims=True)
-        gamma, beta = (
-            None if w is None else convert(w).reshape(self._spread) for w in (self.gamma, self.beta)
-        )
-        return batch_normalization(inputs, mean, variance, beta, gamma, self.epsilon)
+        gamma, beta = (None if w is None else convert(w) for w in (self.gamma, self.beta))
+        return normalized(inputs, self._axes, self.epsilon, gamma, beta)
+
+
+def _add_scale_and_shift(layer: Any, shape: tuple[int, ...]) -> None:
+    for name, wanted in (("gamma", layer.scale), ("beta", layer.center)):
+        if wanted:
+            made = layer.add_weight(
+                shape, getattr(layer, f"{name}_initializer"), name=name,
+                regularizer=getattr(layer, f"{name}_regularizer"),
+                constraint=getattr(layer, f"{name}_constraint"),
+            )  # fmt: skip
+            setattr(layer, name, made)
 
 
 class BatchNormalization(Layer):
@@ -67,6 +82,8 @@ class BatchNormalization(Layer):
     [0.02]
     """
 
+    supports_masking = True
+
     def __init__(
         self,
         axis: int = -1,
@@ -74,11 +91,27 @@ class BatchNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        synchronized: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
         self.center, self.scale = center, scale
+        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.beta_regularizer, self.gamma_regularizer = beta_regularizer, gamma_regularizer
+        self.beta_constraint, self.gamma_constraint = beta_constraint, gamma_constraint
+        self.moving_mean_initializer = moving_mean_initializer
+        self.moving_variance_initializer = moving_variance_initializer
+        # There is one replica, which is synchronized with itself.
+        self.synchronized = bool(synchronized)
         self.gamma: Any = None
         self.beta: Any = None
         self.moving_mean: Any = None
@@ -87,23 +120,22 @@ class BatchNormalization(Layer):
     def build(self, input_shape: Any) -> None:
         """Make gamma, beta and the running statistics."""
         shape = (input_shape[self.axis],)
-        if self.scale:
-            self.gamma = self.add_weight(shape, "ones", name="gamma")
-        if self.center:
-            self.beta = self.add_weight(shape, "zeros", name="beta")
-        self.moving_mean = self.add_weight(shape, "zeros", trainable=False, name="moving_mean")
+        _add_scale_and_shift(self, shape)
+        self.moving_mean = self.add_weight(
+            shape, self.moving_mean_initializer, trainable=False, name="moving_mean"
+        )
         self.moving_variance = self.add_weight(
-            shape, "ones", trainable=False, name="moving_variance"
+            shape, self.moving_variance_initializer, trainable=False, name="moving_variance"
         )
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        """The normalised input."""
+    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        """The normalised input; steps that a mask leaves out do not count for the statistics."""
         ndim = inputs.ndim
         at = self.axis % ndim
         spread = tuple(-1 if a == at else 1 for a in range(ndim))
         if training and self.trainable:
             axes = tuple(a for a in range(ndim) if a != at)
-            mean, variance = reduction.mean(inputs, axis=axes), reduction.var(inputs, axis=axes)
+            mean, variance = _moments(inputs, axes, mask)
             self._move(self.moving_mean, mean)
             self._move(self.moving_variance, variance)
         else:
@@ -115,3 +147,14 @@ class BatchNormalization(Layer):
     def _move(self, cell: Any, now: Any) -> None:
         share = 1.0 - self.momentum
         cell.assign_sub((convert(cell) - stop_gradient(now)) * share)
+
+
+def _moments(x: Any, axes: tuple[int, ...], mask: Any) -> tuple[Any, Any]:
+    if mask is None:
+        return reduction.mean(x, axis=axes), reduction.var(x, axis=axes)
+    shares = cast(convert(mask), x.dtype)
+    shares = shares.reshape((*shares.spec.shape, *(1,) * (x.ndim - shares.ndim)))
+    count = reduction.sum(shares * ones_like(x), axis=axes, keepdims=True)
+    mean = reduction.sum(shares * x, axis=axes, keepdims=True) / count
+    squares = reduction.sum(shares * square(x - mean), axis=axes, keepdims=True) / count
+    return mean.reshape((-1,)), squares.reshape((-1,))

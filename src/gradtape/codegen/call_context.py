@@ -1,0 +1,40 @@
+"""Call context: the words that tell native code all of one kind of call; see codegen.caller."""
+
+from __future__ import annotations
+
+CONTEXT = (
+    "owner", "thread", "world", "live", "busy", "calls", "held", "differs",
+    "argument_rows", "row", "input", "inputs", "given", "sources", "source_rows", "values",
+    "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
+    "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",
+    "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
+)  # fmt: skip
+# Where they are, in bytes.
+AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
+
+# Words of a row of each table.
+ARGUMENT = 3  # how, class or object, spec or count
+SOURCE = 2  # how, input or object
+WORD = 2  # slot, value
+NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
+BUFFER = 5  # slot, list of idle addresses or 0, capacity, the same and the size as Python numbers
+LEAF = 3  # buffer or object, spec, class or 0 for an object
+UPDATE = 3  # variable, buffer, spec
+LOCK = 2  # how to acquire and to release it
+
+# Arguments, the tuple of them first, each followed by what is in it: a tensor of this class and
+# spec, a float, this very object, a tuple or a list of so many, a dictionary of so many with keys
+# and items in turn.
+TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING = 0, 1, 2, 3, 4, 5
+# Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
+GIVEN, VARIABLE, REFERENCE = 0, 1, 2
+# Numbers: from the memory of a value; from a float among the inputs, or what a function of the
+# inputs gives, as double or as float.
+COPIED, DOUBLE, SINGLE, COMPUTED_DOUBLE, COMPUTED_SINGLE = 0, 1, 2, 3, 4
+# What is returned: the only leaf, a tuple, a list, or what Python makes of the list.
+ONLY, TUPLE, LIST, OTHER = 0, 1, 2, 3
+
+
+def known_object(name: str) -> str:
+    """An object that lives as long as the process, by the name of a fact."""
+    return f"inttoptr (i64 ${name} to ptr)"

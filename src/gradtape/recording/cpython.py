@@ -1,0 +1,65 @@
+"""CPython: what native code may know of the interpreter's objects, and how it becomes callable.
+
+All of it relies on the layout of CPython's objects, so it is used only where that layout was
+checked: CPython 3.11 to 3.13 with a GIL, 64 bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from typing import Any
+
+# The latest CPython that the tests of native code were run on.
+LATEST = (3, 13)
+
+
+class MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def prototype(name: str, *kinds: Any) -> Any:
+    """A function of the C API that returns an object.
+
+    Not an attribute of `ctypes.pythonapi`: those are shared with everybody in the process.
+    """
+    return ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)((name, ctypes.pythonapi))
+
+
+def word(address: int) -> int:
+    """The pointer-sized integer at an address."""
+    return ctypes.c_size_t.from_address(address).value
+
+
+def supported() -> bool:
+    """Whether this interpreter is one that the native code was written for."""
+    return (
+        sys.implementation.name == "cpython"
+        and (3, 11) <= sys.version_info[:2] <= LATEST
+        and sys.maxsize == 2**63 - 1
+        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and not sysconfig.get_config_var("Py_TRACE_REFS")
+    )
+
+
+def slot_offset(kind: type, name: str) -> int:
+    """Where instances keep a slot: what the member descriptor of the class says."""
+    definition = word(id(kind.__dict__[name]) + 40)
+    return word(definition + 16)
+
+
+def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
+    """A special method that fills its slot of the type directly, as those of C classes do."""
+    # What the method is called and how it calls a slot is CPython's own record of it.
+    base = word(id(lender.__dict__[special]) + 40)
+    assert ctypes.string_at(word(base)) == special.encode()
+    make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
+    return make(kind, base, function)

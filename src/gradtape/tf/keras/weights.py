@@ -1,0 +1,24 @@
+"""Weights: variables with a starting value, which layers and metrics keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.tf.conversion import convert
+from gradtape.tf.dispatch import graphs
+from gradtape.tf.keras import initializers
+from gradtape.tf.variable import Variable
+
+
+def weight(
+    shape: Any, initializer: Any, dtype: Any, trainable: bool, name: str | None,
+    constraint: Any = None,
+) -> Variable:  # fmt: skip
+    """A variable that begins with what an initializer gives."""
+    start = initializers.get(initializer)(() if shape is None else tuple(shape), dtype)
+    if graphs.in_use:
+        start = graphs.settle(start)
+    # As a value: a pending tensor would be part of whatever is being recorded.
+    made = Variable(convert(start).read(), trainable=trainable, dtype=dtype, constraint=constraint)
+    made.name = name or "variable"
+    return made
