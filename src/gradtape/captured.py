@@ -257,6 +257,9 @@ class Captured:
             )
         elif not capture.failed:
             left = _left_behind(capture, given, leaves, outlived)
+            if left is not None:
+                # Whoever assigned since has held on to what was assigned here.
+                capture.compare_variables()
             self._keep(capture, result, outlived, left)
             if self.paths:
                 self.surroundings, self.differs = around, around.settle(self.effects)

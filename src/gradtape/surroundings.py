@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.tensor import Tensor
+from gradtape.variable import Variable
 
 # Functions that are looked into, and entries of a container that are looked at.
 FUNCTIONS = 32
@@ -136,26 +137,60 @@ class _Object(_Seen):
         return now is self.quick()
 
 
-class _Content(_Seen):
-    """A container or an array that may be changed in place."""
+class _Array(_Seen):
+    """An array that may be changed in place."""
 
     template = "not {seen}({now})"
 
     def __init__(self, value: Any) -> None:
-        self._content = _content(value)
+        self._content = np.array(value, order="C")
         self.quick = self.same
         self.words = _words(value)
 
     def same(self, now: Any) -> bool:
         then = self._content
-        if type(then) is tuple:
-            return _content(now) == then
         return (
             type(now) is np.ndarray
             and now.shape == then.shape
             and now.dtype == then.dtype
             and _same_memory(now, then)
         )
+
+
+class _Content(_Seen):
+    """A container that may be changed in place, with what it holds."""
+
+    template = "not {seen}({now})"
+
+    def __init__(self, value: Any, parts: list[_Seen]) -> None:
+        self._kind = type(value)
+        self._keys = list(value) if self._kind is dict else None
+        self._parts = parts
+        self.quick = self.same
+        self.words = _words(value)
+
+    def same(self, now: Any) -> bool:
+        if type(now) is not self._kind or len(now) != len(self._parts):
+            return False
+        if self._keys is not None:
+            if list(now) != self._keys:
+                return False
+            now = now.values()
+        return all(part.same(each) for part, each in zip(self._parts, now, strict=False))
+
+
+class _Set(_Seen):
+    """The same of a set of simple things."""
+
+    template = "not {seen}({now})"
+
+    def __init__(self, value: Any) -> None:
+        self._kind, self._content = type(value), frozenset(value)
+        self.quick = self.same
+        self.words = _words(value)
+
+    def same(self, now: Any) -> bool:
+        return type(now) is self._kind and now == self._content
 
 
 def _same_memory(one: Any, other: Any) -> bool:
@@ -165,30 +200,26 @@ def _same_memory(one: Any, other: Any) -> bool:
     return np.array_equal(one.reshape(-1).view(word), other.reshape(-1).view(word))
 
 
-def _content(value: Any) -> Any:
-    """A copy of what a container of simple things or an array holds; None of anything else."""
-    if isinstance(value, np.ndarray):
-        return np.array(value, order="C")
-    if type(value) not in _CONTAINERS or len(value) > ENTRIES:
-        return None
-    parts = [part for pair in value.items() for part in pair] if type(value) is dict else [*value]
-    if not all(isinstance(part, _SIMPLE) for part in parts):
-        return None
-    kinds = tuple(map(type, parts))
-    if isinstance(value, (set, frozenset)):
-        return type(value), frozenset(zip(kinds, map(repr, parts), strict=True))
-    return type(value), kinds, tuple(map(repr, parts))
-
-
-def _seen(value: Any) -> _Seen | None:
+def _seen(value: Any, depth: int = 0) -> _Seen | None:
+    """What a value is compared with later; None of what is not followed."""
     if isinstance(value, _SIMPLE):
         return _Seen(value)
     if type(value) is np.ndarray:
         if value.dtype.kind not in "biufc" or not _may_change(value):
             return None
-        return _Content(value)
+        return _Array(value)
+    if isinstance(value, (set, frozenset)):
+        simple = len(value) <= ENTRIES and all(isinstance(part, _SIMPLE) for part in value)
+        return _Set(value) if simple else None
     if type(value) in _CONTAINERS:
-        return None if _content(value) is None else _Content(value)
+        if len(value) > ENTRIES or depth > DEPTH:
+            return None
+        if type(value) is dict and not all(isinstance(key, _SIMPLE) for key in value):
+            return None
+        held = value.values() if type(value) is dict else value
+        parts = [_seen(part, depth + 1) for part in held]
+        known = [part for part in parts if part is not None]
+        return _Content(value, known) if len(known) == len(parts) else None
     return None if value is _GONE else _Object(value)
 
 
@@ -281,13 +312,12 @@ class _Search:
             for label, thing in list(self._objects.values()):
                 places += _attributes(label, thing, names)
                 for name in (*names, "__call__"):
-                    self._enter(getattr(type(thing), name, None))
+                    self._enter(_of_class(thing, name))
+                    self._enter(vars(thing).get(name) if hasattr(thing, "__dict__") else None)
             found = []
             for place in places:
                 value = place.value()
-                if isinstance(value, (types.ModuleType, type)):
-                    continue
-                if not _is_definition(place.label, value):
+                if not (isinstance(value, _NAMESPACES) or _is_definition(place.label, value)):
                     found.append(place)
                 self._enter(value)
                 if place.label.count(".") < DEPTH:
@@ -301,6 +331,8 @@ class _Search:
 
     def _enter(self, value: Any) -> None:
         """Look into a function."""
+        if isinstance(value, _NAMESPACES):
+            return
         while not isinstance(value, types.FunctionType):
             inner = [getattr(value, name, None) for name in _INNER]
             value = next((each for each in inner if callable(each)), None)
@@ -311,7 +343,8 @@ class _Search:
 
 
 # Attributes by which things that are called know the function behind them.
-_INNER = ("__func__", "python_function", "func", "__wrapped__")
+_INNER = ("__func__", "python_function", "func", "fget", "__wrapped__")
+_NAMESPACES = (types.ModuleType, type)
 
 
 def _places_of(function: Any) -> Iterator[Place]:
@@ -326,20 +359,37 @@ def _places_of(function: Any) -> Iterator[Place]:
             yield Place(name, known, f"here[{name!r}]", functools.partial(known.__getitem__, name))
 
 
-def _attribute(reference: Callable[[], Any], name: str) -> Any:
-    return vars(reference())[name]
-
-
 def _attributes(label: str, thing: Any, names: Iterable[str]) -> Iterator[Place]:
-    reference, held = _reference(thing), vars(thing)
+    """Attributes of an object, of its class, of a class or of a module."""
+    reference = _reference(thing)
+    held = getattr(thing, "__dict__", {})
     for name in names:
-        if name in held:
+        if name in held or isinstance(_of_class(thing, name), _PLAIN_ATTRIBUTES):
             yield Place(
                 f"{label}.{name}",
                 reference,
-                f"here().__dict__[{name!r}]",
-                functools.partial(_attribute, reference, name),
+                f"here().{name}",
+                functools.partial(_read_attribute, reference, name),
             )
+
+
+def _read_attribute(reference: Callable[[], Any], name: str) -> Any:
+    return getattr(reference(), name)
+
+
+def _of_class(thing: Any, name: str) -> Any:
+    """What a class has under a name, without asking descriptors."""
+    for kind in type(thing).__mro__:
+        if name in vars(kind):
+            return vars(kind)[name]
+    return None
+
+
+# Slots, and values that all instances share.
+_PLAIN_ATTRIBUTES = (
+    types.MemberDescriptorType, bool, int, float, complex, str, list, tuple, dict, np.ndarray,
+    Tensor, Variable,
+)  # fmt: skip
 
 
 def _names(code: Any) -> set[str]:
@@ -351,16 +401,33 @@ def _names(code: Any) -> set[str]:
 
 
 def _has_attributes(value: Any) -> bool:
-    """Whether something is an object of a class of the user's, with attributes."""
-    if isinstance(value, (type, types.ModuleType, types.FunctionType, Tensor)):
+    """Whether something of the user's own has attributes: an object, a class or a module."""
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, Tensor, Variable)):
         return False
-    return hasattr(value, "__dict__") and not type(value).__module__.startswith("gradtape.")
+    if isinstance(value, (*_SIMPLE, *_CONTAINERS, np.ndarray, np.generic)):
+        return False
+    if isinstance(value, types.ModuleType):
+        return not _is_foreign(value.__name__)
+    return not _is_foreign((value if isinstance(value, type) else type(value)).__module__)
 
 
-def _is_definition(name: str, value: Any) -> bool:
+def _is_foreign(module: str) -> bool:
+    """Whether a module is the library's own, Python's or one that was installed."""
+    root = module.partition(".")[0]
+    if root in ("gradtape", "numpy", "scipy") or module == "__main__":
+        return root != "__main__"
+    if module == "types":  # a SimpleNamespace is the user's
+        return False
+    if root in sys.stdlib_module_names:
+        return True
+    path = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" in path
+
+
+def _is_definition(label: str, value: Any) -> bool:
     """Whether a name is that of a function that was defined or imported under it."""
     kinds = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
-    return isinstance(value, kinds) and value.__name__ == name
+    return isinstance(value, kinds) and value.__name__ == label.rpartition(".")[2]
 
 
 def _is_library(function: Any) -> bool:

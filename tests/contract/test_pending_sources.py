@@ -224,3 +224,25 @@ def test_products_in_eager_mode(name):
         found = getattr(tape, name)(y, x, gt.ones(3)).numpy()
     slope = 1 - np.tanh(X) ** 2
     np.testing.assert_allclose(found, slope if name == "jvp" else -2 * np.tanh(X) * slope)
+
+
+def test_by_itself_a_target_has_the_derivative_one_watched_or_not():
+    x, v = gt.asarray(X), gt.Variable(2.0)
+    with gt.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        _ = v * 2.0
+    assert tape.gradient(x, x).tolist() == [1.0, 1.0, 1.0]
+    assert float(tape.gradient(v, v)) == 1.0
+    assert tape.gradient(x, v) is None
+
+
+def test_the_way_from_one_source_to_another_that_was_taken_before_the_tape():
+    v = gt.Variable(X)
+    q = v * 1.0
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch(q)
+        z = gt.cos(q) * v
+    by_q, by_v = tape.gradient(z, [q, v])
+    np.testing.assert_allclose(by_q.numpy(), -np.sin(X) * X)
+    np.testing.assert_allclose(by_v.numpy(), np.cos(X))
+    np.testing.assert_allclose(tape.gradient(z, v).numpy(), np.cos(X))
+    np.testing.assert_allclose(np.diag(tape.jacobian(z, [q, v])[1].numpy()), np.cos(X))

@@ -182,6 +182,93 @@ class TestObjects:
         assert float(f(A(1.0))) == 1.0
 
 
+class Slotted:
+    __slots__ = ("value",)
+
+
+class Shared:
+    value = 2.0
+
+
+class Hidden:
+    def __init__(self):
+        self._inner = 2.0
+
+    @property
+    def value(self):
+        return self._inner
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (Slotted, "value"),
+        (Hidden, "_inner"),
+        (lambda: Shared, "value"),
+        (lambda: types.ModuleType("options"), "value"),
+        (types.SimpleNamespace, "value"),
+    ],
+    ids=["slot", "property", "class", "module", "namespace"],
+)
+def test_attributes_of_all_kinds(make, name):
+    options = make()
+    f = gt.function(lambda x: x * options.value)
+    for value in (2.0, 2.0, 3.0, 3.0, 2.0):
+        setattr(options, name, value)
+        assert float(f(A(1.0))) == value
+    assert f.captures == 2
+    setattr(options, name, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("nest", "change"),
+    [
+        ({"a": {"b": 2.0}}, lambda n: n["a"].update(b=3.0)),
+        ({"a": {"b": np.full(1, 2.0)}}, lambda n: n["a"]["b"].fill(3.0)),
+        ({"a": {"b": A(2.0)}}, lambda n: n["a"].update(b=A(3.0))),
+        ({"a": {"b": gt.Variable(2.0)}}, lambda n: n["a"].update(b=gt.Variable(3.0))),
+    ],
+    ids=["number", "array", "tensor", "variable"],
+)
+def test_nests(nest, change):
+    f = gt.function(lambda x: gt.sum(x * nest["a"]["b"]))
+    assert [float(f(A(1.0))) for _ in range(3)] == [2.0] * 3
+    kept = dict(nest["a"])
+    change(nest)
+    assert [float(f(A(1.0))) for _ in range(3)] == [3.0] * 3
+    assert f.captures == 2
+    assert kept
+
+
+def test_training_with_a_rate_that_falls():
+    class Trainer:
+        def __init__(self):
+            self.steps, self.rate, self.losses = 0, 0.1, []
+            self.w = gt.Variable(1.0)
+
+        @gt.function
+        def update(self, x):
+            with gt.GradientTape() as tape:
+                loss = (self.w * x - 1.0) ** 2
+            self.w.assign_sub(self.rate * tape.gradient(loss, self.w))
+            return loss
+
+        def train(self, x):
+            self.losses.append(float(self.update(x)))
+            self.steps += 1
+            if self.steps % 3 == 0:
+                self.rate *= 0.5
+
+    trainer, w, rate = Trainer(), 1.0, 0.1
+    for number in range(12):
+        x = 0.5 + 0.1 * number
+        trainer.train(A(x))
+        w -= rate * 2 * (w * x - 1) * x
+        rate *= 0.5 if number % 3 == 2 else 1.0
+        assert float(trainer.w) == pytest.approx(w)
+    assert len(trainer.update.captured) == 4
+
+
 class TestEffects:
     def test_what_a_run_changes_itself_is_an_effect(self):
         seen, count, table = [], 0, {"n": 0}

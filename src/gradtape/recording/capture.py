@@ -512,6 +512,10 @@ class Capture(Recording):
     def finish_step(self) -> None:
         """The function has returned."""
         self._end_draws()
+        self.compare_variables()
+
+    def compare_variables(self) -> None:
+        """See whether other threads have assigned variables that were read or assigned here."""
         for variable in self._latest:
             self._compare(variable, variable._handle)
 

@@ -38,7 +38,8 @@ def derive_reverse(
     asked = list(sources)
     if watched is not None:
         connected = reached((*targets, *sources), outside, watched)
-        asked = [source for source in sources if source in connected]
+        # By itself a target has the derivative one, watched or not.
+        asked = [source for source in sources if source in connected or source in targets]
     with apart_from_recorded():
         results = reverse(targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))

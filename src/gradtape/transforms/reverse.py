@@ -33,8 +33,8 @@ def reverse(
 ) -> list[Node | Rows | None]:
     """The cotangent of each source, or None where no path leads to it.
 
-    `blocked` nodes are treated as constants. `python_rule` differentiates the nodes whose
-    derivative is a Python closure; see gradtape.custom.
+    `blocked` nodes are treated as constants, sources among them as independent. `python_rule`
+    differentiates the nodes whose derivative is a Python closure; see gradtape.custom.
     """
     wanted = set(sources)
     order = topological(targets)
@@ -45,7 +45,8 @@ def reverse(
         if target in active:
             _accumulate(found, target, Cotangent(given))
     for node in reversed(order):
-        if node not in active or not node.inputs:
+        # A source may be a constant otherwise: how it was computed is nobody's way.
+        if node not in active or not node.inputs or node in blocked:
             continue
         derive_from(node)
         if type(node.spec) is tuple:
