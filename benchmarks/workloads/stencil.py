@@ -37,7 +37,13 @@ def listed_reference(inputs: Arrays) -> list[Any]:
     return [np.stack(entries(inputs["x"]), axis=1).reshape(-1)[[1, *range(3, 3 * LARGE - 3), -2]]]
 
 
-def gradtape(inputs: Arrays, wrap: Wrap, sparse: bool = False, listed: bool = False) -> Call:
+def gradtape(
+    inputs: Arrays,
+    wrap: Wrap,
+    sparse: bool = False,
+    listed: bool = False,
+    captured: bool = False,
+) -> Call:
     import gradtape as gt
 
     def f(x: Any) -> Any:
@@ -45,6 +51,8 @@ def gradtape(inputs: Arrays, wrap: Wrap, sparse: bool = False, listed: bool = Fa
 
     x = gt.asarray(inputs["x"])
     jacobian = gt.jacobian(f, sparse=sparse)
+    if captured:
+        jacobian = gt.function(jacobian)
     return (lambda: jacobian(x).data) if listed else (lambda: jacobian(x))
 
 
@@ -109,6 +117,14 @@ WORKLOADS = (
         inputs=partial(inputs, SMALL),
         reference=dense_reference,
         builds=(named(sparse=True), tensorflow, jax, torch),
+    ),
+    Workload(
+        name="stencil-sparse-function",
+        title="Jacobian of a three-point stencil, n = 2000 float64, ours sparse, under gt.function",
+        dtype="float64",
+        inputs=partial(inputs, SMALL),
+        reference=dense_reference,
+        builds=(named(sparse=True, captured=True), tensorflow, jax, torch),
     ),
     Workload(
         name="stencil-million",

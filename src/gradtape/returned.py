@@ -15,9 +15,10 @@ from gradtape.graph.deferred import Deferred
 from gradtape.graph.recording import Value
 from gradtape.pytree import unflatten
 from gradtape.recording.capture import Capture
+from gradtape.recording.pending_matrix import is_pending
 from gradtape.recording.steps import Call, Constant, Number, Result
 from gradtape.signature import Arguments
-from gradtape.straight import Wrapped
+from gradtape.straight import Listed, Wrapped
 from gradtape.tensor import RowSparse, Tensor
 from gradtape.variable import Variable
 
@@ -42,6 +43,8 @@ def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
             for part in leaf.rows
         ]
         return lambda call: kind(*[source(call) for source in rows], of)
+    if is_pending(leaf):
+        return Listed(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
         return Wrapped(capture.source(node), type(leaf).result_class)
     if isinstance(leaf, Tensor):
@@ -68,7 +71,8 @@ def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:
     """The first leaf of a result that later calls may have another of, if there is one."""
     static = {id(each) for each in known}
     for leaf in leaves:
-        if not isinstance(leaf, (Tensor, Deferred, *PLAIN)) and id(leaf) not in static:
+        plain = isinstance(leaf, (Tensor, Deferred, *PLAIN)) or id(leaf) in static
+        if not plain and not is_pending(leaf):
             return leaf
     return None
 
@@ -81,6 +85,8 @@ class Returned:
         for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
             if type(leaf) is Deferred:
                 leaves[place] = leaf.value
+            elif is_pending(leaf):
+                leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
             elif node is not None and leaf.node is None:
                 made = type(leaf)(None, None, leaf.computed)
                 fresh, _ = self._fresh.setdefault(id(leaf), (made, weakref.ref(leaf)))

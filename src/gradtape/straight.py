@@ -73,11 +73,15 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
     given = [written(source) for position, source in enumerate(inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
-    leaves = []
+    leaves: list[str] = []
     for leaf in result.leaves:
-        found = written(leaf.source) if isinstance(leaf, Wrapped) else written(leaf)
+        found = written(leaf.source if isinstance(leaf, (Listed, Wrapped)) else leaf)
         if found is None:
             return None
+        if isinstance(leaf, Listed):
+            name = f"matrix{len(leaves)}"
+            names[name] = leaf.made
+            found = f"{name}({found}.array)"
         if isinstance(leaf, Wrapped):
             kind = leaf.kind.__name__
             names[kind] = leaf.kind
@@ -134,3 +138,16 @@ class Wrapped:
 
     def __call__(self, call: Any) -> Any:
         return self.kind(None, None, self.source(call))
+
+
+class Listed:
+    """A leaf of a result that is a sparse matrix, made of its entries."""
+
+    __slots__ = ("made", "source")
+
+    def __init__(self, source: Any, made: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.made = made
+
+    def __call__(self, call: Any) -> Any:
+        return self.made(self.source(call).array)

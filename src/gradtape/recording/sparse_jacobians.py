@@ -14,15 +14,20 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError, SparsityError
-from gradtape.graph.node import Node, placeholder
-from gradtape.graph.recording import Recording, Value
+from gradtape.graph.node import Node, apart_from_recorded, apply, placeholder
+from gradtape.graph.recording import Recording, Value, host_value
 from gradtape.graph.spec import spec
+from gradtape.graph.walk import substitute
 from gradtape.ops.arithmetic import equal
 from gradtape.ops.casting import cast
+from gradtape.ops.gathering import GATHER
+from gradtape.ops.joining import CONCAT
 from gradtape.ops.movement import reshape_node
 from gradtape.recording.bound import Bound, bind
 from gradtape.recording.custom import PythonRules
+from gradtape.recording.derive import hold_result
 from gradtape.recording.jacobians import View, derive_slope
+from gradtape.recording.pending_matrix import pending_matrix
 from gradtape.recording.structure import follows, position_leaves, values_of
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of
@@ -55,10 +60,33 @@ class Prepared:
     connected: bool = True
     # The derivative in a random direction, until a pattern given by the user was tried against it.
     trials: list[Trial] = field(default_factory=list)
+    # Whether the pattern follows from the program alone, not from integers that it is given.
+    of_structure: bool = False
 
     @property
     def pattern(self) -> Pattern:
         return self.coloured.pattern
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the entries can be nodes of the program, the same for whatever it is given."""
+        return (
+            self.of_structure
+            and not self.trials
+            and self.coloured.substitution is None
+            and bool(self.bound.outputs)
+        )
+
+    def _listed(self, recording: Recording) -> Node:
+        """The entries of the matrix as a node."""
+        given = {node: recording.enter_value(value) for node, value in self.seeds.items()}
+        positions = np.ascontiguousarray(self.coloured.positions, np.int64)
+        entered = recording.enter_value(host_value(positions))
+        with apart_from_recorded():
+            found = substitute(self.bound.outputs, given)
+            parts = tuple(reshape_node(node, (node.size,)) for node in found)
+            flat = parts[0] if len(parts) == 1 else apply(CONCAT, parts, (0,))
+            return apply(GATHER, (flat, entered), (0,))
 
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
@@ -72,6 +100,8 @@ class Prepared:
 
     def matrix(self, recording: Recording) -> Any:
         """The derivative of now, as a scipy.sparse array in CSR form."""
+        if recording.capturing and self.may_wait:
+            return pending_matrix(self.pattern, hold_result(recording, self._listed(recording)))
         try:
             found = self.pattern.with_data(self.entries(recording))
         except NoValueError as error:
@@ -342,6 +372,7 @@ class _Products:
     def __init__(
         self, view: View, rules: PythonRules, target: Node, source: Node, coloured: Coloured
     ) -> None:
+        self.view = view
         self.recording = view.recording
         self.question = view.question(source, "auto", rules)
         self.target = target
@@ -389,7 +420,10 @@ class _Products:
         outputs = self.outputs if self.connected else []
         bound = bind(self.recording, outputs)
         trials = [] if given is None or not self.connected else self._trials()
-        return Prepared(self.coloured, bound, self.seeds, self.dtype, self.connected, trials)
+        of_structure = not _leaves(self.view, self.target, self.source)
+        return Prepared(
+            self.coloured, bound, self.seeds, self.dtype, self.connected, trials, of_structure
+        )
 
     def _trials(self) -> list[Trial]:
         # Between real and complex values a product is not the derivative in one direction.

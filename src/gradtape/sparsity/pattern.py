@@ -84,14 +84,14 @@ class Pattern:
         """The pattern as a boolean `scipy.sparse.csr_array`."""
         return self.with_data(np.ones(len(self.indices), bool))
 
-    def with_data(self, data: Any) -> Any:
+    def with_data(self, data: Any, kind: Any = None) -> Any:
         """The `scipy.sparse.csr_array` with these values at the entries, in their order.
 
         All arrays made of one pattern share its index arrays, which are read-only: what changes
         the structure in place is refused there, and works on a copy.
         """
         template = self._template
-        found = object.__new__(type(template))
+        found = object.__new__(type(template) if kind is None else kind)
         found.__dict__.update(template.__dict__)
         found.data = data
         return found
