@@ -172,7 +172,7 @@ def test_where_products_are_cut():
     assert not cut(4, 4, 4)[0].parallel
     found, split = cut(2000, 64, 64)
     assert (found.parallel, found.total, split) == (True, 2000, gemm.SPLIT_ROWS)
-    found, split = cut(64, 64, 2000)
+    found, split = cut(64, 512, 2000)
     assert (found.parallel, found.total, split) == (True, 2000, gemm.SPLIT_COLUMNS)
     found, split = cut(64, 64, 64, (40,))
     assert (found.parallel, found.total, split) == (True, 40, gemm.SPLIT_BATCH)

@@ -34,6 +34,7 @@ from gradtape.codegen import gemm
 from gradtape.codegen.gemm import GemmArguments
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
 from gradtape.codegen.team import Instruction
+from gradtape.runtime.shallow import panel_instruction
 from gradtape.runtime.threads import get_num_threads
 
 CHOICES = ("auto", "openblas", "mkl")
@@ -229,6 +230,10 @@ def gemm_instruction(
     ):
         # The rows of all items times the same matrix are the rows of one product.
         m, count, steps = m * count, 1, (0, 0, 0)
+    if count == 1 and not accumulate and m == c.shape[-2]:
+        shallow = panel_instruction(dtype, a, b, c, m, n, k)
+        if shallow is not None:
+            return shallow
     layout_a = _layout(m, k, a, item)
     layout_b = _layout(k, n, b, item)
     leading_c = _leading(m, n, c.strides[-2], c.strides[-1], item)
