@@ -286,6 +286,9 @@ def constant(value: Any, of: Spec) -> Node:
 
 def slope_constant(value: Any, of: Spec) -> Node:
     """A constant of a derivative, which is none that a user records."""
+    found = table().slopes.get(("constant", type(value), value, of))
+    if found is not None:
+        return found
     with apart_from_recorded():
         return constant(value, of)
 
