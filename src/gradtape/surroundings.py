@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.lines import warn
 from gradtape.tensor import Tensor
 from gradtape.variable import Variable
 
@@ -28,6 +29,8 @@ ENTRIES = 32
 DEPTH = 2
 # Arrays of so many bytes are compared as strings of them.
 SHORT = 4096
+# To compare arrays of so many bytes takes milliseconds.
+LARGE = 1 << 25
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), enum.Enum)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -74,6 +77,13 @@ class Surroundings:
         """
         effects.update(place.label for place, seen in self._known if not seen.same(place.value()))
         self._known = [each for each in self._known if each[0].label not in effects]
+        for place, seen in self._known:
+            if isinstance(seen, _Array) and seen.nbytes >= LARGE:
+                warn(
+                    f"gt.function: {place.label} is a NumPy array of {seen.nbytes >> 20} MB that "
+                    "is read from outside, and compared at every call because it can be changed. "
+                    "Make it a tensor with gt.asarray, or read-only (flags.writeable = False)."
+                )
         return self._written() if self._known else None
 
     def difference(self) -> tuple[str, str, str] | None:
@@ -146,6 +156,10 @@ class _Array(_Seen):
         self._content = np.array(value, order="C")
         self.quick = self.same
         self.words = _words(value)
+
+    @property
+    def nbytes(self) -> int:
+        return self._content.nbytes
 
     def same(self, now: Any) -> bool:
         then = self._content
