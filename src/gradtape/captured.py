@@ -21,7 +21,7 @@ from gradtape.recording.capture import MEANWHILE, Capture
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
-from gradtape.returned import Returned, is_inside, returned, source_of, strange
+from gradtape.returned import Returned, is_inside, returned, sources_of, strange
 from gradtape.signature import Arguments
 from gradtape.static_values import Identity, static_key
 from gradtape.straight import straight_call
@@ -102,7 +102,7 @@ class Captured:
                 return self.function(*arguments.args, **arguments.kwargs)
         if self.moves and self._is_given_twice(arguments):
             return self.function(*arguments.args, **arguments.kwargs)
-        call, failure = Call(leaves), None
+        call, failure = Call(leaves, arguments.given), None
         careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
         try:
             with careful:
@@ -230,7 +230,7 @@ class Captured:
         outlived = bool(capture.tapes)
         result = Result(
             structure,
-            tuple(source_of(capture, *each) for each in zip(leaves, nodes, strict=True)),
+            sources_of(capture, leaves, nodes),
             tuple((variable, capture.source(node)) for variable, node in capture.last_assigned()),
             tuple((ref, capture.source(node)) for ref, node in capture.rebound()),
             tuple((at, capture.source(handle.node)) for at, handle in capture.moved.items()),
@@ -244,7 +244,7 @@ class Captured:
             retire(capture)
         odd = strange(leaves, given.returnable())
         changed = bool(given.changes)
-        fresh = Returned(leaves, nodes)
+        fresh = Returned(leaves, nodes, given.originals)
         if odd is not None:
             kind = type(odd).__name__
             self.refuse(f"it returns an object of class {kind}, which may differ between calls")
@@ -429,17 +429,17 @@ def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bo
     return found()
 
 
-def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
+def _locked(call: Callable[[list[Any], Any], Any], variables: tuple[Any, ...]) -> Any:
     """The call as one step to other threads that read or assign the same variables."""
     if not variables:
         return call
     locks = [variable.lock for variable in variables]
 
-    def locked(leaves: list[Any]) -> Any:
+    def locked(leaves: list[Any], given: Any) -> Any:
         for lock in locks:
             lock.acquire()
         try:
-            return call(leaves)
+            return call(leaves, given)
         finally:
             for lock in locks:
                 lock.release()

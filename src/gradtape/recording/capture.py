@@ -150,6 +150,16 @@ class Capture(Recording):
         self._sources[node.params[0]] = Number(number.compute)
         return node
 
+    def place(self, handle: Handle) -> int | None:
+        """Which input a tensor stands for."""
+        given = self._given.get(id(handle))
+        return given[0] if given is not None and given[1]() is handle else None
+
+    def is_rebound(self, handle: Handle) -> bool:
+        """Whether a tensor is from outside and was rebound here."""
+        found = self._rebound.get(id(handle))
+        return found is not None and found[0]() is handle
+
     def enter_handle(self, handle: Handle) -> Node:
         """The leaf of a tensor from outside, which may be rebound between calls."""
         if self.moved and id(handle) in self._same:
