@@ -17,7 +17,7 @@ from gradtape.graph.recording import Recording, Value, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording import native
-from gradtape.recording.capture import MEANWHILE, Capture
+from gradtape.recording.capture import MEANWHILE, Capture, is_view
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
@@ -100,7 +100,7 @@ class Captured:
             self._renew()
             if self.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
-        if self.moves and self._is_given_twice(arguments):
+        if self.moves and self._are_unlike(arguments):
             return self.function(*arguments.args, **arguments.kwargs)
         call, failure = Call(leaves, arguments.given), None
         careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
@@ -147,10 +147,14 @@ class Captured:
             self.path = None
         return result
 
-    def _is_given_twice(self, arguments: Arguments) -> bool:
-        """Whether something that is changed in place is among the arguments once more."""
-        given = [id(original) for _, original in arguments.inputs()]
-        return any(given.count(given[position]) > 1 for position in self.moves)
+    def _are_unlike(self, arguments: Arguments) -> bool:
+        """Whether something that is changed in place is given once more, or refuses to be."""
+        given = arguments.given()
+        numbers = [id(original) for original in given]
+        return any(
+            numbers.count(numbers[position]) > 1 or is_view(given[position])
+            for position in self.moves
+        )
 
     def run_in_python(
         self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None

@@ -85,6 +85,9 @@ def straight_call(step: Step) -> Callable[[list[Any], Callable[[], Any]], Any] |
         if isinstance(fresh, Wrapped):
             kind = fresh.kind.__name__
             names[kind] = fresh.kind
+            if not isinstance(fresh.source, Computed):
+                names["apart"] = apart
+                found = f"apart({found})"
             found = f"{kind}(None, None, {found})"
         if isinstance(leaf, Back):
             own = f"own[{leaf.position}]"
@@ -148,7 +151,13 @@ class Wrapped:
         self.kind = kind
 
     def __call__(self, call: Any) -> Any:
-        return self.kind(None, None, self.source(call))
+        found = self.source(call)
+        return self.kind(None, None, found if type(self.source) is Computed else apart(found))
+
+
+def apart(value: Value) -> Value:
+    """The same as a value of its own: a later tape does not take one for the other."""
+    return Value(value.content, value.spec)
 
 
 class Back:

@@ -153,3 +153,19 @@ class TestMutation:
         own += 1.0
         assert own.tolist() == [2.0, 3.0]
         assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_what_was_read_before_a_tape_is_not_the_variable():
+    v = gt.Variable(3.0)
+    before = v.value
+    with gt.GradientTape():
+        inside = v.value
+    for old in (before, inside):
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(old)
+            y = v * old
+        assert [float(slope) for slope in tape.gradient(y, [old, v])] == [3.0, 3.0]
+    # A ratio of new to old, at the step where both are the same.
+    with gt.GradientTape() as tape:
+        ratio = gt.exp(v - before)
+    assert float(tape.gradient(ratio, v)) == 1.0

@@ -1,6 +1,7 @@
-"""What a function returns is the caller's own tensor, or one tensor twice, where Python has it so."""
+"""Functions return the caller's own tensors, and one tensor twice, where Python has it so."""
 
 import numpy as np
+import pytest
 
 import gradtape as gt
 
@@ -74,3 +75,42 @@ def test_on_one_of_two_paths():
     for number in CALLS:
         x = A([(-1.0) ** (number // 3), 2.0])
         assert (f(x) is x) == (number // 3 % 2 == 0)
+
+
+def test_constants_and_variables_are_apart_in_every_call():
+    v = gt.Variable(3.0)
+    for f in (gt.function(lambda: gt.asarray(3.0)), gt.function(lambda: v.value)):
+        for _ in range(3):
+            one, two = f(), f()
+            with gt.GradientTape() as tape:
+                tape.watch(one)
+                y = one * two * v
+            assert float(tape.gradient(y, one)) == 9.0
+
+
+def test_a_view_is_refused_as_in_python():
+    @gt.function
+    def f(x):
+        x += 1.0
+        return x
+
+    x = A([[1.0, 2.0], [3.0, 4.0]])
+    for _ in range(3):
+        with pytest.raises(gt.errors.InPlaceError, match="made by indexing"):
+            f(x[0])
+        row = A([1.0, 2.0])
+        assert f(row) is row
+        assert row.tolist() == [2.0, 3.0]
+
+
+def test_a_variable_that_is_a_source_without_being_watched():
+    v = gt.Variable([1.0, 2.0])
+
+    def f(x):
+        with gt.GradientTape(watch_accessed_variables=False) as tape:
+            y = v * x
+        return tape.jvp(y, v, [1.0, 1.0])
+
+    x, g = A([3.0, 4.0]), gt.function(f)
+    for _ in range(3):
+        assert g(x).tolist() == f(x).tolist() == [3.0, 4.0]
