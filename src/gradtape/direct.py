@@ -55,6 +55,8 @@ class Direct:
         differs: Callable[[], bool] | None,
     ) -> None:
         layout = _layout(run)
+        # There from the start: what is watched may go before all is known.
+        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
         self._kept: list[Any] = [run, result, tuple(assigned), differs]
         given = Given(arguments, self.end)
         self._kept.append(given)
@@ -115,9 +117,7 @@ class Direct:
             "keep_gil": int(layout.stretch.quick), "ops": layout.ops,
         }  # fmt: skip
         self._kept += [layout, sources]
-        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))(
-            *[fields.get(name, 0) for name in call_context.CONTEXT]
-        )
+        self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
     def _keep(self, thing: Any) -> Any:
