@@ -367,7 +367,7 @@ class Capture(Recording):
         state.evaluate(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
-        if self.is_own(handle):
+        if handle.recording is not self and self.is_own(handle):
             return value
         source, read = self.source(node), _reader(node, kind)
         self._branch(lambda call: read(source(call)), (node, name), f"{name}() of a tensor", value)
