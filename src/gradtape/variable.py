@@ -14,7 +14,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
 from gradtape.operators import Operators
 from gradtape.ops import indexing
-from gradtape.ops.arithmetic import identity
+from gradtape.ops.arithmetic import IDENTITY, identity
 from gradtape.ops.casting import cast
 from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.flush import flush
@@ -114,10 +114,12 @@ class Variable(Operators):
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
         if handle.computed is not None and handle.recording is not recording:
-            found = self.value_class(node, recording, _apart(handle.computed))
-            if recording.capturing:
-                recording.own(found)  # type: ignore[attr-defined]
-            return found
+            if recording.outer is None and not recording.closed:
+                # What was read is not the variable to tapes that begin later.
+                node = recording.application(IDENTITY, (node,), ())
+                if recording.capturing:
+                    return recording.hold(node, self.value_class)
+            return self.value_class(node, recording, _apart(handle.computed))
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
