@@ -132,10 +132,10 @@ def straight_call(step: Step) -> Callable[[list[Any], Callable[[], Any]], Any] |
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
         names[f"v{number}"] = variable
-        fresh = f"u{number}"
+        own = f"u{number}"
         if not str(source).startswith("Value("):
-            fresh = f"Value({fresh}.content, {fresh}.spec)"
-        lines.append(f"    v{number}.replace({fresh})")
+            own = f"Value({own}.content, {own}.spec)"
+        lines.append(f"    v{number}.replace({own})")
     lines.append(f"    return {returned}")
     exec("\n".join(lines), names)
     return names["call"]

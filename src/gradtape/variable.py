@@ -113,12 +113,11 @@ class Variable(Operators):
         node, handle = entered
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
-        if handle.computed is not None and handle.recording is not recording:
-            if recording.outer is None and not recording.closed:
-                # What was read is not the variable to tapes that begin later.
-                node = recording.application(IDENTITY, (node,), ())
-                if recording.capturing:
-                    return recording.hold(node, self.value_class)
+        if recording.outer is None and (state.tapes or recording.capturing):
+            # What was read is not the variable to tapes that begin later.
+            node = recording.application(IDENTITY, (node,), ())
+        known = handle.computed is not None and handle.recording is not recording
+        if known and not recording.capturing:
             return self.value_class(node, recording, _apart(handle.computed))
         return recording.hold(node, self.value_class)
 
