@@ -17,11 +17,11 @@ from gradtape.graph.recording import Recording, Value, state
 from gradtape.ops.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording import native
-from gradtape.recording.capture import MEANWHILE, Capture
+from gradtape.recording.capture import MEANWHILE, Capture, is_view
 from gradtape.recording.flush import flush, retire
 from gradtape.recording.paths import Habit, Path, joined_path
 from gradtape.recording.steps import Call, Result, Step, replay
-from gradtape.returned import Returned, is_inside, returned, source_of, strange
+from gradtape.returned import Returned, is_inside, returned, sources_of, strange
 from gradtape.signature import Arguments
 from gradtape.static_values import Identity, static_key
 from gradtape.straight import straight_call
@@ -100,9 +100,9 @@ class Captured:
             self._renew()
             if self.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
-        if self.moves and self._is_given_twice(arguments):
+        if self.moves and self._are_unlike(arguments):
             return self.function(*arguments.args, **arguments.kwargs)
-        call, failure = Call(leaves), None
+        call, failure = Call(leaves, arguments.given), None
         careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
         try:
             with careful:
@@ -147,10 +147,14 @@ class Captured:
             self.path = None
         return result
 
-    def _is_given_twice(self, arguments: Arguments) -> bool:
-        """Whether something that is changed in place is among the arguments once more."""
-        given = [id(original) for _, original in arguments.inputs()]
-        return any(given.count(given[position]) > 1 for position in self.moves)
+    def _are_unlike(self, arguments: Arguments) -> bool:
+        """Whether something that is changed in place is given once more, or refuses to be."""
+        given = arguments.given()
+        numbers = [id(original) for original in given]
+        return any(
+            numbers.count(numbers[position]) > 1 or is_view(given[position])
+            for position in self.moves
+        )
 
     def run_in_python(
         self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None
@@ -230,7 +234,7 @@ class Captured:
         outlived = bool(capture.tapes)
         result = Result(
             structure,
-            tuple(source_of(capture, *each) for each in zip(leaves, nodes, strict=True)),
+            sources_of(capture, leaves, nodes),
             tuple((variable, capture.source(node)) for variable, node in capture.last_assigned()),
             tuple((ref, capture.source(node)) for ref, node in capture.rebound()),
             tuple((at, capture.source(handle.node)) for at, handle in capture.moved.items()),
@@ -244,7 +248,7 @@ class Captured:
             retire(capture)
         odd = strange(leaves, given.returnable())
         changed = bool(given.changes)
-        fresh = Returned(leaves, nodes)
+        fresh = Returned(leaves, nodes, given.originals)
         if odd is not None:
             kind = type(odd).__name__
             self.refuse(f"it returns an object of class {kind}, which may differ between calls")
@@ -429,17 +433,17 @@ def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bo
     return found()
 
 
-def _locked(call: Callable[[list[Any]], Any], variables: tuple[Any, ...]) -> Any:
+def _locked(call: Callable[[list[Any], Any], Any], variables: tuple[Any, ...]) -> Any:
     """The call as one step to other threads that read or assign the same variables."""
     if not variables:
         return call
     locks = [variable.lock for variable in variables]
 
-    def locked(leaves: list[Any]) -> Any:
+    def locked(leaves: list[Any], given: Any) -> Any:
         for lock in locks:
             lock.acquire()
         try:
-            return call(leaves)
+            return call(leaves, given)
         finally:
             for lock in locks:
                 lock.release()

@@ -31,7 +31,7 @@ from gradtape.recording.steps import (
 from gradtape.runtime import buffers
 from gradtape.signature import Arguments
 from gradtape.static_values import Identity, is_input
-from gradtape.straight import Wrapped
+from gradtape.straight import Back, Wrapped
 from gradtape.tensor import Tensor
 from gradtape.variable import Variable
 
@@ -55,6 +55,8 @@ class Direct:
         differs: Callable[[], bool] | None,
     ) -> None:
         layout = _layout(run)
+        # There from the start: what is watched may go before all is known.
+        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
         self._kept: list[Any] = [run, result, tuple(assigned), differs]
         given = Given(arguments, self.end)
         self._kept.append(given)
@@ -106,7 +108,7 @@ class Direct:
             "buffers": len(taken), "buffer_rows": self._table(taken),
             "taken": self._table([(0,)] * len(taken)),
             "leaves": len(result.leaves),
-            "leaf_rows": self._table([self._leaf_row(leaf, place) for leaf in result.leaves]),
+            "leaf_rows": self._table([*self._leaf_rows(result.leaves, place, given)]),
             "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
             "updates": len(updates), "update_rows": self._table(updates),
             "locks": len(locks), "lock_rows": self._table(locks),
@@ -115,9 +117,7 @@ class Direct:
             "keep_gil": int(layout.stretch.quick), "ops": layout.ops,
         }  # fmt: skip
         self._kept += [layout, sources]
-        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))(
-            *[fields.get(name, 0) for name in call_context.CONTEXT]
-        )
+        self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
     def _keep(self, thing: Any) -> Any:
@@ -134,9 +134,21 @@ class Direct:
         idle = id(buffers.idle(capacity)) if nbytes <= buffers.SMALL else 0
         return slot, idle, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
 
-    def _leaf_row(self, leaf: Any, place: dict[Any, int]) -> tuple[int, int, int]:
+    def _leaf_rows(
+        self, leaves: Sequence[Any], place: dict[Any, int], given: Given
+    ) -> Iterator[tuple[int, int, int]]:
+        for number, leaf in enumerate(leaves):
+            first = leaves.index(leaf)
+            if first < number:
+                yield first, 0, call_context.A_LEAF
+            else:
+                yield self._leaf_row(leaf, place, given)
+
+    def _leaf_row(self, leaf: Any, place: dict[Any, int], given: Given) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
-            return id(leaf.content), 0, 0
+            return id(leaf.content), 0, call_context.THE_OBJECT
+        if isinstance(leaf, Back) and given.inputs[leaf.position] == call_context.TENSOR:
+            return leaf.position, 0, call_context.AN_INPUT
         if not isinstance(leaf, Wrapped) or not isinstance(leaf.source, Computed):
             raise Unusual
         if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:

@@ -244,7 +244,7 @@ class Function:
         captured.python_calls += 1
         if captured.straight is not None:
             try:
-                found = captured.straight(leaves)
+                found = captured.straight(leaves, arguments.given)
             except Exception as error:
                 return captured.run_in_python(arguments, error)
             if captured.python_calls >= captured.look_at:

@@ -41,6 +41,8 @@ class Given:
         pairs = list(zip(theirs, self.inputs, strict=True))
         whole = (arguments.args, list(arguments.kwargs.values()))
         self.changes = Changes(whole, (self.args, list(self.kwargs.values())), pairs)
+        # The caller's own tensors, by the ids of those that stand for them.
+        self.originals = {id(mine): each for each, mine in pairs if isinstance(each, Tensor)}
 
     def carry_out(self) -> None:
         """Do to the caller's own what was done to what the function was given."""

@@ -18,7 +18,7 @@ from gradtape.recording.capture import Capture
 from gradtape.recording.pending_matrix import is_pending
 from gradtape.recording.steps import Call, Constant, Number, Result
 from gradtape.signature import Arguments
-from gradtape.straight import Listed, Wrapped
+from gradtape.straight import Back, Listed, Wrapped
 from gradtape.tensor import RowSparse, Tensor
 from gradtape.variable import Variable
 
@@ -34,6 +34,15 @@ def is_inside(leaf: Any, capture: Capture) -> bool:
     return isinstance(leaf, Tensor) and leaf.recording is capture
 
 
+def sources_of(capture: Capture, leaves: list[Any], nodes: list[Any]) -> tuple[Any, ...]:
+    """Where a later call finds what the function returns; one source for one tensor."""
+    found: dict[int, Any] = {}
+    for leaf, node in zip(leaves, nodes, strict=True):
+        if id(leaf) not in found:
+            found[id(leaf)] = source_of(capture, leaf, node)
+    return tuple(found[id(leaf)] for leaf in leaves)
+
+
 def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
     """Where a later call finds one leaf of what the function returns."""
     if isinstance(leaf, RowSparse):
@@ -46,12 +55,16 @@ def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
     if is_pending(leaf):
         return Listed(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
-        return Wrapped(capture.source(node), type(leaf).result_class)
+        fresh = Wrapped(capture.source(node), type(leaf).result_class)
+        place = capture.place(leaf)
+        if place is not None:
+            return Back(place, fresh)
+        return Itself(weakref.ref(leaf), fresh) if capture.is_rebound(leaf) else fresh
     if isinstance(leaf, Tensor):
         if capture.is_own(leaf):
             return Wrapped(Constant(leaf.computed), type(leaf).result_class)
         leaf.enter(capture)  # which is how a change of it is noticed
-        return Itself(weakref.ref(leaf), leaf.computed)
+        return Itself(weakref.ref(leaf), Wrapped(Constant(leaf.computed), Tensor))
     return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
 
 
@@ -60,11 +73,11 @@ class Itself:
     """A tensor from outside, which a call returns as it is."""
 
     handle: Callable[[], Any]
-    content: Any
+    otherwise: Wrapped
 
     def __call__(self, call: Call) -> Any:
         handle = self.handle()
-        return Tensor(None, None, self.content) if handle is None else handle
+        return self.otherwise(call) if handle is None else handle
 
 
 def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:
@@ -78,29 +91,35 @@ def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:
 
 
 class Returned:
-    """The tensors that a run returns, as fresh ones in the list: who holds the first ones shows."""
+    """The tensors that a run returns, as others in the list: who holds the first ones shows.
 
-    def __init__(self, leaves: list[Any], nodes: list[Any]) -> None:
+    Those that stand for the caller's are these; in the place of others there are fresh ones.
+    """
+
+    def __init__(self, leaves: list[Any], nodes: list[Any], originals: dict[int, Any]) -> None:
         self._fresh: dict[int, tuple[Any, weakref.ref[Any]]] = {}
         for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
             if type(leaf) is Deferred:
                 leaves[place] = leaf.value
             elif is_pending(leaf):
                 leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
-            elif node is not None and leaf.node is None:
-                made = type(leaf)(None, None, leaf.computed)
+            elif id(leaf) in originals or (node is not None and leaf.node is None):
+                made = originals.get(id(leaf))
+                if made is None:
+                    made = type(leaf)(None, None, leaf.computed)
                 fresh, _ = self._fresh.setdefault(id(leaf), (made, weakref.ref(leaf)))
                 leaves[place] = fresh
 
     def own(self, leaves: list[Any]) -> list[Any]:
-        """The leaves to return: those that are known outside, or fresh ones."""
+        """The leaves to return: those that are known outside, or the others."""
         known = {id(fresh): first() for fresh, first in self._fresh.values()}
         return [leaf if known.get(id(leaf)) is None else known[id(leaf)] for leaf in leaves]
 
 
 def returned(result: Result, call: Call, arguments: Arguments) -> Any:
     """What a call returns; and what it leaves behind, which happens here."""
-    found = [source(call) for source in result.leaves]
+    made = {source: source(call) for source in dict.fromkeys(result.leaves)}
+    found = [made[source] for source in result.leaves]
     values = [(variable, source(call)) for variable, source in result.updates]
     tensors = [(ref(), source(call)) for ref, source in result.rebound]
     if result.moved:

@@ -73,6 +73,10 @@ class Arguments:
             ]
         return found
 
+    def given(self) -> list[Any]:
+        """The inputs as the caller has them."""
+        return [original for _, original in self.inputs()]
+
     def described(self) -> list[tuple[Any, Any, Any]]:
         """Each argument with its structure, and what stands for each of its leaves in the key."""
         return [(argument, entry[1], entry[2]) for _, argument, entry in self._entries()]

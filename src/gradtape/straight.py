@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.graph.recording import Value
+from gradtape.graph.recording import Handle, Value
 from gradtape.pytree import unflatten
 from gradtape.recording.steps import (
     Argument,
@@ -24,8 +24,11 @@ from gradtape.recording.steps import (
 )
 
 
-def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
-    """A function of the inputs of a call, or None if there is more to it than one run."""
+def straight_call(step: Step) -> Callable[[list[Any], Callable[[], Any]], Any] | None:
+    """A function of the inputs of a call, and of what gives them as the caller has them.
+
+    None if there is more to it than one run.
+    """
     result = step.result
     if result is None or len(step.runs) != 1 or result.rebound or result.moved:
         return None
@@ -33,7 +36,7 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     if run.lines is not None:  # something may fail, and would have to say where it was recorded
         return None
     names: dict[str, Any] = {
-        "Value": Value, "structure": result.structure, "unflatten": unflatten,
+        "Value": Value, "structure": result.structure, "unflatten": unflatten, "Handle": Handle,
     }  # fmt: skip
 
     def written(source: Any) -> str | None:
@@ -73,23 +76,34 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
     names["run"] = run.plan.bound(fixed, lambda faster: names.update(run=faster))
     given = [written(source) for position, source in enumerate(inputs) if position not in fixed]
     updates = [(variable, written(source)) for variable, source in result.updates]
-    leaves: list[str] = []
+    expressions: dict[Any, str] = {}
     for leaf in result.leaves:
-        found = written(leaf.source if isinstance(leaf, (Listed, Wrapped)) else leaf)
+        fresh = leaf.otherwise if isinstance(leaf, Back) else leaf
+        found = written(fresh.source if isinstance(fresh, (Listed, Wrapped)) else fresh)
         if found is None:
             return None
-        if isinstance(leaf, Listed):
-            name = f"matrix{len(leaves)}"
-            names[name] = leaf.made
+        if isinstance(fresh, Listed):
+            name = f"matrix{len(expressions)}"
+            names[name] = fresh.made
             found = f"{name}({found}.array)"
-        if isinstance(leaf, Wrapped):
-            kind = leaf.kind.__name__
-            names[kind] = leaf.kind
+        if isinstance(fresh, Wrapped):
+            kind = fresh.kind.__name__
+            names[kind] = fresh.kind
+            if not isinstance(fresh.source, Computed):
+                names["apart"] = apart
+                found = f"apart({found})"
             found = f"{kind}(None, None, {found})"
-        leaves.append(found)
+        if isinstance(leaf, Back):
+            own = f"own[{leaf.position}]"
+            found = f"{own} if isinstance({own}, Handle) else {found}"
+        expressions[leaf] = found
+    # What is returned in several places is made once.
+    several = len(expressions) < len(result.leaves)
+    made = {leaf: f"leaf{number}" for number, leaf in enumerate(expressions)}
+    leaves = [(made if several else expressions)[leaf] for leaf in result.leaves]
     if None in given or any(source is None for _, source in updates):
         return None
-    lines = ["def call(inputs):"]
+    lines = ["def call(inputs, given):"]
     for number, (generator, blocks) in enumerate(step.draws):
         names[f"reserve{number}"] = generator.reserve
         lines.append(f"    place{number} = reserve{number}({blocks})")
@@ -108,6 +122,10 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         ]
     else:
         lines.append(f"    {computed}")
+    if any(isinstance(leaf, Back) for leaf in result.leaves):
+        lines.append("    own = given()")
+    if several:
+        lines += [f"    {made[leaf]} = {found}" for leaf, found in expressions.items()]
     # What is returned may be what a variable held before.
     single = result.structure.kind is None
     returned = leaves[0] if single else f"unflatten(structure, [{', '.join(map(str, leaves))}])"
@@ -118,10 +136,10 @@ def straight_call(step: Step) -> Callable[[list[Any]], Any] | None:
         lines.append(f"    u{number} = {source}")
     for number, (variable, source) in enumerate(updates):
         names[f"v{number}"] = variable
-        fresh = f"u{number}"
+        own = f"u{number}"
         if not str(source).startswith("Value("):
-            fresh = f"Value({fresh}.content, {fresh}.spec)"
-        lines.append(f"    v{number}.replace({fresh})")
+            own = f"Value({own}.content, {own}.spec)"
+        lines.append(f"    v{number}.replace({own})")
     lines.append(f"    return {returned}")
     exec("\n".join(lines), names)
     return names["call"]
@@ -137,7 +155,8 @@ class Wrapped:
         self.kind = kind
 
     def __call__(self, call: Any) -> Any:
-        return self.kind(None, None, self.source(call))
+        found = self.source(call)
+        return self.kind(None, None, found if type(self.source) is Computed else apart(found))
 
 
 class Listed:
@@ -151,3 +170,23 @@ class Listed:
 
     def __call__(self, call: Any) -> Any:
         return self.made(self.source(call).array)
+
+
+def apart(value: Value) -> Value:
+    """The same as a value of its own: a later tape does not take one for the other."""
+    return Value(value.content, value.spec)
+
+
+class Back:
+    """A leaf of a result that is a tensor of the caller's, among the inputs."""
+
+    __slots__ = ("otherwise", "position")
+
+    def __init__(self, position: int, otherwise: Wrapped) -> None:
+        self.position = position
+        # For an input that is no tensor but an array.
+        self.otherwise = otherwise
+
+    def __call__(self, call: Any) -> Any:
+        own = call.given()[self.position]
+        return own if isinstance(own, Handle) else self.otherwise(call)

@@ -295,7 +295,7 @@ class GradientTape(Jacobians):
             return entry[1]
         if isinstance(leaf, Variable):
             # Not read under this tape: look without being noticed.
-            return leaf._handle.enter(self._recording)  # type: ignore[arg-type]
+            return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
         return self._enter(leaf, "source")
 
     def _reverse(self, targets: list[Node], cotangents: list[Node], leaves: list[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.recording import UNENTERED, Handle, Recording, Value, state
 from gradtape.operators import Operators
 from gradtape.ops import indexing
-from gradtape.ops.arithmetic import identity
+from gradtape.ops.arithmetic import IDENTITY, identity
 from gradtape.ops.casting import cast
 from gradtape.recording.capture import Capture, capturing
 from gradtape.recording.flush import flush
@@ -60,6 +60,8 @@ class Variable(Operators):
     # The class of what ops on it give, and of the tensors that a read gives.
     result_class = Tensor
     value_class = Tensor
+    # Whether what is read outside tapes is the variable to derivatives of what is pending.
+    reads_are_recorded = False
 
     def __init__(
         self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
@@ -96,12 +98,13 @@ class Variable(Operators):
         Tensor(2., shape=(), dtype=float64)
         """
         recording, handle = state.recording, self._handle
-        if handle.recording is not recording and not state.tapes and type(recording) is Recording:
+        free = not state.tapes and type(recording) is Recording and not self.reads_are_recorded
+        if free and handle.recording is not recording:
             # Nobody asks what was read, and to look at a value leaves no trace in the recording.
             if handle.computed is None:
                 state.evaluate(handle)
             self._note(state.recording)
-            return self.value_class(None, None, handle.computed)
+            return self.value_class(None, None, _apart(handle.computed))
         entered = None
         while entered is None or recording is not state.recording:
             recording = state.recording
@@ -110,18 +113,26 @@ class Variable(Operators):
         node, handle = entered
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
-        if handle.computed is not None and handle.recording is not recording:
-            if recording.capturing or recording.outer is not None:
-                found = self.value_class(node, recording, handle.computed)
-                if recording.capturing:
-                    recording.own(found)  # type: ignore[attr-defined]
-                return found
-            return self.value_class(None, None, handle.computed)
+        if recording.outer is None and (state.tapes or recording.capturing):
+            # What was read is not the variable to tapes that begin later.
+            node = recording.application(IDENTITY, (node,), ())
+        known = handle.computed is not None and handle.recording is not recording
+        if known and not recording.capturing:
+            return self.value_class(node, recording, _apart(handle.computed))
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
         """The node that stands for the value of now; entered tapes are told of the read."""
         return self._enter(recording)[0]
+
+    def enter_unnoticed(self, recording: Recording) -> Node:
+        """The same node, and no tape is told."""
+        return self._node(recording, self._handle)
+
+    def _node(self, recording: Recording, handle: Tensor) -> Node:
+        if isinstance(recording, Capture) and handle.recording is not recording:
+            return recording.enter_variable(self, handle)
+        return handle.enter(recording)
 
     def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
         """The same with the handle on that value."""
@@ -136,10 +147,7 @@ class Variable(Operators):
         pending = handle.computed is None and handle.recording is state.recording
         if pending and self._begins_a_step(state.recording):
             flush(state.recording)
-        if isinstance(recording, Capture) and handle.recording is not recording:
-            node = recording.enter_variable(self, handle)
-        else:
-            node = handle.enter(recording)
+        node = self._node(recording, handle)
         if recording is state.recording:
             if not pending:
                 self._note(recording)
@@ -321,6 +329,11 @@ class Variable(Operators):
 
     def __reduce__(self) -> Any:
         return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
+
+
+def _apart(value: Any) -> Value:
+    """The same as a value of its own: to a later tape, what was read is not the variable."""
+    return Value(value.content, value.spec)
 
 
 def _own(tensor: Any) -> Tensor:

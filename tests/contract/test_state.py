@@ -153,3 +153,46 @@ class TestMutation:
         own += 1.0
         assert own.tolist() == [2.0, 3.0]
         assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_what_was_read_before_a_tape_is_not_the_variable():
+    v = gt.Variable(3.0)
+    before = v.value
+    with gt.GradientTape():
+        inside = v.value
+    for old in (before, inside):
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(old)
+            y = v * old
+        assert [float(slope) for slope in tape.gradient(y, [old, v])] == [3.0, 3.0]
+    # A ratio of new to old, at the step where both are the same.
+    with gt.GradientTape() as tape:
+        ratio = gt.exp(v - before)
+    assert float(tape.gradient(ratio, v)) == 1.0
+
+
+def test_what_was_read_before_an_inner_tape_is_not_the_variable():
+    v = gt.Variable(3.0)
+
+    def slopes():
+        with gt.GradientTape() as outer:
+            x = v.value
+            with gt.GradientTape(persistent=True) as inner:
+                inner.watch(x)
+                y = v * x
+            by_x, by_v = inner.gradient(y, [x, v])
+            z = by_x * by_v * x
+        return by_x, by_v, outer.gradient(z, v)
+
+    for run in (slopes, gt.function(slopes)):
+        for _ in range(3):
+            assert [float(slope) for slope in run()] == [3.0, 3.0, 27.0]
+
+
+def test_rows_of_what_was_read_are_rows_of_the_variable():
+    table = gt.Variable([[1.0], [2.0], [3.0]])
+    with gt.GradientTape() as tape:
+        y = gt.sum(gt.gather(table.value, gt.asarray([2, 2])))
+    slope = tape.gradient(y, table)
+    assert isinstance(slope, gt.RowSparse)
+    assert slope.numpy().tolist() == [[0.0], [0.0], [2.0]]

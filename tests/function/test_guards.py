@@ -402,3 +402,11 @@ class TestEffects:
         for value in (1.0, 2.0):
             f(A(value))
         assert seen == [1]
+
+
+def test_the_value_of_a_variable_decides():
+    flag = gt.Variable(True)
+    f = gt.function(lambda x: x * 2.0 if bool(flag.value) else x)
+    for up in (True, False, True, False):
+        flag.assign(up)
+        assert float(f(gt.asarray(1.0))) == (2.0 if up else 1.0)

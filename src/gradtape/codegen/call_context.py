@@ -18,7 +18,7 @@ SOURCE = 2  # how, input or object
 WORD = 2  # slot, value
 NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
 BUFFER = 5  # slot, list of idle addresses or 0, capacity, the same and the size as Python numbers
-LEAF = 3  # buffer or object, spec, class or 0 for an object
+LEAF = 3  # buffer, object, input or leaf; spec; class, or one of THE_OBJECT, AN_INPUT and A_LEAF
 UPDATE = 3  # variable, buffer, spec
 LOCK = 2  # how to acquire and to release it
 
@@ -31,6 +31,8 @@ GIVEN, VARIABLE, REFERENCE = 0, 1, 2
 # Numbers: from the memory of a value; from a float among the inputs, or what a function of the
 # inputs gives, as double or as float.
 COPIED, DOUBLE, SINGLE, COMPUTED_DOUBLE, COMPUTED_SINGLE = 0, 1, 2, 3, 4
+# A leaf that is no new tensor: an object, a tensor among the inputs, one of the leaves before it.
+THE_OBJECT, AN_INPUT, A_LEAF = 0, 1, 2
 # What is returned: the only leaf, a tuple, a list, or what Python makes of the list.
 ONLY, TUPLE, LIST, OTHER = 0, 1, 2, 3
 

@@ -6,10 +6,13 @@ For codegen.caller, which says what a context is.
 from __future__ import annotations
 
 from gradtape.codegen.call_context import (
+    A_LEAF,
+    AN_INPUT,
     AT,
     LEAF,
     ONLY,
     OTHER,
+    THE_OBJECT,
     TUPLE,
     UPDATE,
     known_object,
@@ -99,12 +102,19 @@ def tensor_ir() -> str:
 
 def result_ir() -> str:
     """What the call returns."""
-    leaf = Routine("internal ptr @leaf(ptr %context, ptr %row)")
+    leaf = Routine("internal ptr @leaf(ptr %context, ptr %row, ptr %made)")
+    how, place = leaf.word("%row", 16), leaf.scaled(leaf.word("%row"))
+    inputs = leaf.pointer("%context", AT["given"])
+    for old, read in {
+        THE_OBJECT: lambda: leaf.pointer("%row"),
+        AN_INPUT: lambda: leaf.pointer(inputs, place),
+        A_LEAF: lambda: leaf.pointer("%made", place),
+    }.items():
+        with leaf.when(leaf.equal(how, old)):
+            thing = read()
+            leaf.line(f"call void @Py_IncRef(ptr {thing})")
+            leaf.end(f"ret ptr {thing}")
     kind = leaf.pointer("%row", 16)
-    with leaf.when(leaf.same(kind, "null")):
-        thing = leaf.pointer("%row")
-        leaf.line(f"call void @Py_IncRef(ptr {thing})")
-        leaf.end(f"ret ptr {thing}")
     taken, which = leaf.pointer("%context", AT["taken"]), leaf.scaled(leaf.word("%row"))
     buffer, of = leaf.pointer(taken, which), leaf.pointer("%row", 8)
     found = leaf.let(f"call ptr @tensor(ptr {kind}, ptr {buffer}, ptr {of})")
@@ -113,14 +123,16 @@ def result_ir() -> str:
     rows, count = r.pointer("%context", AT["leaf_rows"]), r.word("%context", AT["leaves"])
     shape = r.word("%context", AT["shape"])
     with r.when(r.equal(shape, ONLY)):
-        r.end(f"ret ptr {r.let(f'call ptr @leaf(ptr %context, ptr {rows})')}")
+        r.end(f"ret ptr {r.let(f'call ptr @leaf(ptr %context, ptr {rows}, ptr null)')}")
     for name, condition in (("Tuple", r.equal(shape, TUPLE)), ("List", r.unequal(shape, TUPLE))):
         with r.when(condition):
             whole = r.let(f"call ptr @Py{name}_New(i64 {count})")
             r.go_if(r.same(whole, "null"), "failed")
+            inside = r.at(whole, "$tuple_items")
+            items = inside if name == "Tuple" else r.pointer(whole, "$list_items")
             with r.loop(count) as index:
                 row = r.row(rows, index, LEAF)
-                found = r.let(f"call ptr @leaf(ptr %context, ptr {row})")
+                found = r.let(f"call ptr @leaf(ptr %context, ptr {row}, ptr {items})")
                 with r.when(r.same(found, "null")):
                     r.line(f"call void @Py_DecRef(ptr {whole})")
                     r.end("ret ptr null")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import InPlaceError
 from gradtape.graph.deferred import Deferred
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
@@ -40,6 +41,13 @@ from gradtape.recording.trace import next_number
 # Why a run is unlike others.
 GIVEN_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
 MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
+
+VIEW_GIVEN = "a tensor that was made by indexing or viewing another is changed in place"
+
+
+def is_view(thing: Any) -> bool:
+    """Whether something is a tensor that refuses to be changed in place."""
+    return type(thing) is getattr(thing, "view_class", None)
 
 
 class Capture(Recording):
@@ -149,6 +157,16 @@ class Capture(Recording):
         node = self.add_leaf(number.value, of)
         self._sources[node.params[0]] = Number(number.compute)
         return node
+
+    def place(self, handle: Handle) -> int | None:
+        """Which input a tensor stands for."""
+        given = self._given.get(id(handle))
+        return given[0] if given is not None and given[1]() is handle else None
+
+    def is_rebound(self, handle: Handle) -> bool:
+        """Whether a tensor is from outside and was rebound here."""
+        found = self._rebound.get(id(handle))
+        return found is not None and found[0]() is handle
 
     def enter_handle(self, handle: Handle) -> Node:
         """The leaf of a tensor from outside, which may be rebound between calls."""
@@ -349,7 +367,7 @@ class Capture(Recording):
         state.evaluate(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
-        if self.is_own(handle):
+        if handle.recording is not self and self.is_own(handle):
             return value
         source, read = self.source(node), _reader(node, kind)
         self._branch(lambda call: read(source(call)), (node, name), f"{name}() of a tensor", value)
@@ -475,6 +493,9 @@ class Capture(Recording):
         """A tensor is about to be rebound, which those who hold it outside will see."""
         given = self._given.get(id(handle))
         if given is not None and given[1]() is handle:
+            if is_view(given[2]):
+                self.broken = True
+                raise InPlaceError(VIEW_GIVEN)
             self.moved[given[0]] = handle
             if isinstance(given[2], Handle) and given[2].computed is not None:
                 # The caller's own may be known here, too: what that is has to be asked again.

@@ -25,10 +25,12 @@ WORD = 2**64
 class Call:
     """One run of the steps: the arguments of now, and the values computed so far."""
 
-    __slots__ = ("arguments", "drawn", "outcomes", "positions", "values")
+    __slots__ = ("arguments", "drawn", "given", "outcomes", "positions", "values")
 
-    def __init__(self, arguments: Sequence[Any]) -> None:
+    def __init__(self, arguments: Sequence[Any], given: Callable[[], Sequence[Any]]) -> None:
         self.arguments = arguments
+        # What gives the inputs as the caller has them.
+        self.given = given
         self.values: dict[Node, Value] = {}
         # Where random generators were at each draw, and what was drawn, to be given back.
         self.positions: list[tuple[int, int, int]] = []
@@ -236,7 +238,8 @@ class Result:
         """The nodes whose values take part in it; None if that cannot be told."""
         pairs = (*self.updates, *self.rebound, *self.moved)
         sources = [*self.leaves, *[source for _, source in pairs]]
-        inner = [getattr(source, "source", source) for source in sources]
+        made = [getattr(source, "otherwise", source) for source in sources]
+        inner = [getattr(source, "source", source) for source in made]
         if not all(isinstance(source, _TELLING) for source in inner):
             return None
         found = [source.node for source in inner if isinstance(source, Computed)]

@@ -69,6 +69,7 @@ class Variable(CoreVariable):
 
     result_class = Tensor
     value_class = VariableValue
+    reads_are_recorded = True
 
     def __init__(
         self,

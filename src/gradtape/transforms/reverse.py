@@ -16,7 +16,7 @@ from gradtape.graph.node import (
 )
 from gradtape.graph.op import REGISTRY, Undefined
 from gradtape.graph.walk import dependents, substitute, topological
-from gradtape.ops.arithmetic import WHERE, branch_mask
+from gradtape.ops.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.shapes import reduce_to
 from gradtape.transforms.cotangent import Cotangent, Rows, masked
 
@@ -80,6 +80,9 @@ def _through(
     """Carry a cotangent through one node to its active inputs."""
     for index, parent in enumerate(node.inputs):
         if parent not in active or not _carries(parent):
+            continue
+        if node.op is IDENTITY:  # rows stay rows
+            _accumulate(found, parent, cotangent)
             continue
         result = _pulled(node, index, cotangent.node, cotangent.mask)
         if result is None:
