@@ -199,6 +199,8 @@ def test_wrong_calls():
 # Linear operators.
 
 
+# SciPy from 1.18 on would rather have `matmat` for columns.
+@pytest.mark.filterwarnings("ignore:Calling .* on .column vectors.:FutureWarning")
 def test_operator_equals_the_matrix():
     rng = np.random.default_rng(0)
     x = rng.normal(size=12)

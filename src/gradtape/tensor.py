@@ -255,7 +255,8 @@ native.offer()
 RowSparse = make_row_sparse(Tensor)
 State.row_sparse_class = RowSparse
 
-_STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
+# From Python 3.12 on plain slices are stored by an instruction of their own.
+_STORES = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap}
 _BETWEEN = {
     opcode.opmap[name]
     for name in ("CACHE", "SWAP", "COPY", "NOP", "EXTENDED_ARG")
@@ -269,7 +270,7 @@ def _caller_stores_item(frame: Any) -> bool:
     position = frame.f_lasti + 2
     while position < len(code) and code[position] in _BETWEEN:
         position += 2
-    return position < len(code) and code[position] == _STORE_SUBSCR
+    return position < len(code) and code[position] in _STORES
 
 
 def _followed(node: Node) -> tuple[Node, ...]:
