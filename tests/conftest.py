@@ -1,5 +1,7 @@
 """Every test begins with nothing pending: what another left behind must not be counted in it."""
 
+import gc
+
 import pytest
 
 from gradtape.graph.recording import Recording, state
@@ -9,3 +11,10 @@ from gradtape.graph.recording import Recording, state
 def fresh_recording():
     state.recording = Recording()
     state.tapes = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_objects_to_collect():
+    """Tests collect garbage often: what earlier modules keep for good is not looked at again."""
+    gc.collect()
+    gc.freeze()
