@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -272,7 +273,9 @@ class Function:
         known = self._local.by_key
         for gone in [each for each in known if is_gone(each)]:
             del known[gone]
-        why = self.signature.difference(key, known)
+        # Compared with the latest only: who has very many shapes should not pay for each of them.
+        latest = itertools.islice(reversed(known), CAPTURES)
+        why = self.signature.difference(key, reversed(list(latest)))
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
         if self._runs_later:
             captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
