@@ -15,7 +15,14 @@ from gradtape.codegen import caller
 from gradtape.dtypes import World
 from gradtape.graph.recording import Recording, Value, state
 from gradtape.recording import native
-from gradtape.recording.cpython import slot_offset, slot_wrapper, supported, word
+from gradtape.recording.cpython import (
+    add_functions,
+    slot_offset,
+    slot_offsets,
+    slot_wrapper,
+    supported,
+    word,
+)
 from gradtape.runtime import buffers, threads
 from gradtape.runtime.counters import NATIVE
 from gradtape.variable import Variable
@@ -34,13 +41,9 @@ def offsets(function: type) -> dict[str, int] | None:
         *[(variable, Variable, name) for name in ("_assigned", "_epoch", "_handle", "_steady")],
         *[(recording, Recording, name) for name in ("active", "unassigned")],
     ]
-    found = {}
-    for instance, kind, name in reads:
-        offset = slot_offset(kind, name)
-        inside = 16 <= offset < kind.__basicsize__
-        if not inside or word(id(instance) + offset) != id(getattr(instance, name)):
-            return None
-        found[f"{kind.__name__}_{name}"] = offset
+    found = slot_offsets(reads)
+    if found is None:
+        return None
     found["Function_direct"] = slot_offset(function, "direct")
     some, number, content = [value, buffer], 1.5, b"12345678"
     (bits,) = struct.unpack("=q", struct.pack("=d", number))
@@ -84,10 +87,7 @@ def install(function: type) -> bool:
         "run_counts": NATIVE.buffer_info()[0],
         "run_plan": threads.plan_address(),
     }
-    for name in caller.FUNCTIONS:
-        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        assert address is not None
-        llvm.add_symbol(name, address)
+    add_functions(caller.FUNCTIONS)
     compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
     wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
     # Everything that the code points to lives as long as the process, and longer than modules.

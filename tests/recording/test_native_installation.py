@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import gradtape as gt
-from gradtape.recording import native
+from gradtape import call_slot
+from gradtape.recording import cpython, native
 
 pytestmark = pytest.mark.skipif(not native.supported(), reason="not for this interpreter")
 
@@ -26,8 +27,10 @@ def test_python_is_back_after_uninstalling():
 
 
 def test_layout_that_is_not_as_expected_is_refused(monkeypatch):
-    monkeypatch.setattr(native, "slot_offset", lambda kind, name: 16)
+    assert call_slot.offsets(gt.Function) is not None
+    monkeypatch.setattr(cpython, "slot_offset", lambda kind, name: 16)
     assert native.offsets() is None
+    assert call_slot.offsets(gt.Function) is None
 
 
 def test_a_compiler_that_fails_is_a_warning(monkeypatch):
@@ -43,7 +46,8 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
 
 SCRIPT = """
 import gradtape as gt
-from gradtape.recording import native
+from gradtape import call_slot
+from gradtape.recording import cpython, native
 x = gt.asarray([1.0, 2.0])
 for _ in range(40):
     y = x

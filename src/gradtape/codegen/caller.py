@@ -46,6 +46,7 @@ from gradtape.codegen.call_results import (
     value_ir,
 )  # fmt: skip
 from gradtape.codegen.lookup import CURRENT, with_loads
+from gradtape.codegen.python_api import declarations
 from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
@@ -58,37 +59,7 @@ FUNCTIONS = (
     "Py_IncRef",
 )  # fmt: skip
 
-_DECLARATIONS = """
-declare ptr @PyDict_GetItemWithError(ptr, ptr)
-declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
-declare i64 @PyDict_Size(ptr)
-declare void @PyErr_Clear()
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_Restore(ptr, ptr, ptr)
-declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyEval_SaveThread()
-declare i32 @PyList_Append(ptr, ptr)
-declare ptr @PyList_New(i64)
-declare i32 @PyList_SetItem(ptr, i64, ptr)
-declare i64 @PyLong_AsSsize_t(ptr)
-declare ptr @PyMethod_New(ptr, ptr)
-declare ptr @PyObject_Call(ptr, ptr, ptr)
-declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_CallNoArgs(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare ptr @PyObject_GetAttr(ptr, ptr)
-declare i32 @PySet_Discard(ptr, ptr)
-declare i64 @PySet_Size(ptr)
-declare ptr @PyThreadState_Get()
-declare i64 @PyThreadState_GetID(ptr)
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
-declare ptr @PyType_GenericAlloc(ptr, i64)
-declare ptr @PyWeakref_GetObject(ptr)
-declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-"""
+_COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
 # What a run gives that has to be left to Python; no object has this address.
 _NOT_HERE = "inttoptr (i64 1 to ptr)"
 
@@ -96,8 +67,9 @@ _NOT_HERE = "inttoptr (i64 1 to ptr)"
 def caller_ir(facts: Mapping[str, int]) -> str:
     """The module with `call`, the slot of calls. `facts` are offsets and addresses."""
     parts = [
-        _DECLARATIONS, CURRENT, address_ir(), buffer_ir(), value_ir(), tensor_ir(), _tree(),
-        _matches(), _source(), _computed(), _fill(), result_ir(), assign_ir(), _run(), _call(),
+        declarations(FUNCTIONS), _COPY, CURRENT, address_ir(), buffer_ir(), value_ir(),
+        tensor_ir(), _tree(), _matches(), _source(), _computed(), _fill(), result_ir(),
+        assign_ir(), _run(), _call(),
     ]  # fmt: skip
     names = {name: str(number) for name, number in facts.items()}
     return with_loads(Template("\n".join(parts)).substitute(names))

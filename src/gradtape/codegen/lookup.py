@@ -17,7 +17,7 @@ import re
 SETS = 4096
 CACHE_BYTES = SETS * 64
 
-# What is called by name, all of it exported by every CPython from 3.11 on.
+# What is called by name.
 FUNCTIONS = (
     "PyBytes_FromStringAndSize",
     "PyDict_GetItemWithError",
@@ -98,26 +98,9 @@ check:
 }
 """
 
-# What every path uses. `result_kind` is the class of what an op on this
-# class gives, null if only the closure knows; `node_of` the node that the recording knows.
+# What every path uses. `result_kind` is the class of what an op on this class gives, null if only
+# the closure knows; `node_of` the node that the recording knows.
 LOOKUP = """
-declare ptr @PyBytes_FromStringAndSize(ptr, i64)
-declare ptr @PyDict_GetItemWithError(ptr, ptr)
-declare void @PyErr_Clear()
-declare i32 @PyList_Append(ptr, ptr)
-declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)
-declare ptr @PyLong_FromSsize_t(i64)
-declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_CallNoArgs(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare ptr @PyThreadState_Get()
-declare i64 @PyThreadState_GetID(ptr)
-declare ptr @PyTuple_Pack(i64, ...)
-declare ptr @PyType_GenericAlloc(ptr, i64)
-declare i32 @PyType_IsSubtype(ptr, ptr)
-declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define internal ptr @result_kind(ptr %kind) {

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Template
 
-from gradtape.codegen.lookup import CURRENT, LOOKUP, with_loads
+from gradtape.codegen.lookup import CURRENT, FUNCTIONS, LOOKUP, with_loads
+from gradtape.codegen.python_api import declarations
 
 # Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
 BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
@@ -27,7 +28,15 @@ EXPONENTS = range(-8, 9)
 def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
     names = {name: str(number) for name, number in facts.items()}
-    parts = [LOOKUP, CURRENT, _unary(), _binary(reflected=False), _binary(reflected=True), _CALLS]
+    parts = [
+        declarations(FUNCTIONS),
+        LOOKUP,
+        CURRENT,
+        _unary(),
+        _binary(reflected=False),
+        _binary(reflected=True),
+        _CALLS,
+    ]
     for name, commutes in BINARY_SLOTS.items():
         turned = "binary" if commutes else "reflected"
         parts.append(Template(_SLOT).safe_substitute(name=name, turned=turned))

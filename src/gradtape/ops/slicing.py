@@ -305,6 +305,17 @@ def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) ->
     return record(SLICE, (x, *moving), params) if known is None else known
 
 
+def _known_source(x: Any, recording: Any) -> Any:
+    """The node of a tensor that the recording knows, and None for anything else."""
+    try:
+        if x.recording is recording:
+            return x.node
+        stamp, source = x.computed.entry
+    except AttributeError:
+        return None
+    return source if stamp == recording.stamp else None
+
+
 def repeated_read(x: Any, key: slice) -> Any:
     """`x[key]` if the program read that before, without a look at what the key means."""
     start, stop, step = key.start, key.stop, key.step
@@ -312,22 +323,15 @@ def repeated_read(x: Any, key: slice) -> Any:
         if bound is not None and type(bound) is not int:
             return None
     recording = state.recording
-    try:
-        if x.recording is recording:
-            source = x.node
-        else:
-            stamp, source = x.computed.entry
-            if stamp != recording.stamp:
-                return None
-        kind = x.result_class.view_class
-    except AttributeError:
+    source = _known_source(x, recording)
+    if source is None:
         return None
     node = recording.table.reads.get((source, start, stop, step, _Loops.count))
     if node is None or node.stamp == recording.stamp:
         return None
     node.stamp = recording.stamp
     recording.nodes.append(node)
-    return recording.hold(node, kind)
+    return recording.hold(node, x.result_class.view_class)
 
 
 def remember_read(part: Any, key: slice) -> None:
@@ -349,15 +353,8 @@ def remember_read(part: Any, key: slice) -> None:
 def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
     """The path of known structure, as for element-wise ops: a few look-ups and no new node."""
     recording = state.recording
-    try:
-        if x.recording is recording:
-            source = x.node
-        else:
-            stamp, source = x.computed.entry
-            if stamp != recording.stamp:
-                return None
-        kind = x.result_class.view_class
-    except AttributeError:
+    source = _known_source(x, recording)
+    if source is None:
         return None
     interned, leaves = recording.interned, recording.leaves
     operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
@@ -367,7 +364,7 @@ def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
     leaves.extend(moving)
     node.stamp = recording.stamp
     recording.nodes.append(node)
-    return recording.hold(node, kind)
+    return recording.hold(node, x.result_class.view_class)
 
 
 def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:

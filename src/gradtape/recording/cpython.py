@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from collections.abc import Iterable
 from typing import Any
 
 # The latest CPython that the tests of native code were run on.
@@ -63,3 +64,25 @@ def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
     assert ctypes.string_at(word(base)) == special.encode()
     make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
     return make(kind, base, function)
+
+
+def slot_offsets(reads: Iterable[tuple[Any, type, str]]) -> dict[str, int] | None:
+    """Where instances keep slots, by class and name; None if one of these has them elsewhere."""
+    found = {}
+    for instance, kind, name in reads:
+        offset = slot_offset(kind, name)
+        inside = 16 <= offset < kind.__basicsize__
+        if not inside or word(id(instance) + offset) != id(getattr(instance, name)):
+            return None
+        found[f"{kind.__name__}_{name}"] = offset
+    return found
+
+
+def add_functions(names: Iterable[str]) -> None:
+    """Make functions of the C API callable by name from modules compiled later."""
+    from gradtape.codegen import llvm
+
+    for name in names:
+        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        assert address is not None
+        llvm.add_symbol(name, address)

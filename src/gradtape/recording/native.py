@@ -27,8 +27,9 @@ from gradtape.graph.traffic import traffic
 from gradtape.ops.families import RECORDERS, binary_function, unary_function
 from gradtape.recording.cpython import (
     MethodDefinition,
+    add_functions,
     prototype,
-    slot_offset,
+    slot_offsets,
     slot_wrapper,
     supported,
     word,
@@ -83,13 +84,9 @@ def offsets() -> dict[str, int] | None:
         *[(recording, Recording, name) for name in
           ("handles", "leaves", "nodes", "stamp", "table")],
     ]  # fmt: skip
-    found = {}
-    for instance, kind, name in reads:
-        offset = slot_offset(kind, name)
-        inside = 16 <= offset < kind.__basicsize__
-        if not inside or word(id(instance) + offset) != id(getattr(instance, name)):
-            return None
-        found[f"{kind.__name__}_{name}"] = offset
+    found = slot_offsets(reads)
+    if found is None:
+        return None
     found |= {"tuple_items": tuple.__basicsize__, "list_size": 16}
     found["bytes_content"] = bytes.__basicsize__ - 1
     pair, triple = (node, value), [node, value, handle]
@@ -130,10 +127,7 @@ class Native:
             "least_exponent": recorder.EXPONENTS[0],
             "exponents": len(recorder.EXPONENTS),
         }
-        for name in lookup.FUNCTIONS:
-            address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-            assert address is not None
-            llvm.add_symbol(name, address)
+        add_functions(lookup.FUNCTIONS)
         addresses = {name: id(context) for name, context in self.contexts.items()}
         self.compiled = llvm.compile_ir(recorder.recorder_ir(facts, addresses), level=0)
         self.functions = [self._function(function) for function in RECORDERS]

@@ -9,6 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+# The class, once there is one: it needs SciPy.
+_made: list[type] = []
+
 
 @lru_cache(maxsize=1)
 def _kind() -> Any:
@@ -39,6 +42,7 @@ def _kind() -> Any:
         def dtype(self, new: Any) -> None:
             self.data = self.data.astype(new)
 
+    _made.append(PendingMatrix)
     return PendingMatrix
 
 
@@ -51,6 +55,4 @@ def pending_matrix(pattern: Any, entries: Any) -> Any:
 
 def is_pending(thing: Any) -> bool:
     """Whether something is a matrix whose entries nobody has looked at."""
-    return getattr(type(thing), "__name__", "") == "PendingMatrix" and (
-        isinstance(thing, _kind()) and thing.__dict__.get("data") is None
-    )
+    return type(thing) in _made and thing.__dict__.get("data") is None

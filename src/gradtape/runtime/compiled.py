@@ -30,6 +30,7 @@ from gradtape.runtime import blas, control
 from gradtape.runtime.buffers import ALIGNMENT, allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.memory import Arena
+from gradtape.runtime.packing import FORMATS, python_number, python_types
 from gradtape.runtime.results import find_results, read_again
 from gradtape.runtime.stretches import packed
 from gradtape.runtime.unrolled import Layout, bound_run, unrolled_run
@@ -246,7 +247,7 @@ class CompiledPlan:
             else:
                 steps.append((kind, content))
         self._steps = steps
-        formats = "".join(_FORMAT[node.dtype.str[1:]] for node in self._scalars)
+        formats = "".join(FORMATS[node.dtype.str[1:]] for node in self._scalars)
         packer = struct.Struct(f"={self._slots}q{formats}")
         self._pack = packer.pack_into
         self._bytes = packer.size
@@ -354,7 +355,7 @@ class CompiledPlan:
             for node, number in zip(self._scalars, numbers, strict=True):
                 # `struct` refuses what overflows float32; NumPy makes it infinite.
                 real = REAL_OF.get(node.dtype, node.dtype).type
-                found += [real(_number(number, kind)).item() for kind in _python_types(node)]
+                found += [real(python_number(number, kind)).item() for kind in python_types(node)]
         return found
 
     def _new_memory(self) -> tuple[Any, int]:
@@ -473,29 +474,3 @@ def _picker(positions: list[int]) -> Callable[[Any], Sequence[Any]]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda inputs: [inputs[position] for position in positions]
-
-
-def _python_types(node: Node) -> Sequence[Any]:
-    """What makes Python numbers that `struct` takes of a scalar; two of a complex one."""
-    if node.dtype.kind == "c":
-        return (_real_part, _imaginary_part)
-    return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
-
-
-def _real_part(value: Any) -> float:
-    return complex(value).real
-
-
-def _imaginary_part(value: Any) -> float:
-    return complex(value).imag
-
-
-def _number(value: Any, kind: Any) -> Any:
-    """A Python number for `struct`."""
-    return kind(value.array.item() if type(value) is Value else value)
-
-
-_FORMAT = {
-    "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
-    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
-}  # fmt: skip
