@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from gradtape.graph.recording import Recording, state
+from gradtape.recording.recording import Recording, state
 
 
 @pytest.fixture(autouse=True)

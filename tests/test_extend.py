@@ -13,7 +13,7 @@ from scipy import special
 import gradtape as gt
 from gradtape.extend import _declared
 from gradtape.graph.op import REGISTRY
-from gradtape.optimize.expand import RULES
+from gradtape.optimize.compositions import RULES
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -4,15 +4,13 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
 from gradtape import errors, extend, fft, linalg, numpy_protocols, pytree, random, testing
-from gradtape.accumulator import ForwardAccumulator
-from gradtape.associative import associative_scan
-from gradtape.callbacks import numpy_function, pure_callback, py_function
-from gradtape.checkpointing import checkpoint, checkpoint_name, save_any_except, save_only
-from gradtape.control import cond, switch
-from gradtape.custom import custom_gradient, custom_jvp, grad_pass_through
-from gradtape.custom_batching import custom_vmap
-from gradtape.debugging import debug_nans
-from gradtape.derivatives import hessian, hvp, jacfwd, jacobian, jacrev, vhp
+from gradtape.control.associative_scan import associative_scan
+from gradtape.control.branches import cond, switch
+from gradtape.control.callbacks import numpy_function, pure_callback, py_function
+from gradtape.control.custom_vmap import custom_vmap
+from gradtape.control.loops import fori_loop, scan, while_loop
+from gradtape.control.map import map
+from gradtape.control.vmap import vectorized_map, vmap
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -30,25 +28,61 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
-from gradtape.function import Function, function
-from gradtape.functional import grad, jvp, linearize, value_and_grad, vjp
-from gradtape.implicit import fixed_point, minimize, root
-from gradtape.inspection import kernels_of, plan_of, show_config
-from gradtape.kept_values import saved_for_backward
-from gradtape.linear_operators import hessian_operator, linear_operator
-from gradtape.loops import fori_loop, scan, while_loop
-from gradtape.mapping import map
-from gradtape.modes import deterministic, eager, is_deterministic
-from gradtape.namespace import (
-    __array_namespace_info__,
-    astype,
-    can_cast,
-    finfo,
-    iinfo,
-    isdtype,
-    result_type,
+from gradtape.functions.function import Function, function
+from gradtape.functions.tensor_spec import TensorSpec
+from gradtape.inspect.debug_nans import debug_nans
+from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
+from gradtape.ops.arrays.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
 )
-from gradtape.ops.arithmetic import (
+from gradtape.ops.arrays.indexing import (
+    gather,
+    one_hot,
+    scatter_add,
+    scatter_max,
+    scatter_set,
+    take,
+    take_along_axis,
+)
+from gradtape.ops.arrays.joining import concat, diff, meshgrid, split, stack, unstack
+from gradtape.ops.arrays.movement import (
+    broadcast_arrays,
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    roll,
+    squeeze,
+    swapaxes,
+)
+from gradtape.ops.arrays.padding import pad, repeat, tile
+from gradtape.ops.arrays.sorting import (
+    argsort,
+    isin,
+    nonzero,
+    searchsorted,
+    sort,
+    top_k,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
+from gradtape.ops.arrays.triangles import diag, diagonal, tril, triu
+from gradtape.ops.elementwise.arithmetic import (
     add,
     atan2,
     bitwise_and,
@@ -82,24 +116,23 @@ from gradtape.ops.arithmetic import (
     subtract,
     where,
 )
-from gradtape.ops.casting import cast
-from gradtape.ops.complexes import abs, angle, conj, imag, real, sign
-from gradtape.ops.contraction import matmul
-from gradtape.ops.creation import (
-    arange,
-    empty,
-    empty_like,
-    eye,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
+from gradtape.ops.elementwise.complexes import abs, angle, conj, imag, real, sign
+from gradtape.ops.elementwise.special import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    i0,
+    i1,
+    lgamma,
+    log_sigmoid,
+    multiply_no_nan,
+    ndtr,
+    polygamma,
+    sinc,
+    xlogy,
 )
-from gradtape.ops.einsum import einsum
-from gradtape.ops.elementwise import (
+from gradtape.ops.elementwise.unary import (
     acos,
     acosh,
     asin,
@@ -140,33 +173,12 @@ from gradtape.ops.elementwise import (
     tanh,
     trunc,
 )
-from gradtape.ops.indexing import (
-    gather,
-    one_hot,
-    scatter_add,
-    scatter_max,
-    scatter_set,
-    take,
-    take_along_axis,
-)
-from gradtape.ops.joining import concat, diff, meshgrid, split, stack, unstack
-from gradtape.ops.logsumexp import logsumexp
-from gradtape.ops.movement import (
-    broadcast_arrays,
-    broadcast_to,
-    expand_dims,
-    flip,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    reshape,
-    roll,
-    squeeze,
-    swapaxes,
-)
-from gradtape.ops.padding import pad, repeat, tile
-from gradtape.ops.products import dot, inner, kron, outer, tensordot, vecdot
-from gradtape.ops.reduction import (
+from gradtape.ops.families.casting import cast
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.einsum import einsum
+from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot
+from gradtape.ops.reductions.logsumexp import logsumexp
+from gradtape.ops.reductions.reduction import (
     all,
     any,
     argmax,
@@ -185,47 +197,37 @@ from gradtape.ops.reduction import (
     sum,
     var,
 )
-from gradtape.ops.sorting import (
-    argsort,
-    isin,
-    nonzero,
-    searchsorted,
-    sort,
-    top_k,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
-from gradtape.ops.special import (
-    digamma,
-    erf,
-    erfc,
-    erfinv,
-    i0,
-    i1,
-    lgamma,
-    log_sigmoid,
-    multiply_no_nan,
-    ndtr,
-    polygamma,
-    sinc,
-    xlogy,
-)
-from gradtape.ops.triangles import diag, diagonal, tril, triu
-from gradtape.prepared import prepare_hessian, prepare_jacobian
 from gradtape.pytree import register_pytree
-from gradtape.runtime.buffers import empty_cache
-from gradtape.runtime.cache import clear_plans
+from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
-from gradtape.runtime.threads import get_num_threads, set_num_threads
-from gradtape.scipy_bridges import objective, ode, residuals
-from gradtape.structure import hessian_pattern, sparsity_pattern, spy
-from gradtape.tape import GradientTape, gradients
-from gradtape.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
-from gradtape.tensor_spec import TensorSpec
-from gradtape.variable import Variable
-from gradtape.vectorize import vectorized_map, vmap
+from gradtape.runtime.plan_cache import clear_plans
+from gradtape.runtime.thread_team import get_num_threads, set_num_threads
+from gradtape.solve.implicit import fixed_point, minimize, root
+from gradtape.solve.linear_operators import hessian_operator, linear_operator
+from gradtape.solve.linearize import linearize
+from gradtape.solve.scipy_bridges import objective, ode, residuals
+from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
+from gradtape.tape.custom_derivatives import custom_gradient, custom_jvp, grad_pass_through
+from gradtape.tape.forward_accumulator import ForwardAccumulator
+from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
+from gradtape.tape.gradient_tape import GradientTape, gradients
+from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
+from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
+from gradtape.tape.saved_for_backward import saved_for_backward
+from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
+from gradtape.tensor.array_api import (
+    __array_namespace_info__,
+    astype,
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    result_type,
+)
+from gradtape.tensor.modes import deterministic, eager, is_deterministic
+from gradtape.tensor.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
+from gradtape.tensor.variable import Variable
+from gradtape.version import __version__
 
 if TYPE_CHECKING:
     from gradtape import nn, optimizers, tf
@@ -240,13 +242,12 @@ else:
         raise AttributeError(f"module 'gradtape' has no attribute {name!r}")
 
 
-__version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
     "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "TensorSpec",
-    "Variable", "__array_api_version__", "__array_namespace_info__",
+    "Variable", "__array_api_version__", "__array_namespace_info__", "__version__",
     "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
     "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",

@@ -12,12 +12,11 @@ from gradtape.dtypes import as_dtype
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
-from gradtape.graph.recording import record
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
-from gradtape.ops import batching, reads
-from gradtape.ops.casting import KINDS, promotion
-from gradtape.ops.families import (
+from gradtape.ops.families import batching, reads
+from gradtape.ops.families.casting import KINDS, promotion
+from gradtape.ops.families.elementwise import (
     binary_function,
     jvp_of,
     mask_of,
@@ -27,9 +26,11 @@ from gradtape.ops.families import (
     unary_function,
     vjp_of,
 )
-from gradtape.ops.samples import Sample
-from gradtape.optimize import expand, optimize
-from gradtape.runtime.plan import Plan
+from gradtape.ops.families.samples import Sample
+from gradtape.optimize import compositions as expand
+from gradtape.optimize import optimize
+from gradtape.recording.recording import record
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.forward import forward
 
 __all__ = ["Sample", "Undefined", "check", "elementwise", "op", "spec"]
@@ -282,7 +283,7 @@ def check(function: Any, order: int = 2) -> str:
     other up to `order`; a `where` above the op gives all of a gradient or none; a batch is a loop
     over its examples; the sparsity rule contains the numeric Jacobian; compiled is like NumPy.
     """
-    from gradtape.op_checks import check_op
+    from gradtape.inspect.check_op import check_op
 
     return check_op(getattr(function, "op", function), order)
 

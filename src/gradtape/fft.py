@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from gradtape.ops.fft import fft, fftn, hfft, ifft, ifftn, ihfft, irfft, irfftn, rfft, rfftn
-from gradtape.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
+from gradtape.ops.matrices.fft import (
+    fft,
+    fftn,
+    hfft,
+    ifft,
+    ifftn,
+    ihfft,
+    irfft,
+    irfftn,
+    rfft,
+    rfftn,
+)
+from gradtape.ops.matrices.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",

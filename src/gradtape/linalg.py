@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gradtape.ops.contraction import matmul
-from gradtape.ops.decompositions import QR, cholesky, qr
-from gradtape.ops.linalg import (
+from gradtape.ops.arrays.movement import matrix_transpose
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.decompositions import QR, cholesky, qr
+from gradtape.ops.matrices.linalg import (
     Slogdet,
     det,
     inv,
@@ -13,7 +14,7 @@ from gradtape.ops.linalg import (
     solve,
     triangular_solve,
 )
-from gradtape.ops.matrix_functions import (
+from gradtape.ops.matrices.matrix_functions import (
     cross,
     diagonal,
     expm,
@@ -24,10 +25,9 @@ from gradtape.ops.matrix_functions import (
     trace,
     vector_norm,
 )
-from gradtape.ops.movement import matrix_transpose
-from gradtape.ops.products import outer, tensordot, vecdot
-from gradtape.ops.sparse_solve import sparse_solve
-from gradtape.ops.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
+from gradtape.ops.matrices.products import outer, tensordot, vecdot
+from gradtape.ops.matrices.sparse_solve import sparse_solve
+from gradtape.ops.matrices.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
 
 __all__ = [
     "QR", "SVD", "Eigh", "Slogdet",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import gradtape
-from gradtape.operators import Operators
+from gradtape.tensor.operators import Operators
 
 __all__ = ["covered"]
 

@@ -22,16 +22,16 @@ import numpy as np
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.locks import new_lock
-from gradtape.graph.recording import state as recording_state
-from gradtape.modes import is_deterministic
-from gradtape.ops import random as draws
-from gradtape.ops.arithmetic import less, record_operand
-from gradtape.ops.casting import cast
-from gradtape.ops.indexing import take
-from gradtape.ops.shapes import normalize_shape
-from gradtape.ops.sorting import argsort
-from gradtape.recording.capture import Capture, capturing
+from gradtape.ops.arrays.indexing import take
+from gradtape.ops.arrays.sorting import argsort
+from gradtape.ops.elementwise import random as draws
+from gradtape.ops.elementwise.arithmetic import less, record_operand
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_shape
+from gradtape.recording.capturing import capturing
+from gradtape.recording.recording import state as recording_state
 from gradtape.recording.trace import Trace, next_number
+from gradtape.tensor.modes import is_deterministic
 
 __all__ = [
     "Generator", "bernoulli", "exponential", "integers", "normal", "permutation", "seed",
@@ -140,8 +140,8 @@ class Generator:
         start = int(position[2]) + (int(position[3]) << 64)
         if capture is not None and capture.is_outside(self):
             capture.drew(self, start, start + draws.blocks(count))
-        if isinstance(recording, Capture):
-            return recording.draw(self, position)
+        if recording.capturing:
+            return recording.draw(self, position)  # type: ignore[attr-defined]
         if isinstance(recording, Trace) and self.number < recording.number:
             return recording.draw(self, start, position, start + draws.blocks(count))
         return position

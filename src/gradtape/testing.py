@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.accumulator import ForwardAccumulator
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape import GradientTape
-from gradtape.tensor import Tensor, asarray
+from gradtape.tape.forward_accumulator import ForwardAccumulator
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["check_gradients"]
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from gradtape.codegen.lower import fusible
-from gradtape.graph.recording import Value, state
+from gradtape.codegen.kernels.lower import fusible
 from gradtape.optimize import optimize
-from gradtape.optimize.expand import expand
+from gradtape.optimize.compositions import expand
 from gradtape.optimize.fuse import Call, fuse
-from gradtape.optimize.separate import separate
-from gradtape.runtime.compiled import CompiledPlan
-from gradtape.runtime.plan import Plan
-from gradtape.tensor import program_of
+from gradtape.optimize.split_reductions import separate
+from gradtape.recording.recording import Value, state
+from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.runtime.numpy_plan import Plan
+from gradtape.tensor.tensor import program_of
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from tests.codegen.random_programs import RandomProgram, restrided
 from tests.codegen.spread import allowed, differing_bits, outside, parts, samples
 
 import gradtape as gt
-from gradtape.codegen import builder, compile
-from gradtape.codegen.loops import Emitter
-from gradtape.graph.recording import Recording, Value, state
+from gradtape.codegen.kernels import builder, compile
+from gradtape.codegen.kernels.loops import Emitter
 from gradtape.optimize import optimize
+from gradtape.recording.recording import Recording, Value, state
 from gradtape.runtime import tiers
-from gradtape.runtime.compiled import CompiledPlan
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.runtime.numpy_plan import Plan
 
 PROGRAMS = int(os.environ.get("GRADTAPE_FUZZ", "160"))
 BATCHES = 8

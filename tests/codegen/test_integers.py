@@ -6,10 +6,10 @@ import scipy.sparse as sp
 
 from gradtape.codegen.integers import compile_integers, integer_text
 from gradtape.sparsity import greedy, native
+from gradtape.sparsity.choose_colouring import colour_symmetric
 from gradtape.sparsity.colouring import colour_columns
 from gradtape.sparsity.orders import ORDERS
 from gradtape.sparsity.pattern import pattern_of
-from gradtape.sparsity.prepare import colour_symmetric
 
 
 def collatz(count, lengths):

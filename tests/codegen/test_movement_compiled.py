@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen.lower import fusible
+from gradtape.codegen.kernels.lower import fusible
 from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
-from gradtape.graph.recording import Value
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
 from gradtape.optimize.fuse import PIECEWISE, Call, fuse
-from gradtape.runtime.compiled import CompiledPlan
-from gradtape.runtime.plan import Plan
+from gradtape.recording.recording import Value, record
+from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.runtime.numpy_plan import Plan
 
 DTYPES = ("float64", "float32", "int32", "uint8", "complex128", "complex64", "bool")
 
@@ -101,11 +101,9 @@ def test_starts_that_are_operands(both_ways, library_calls):
     x = gt.asarray(rng.normal(size=(40, 5)))
     start, column = gt.asarray(np.array(7)), gt.asarray(np.array(3))
     params = ((None, None), (6, 2), (2, 1), (6, 2))
-    part = gt.graph.recording.record(REGISTRY["slice"], (x, start, column), params)
-    back = gt.graph.recording.record(
-        REGISTRY["unslice"], (part * 2.0, start, column), (*params[:3], (40, 5))
-    )
-    put = gt.graph.recording.record(REGISTRY["set_slice"], (x, part + 1.0, start, column), params)
+    part = record(REGISTRY["slice"], (x, start, column), params)
+    back = record(REGISTRY["unslice"], (part * 2.0, start, column), (*params[:3], (40, 5)))
+    put = record(REGISTRY["set_slice"], (x, part + 1.0, start, column), params)
     check(both_ways, library_calls, part, back, put)
 
 
@@ -121,7 +119,6 @@ def test_gather_and_scatter(shape, count, axis, dtype, both_ways, library_calls)
     indices = gt.asarray(rng.integers(0, shape[axis], count))
     y = gt.take(x, indices, axis=axis) if count else gt.gather(x, indices, axis=axis)
     given = gt.asarray(values(rng, y.shape, dtype))
-    record = gt.graph.recording.record
     outputs = [
         y, y * 2, record(REGISTRY["scatter_add"], (x, indices, given), (axis,)),
         record(REGISTRY["scatter_set"], (x, indices, given), (axis,)),
@@ -139,7 +136,7 @@ def test_along_an_axis(shape, axis, dtype, both_ways, library_calls):
     indices = gt.asarray(rng.integers(0, shape[axis], chosen))
     y = gt.take_along_axis(x, indices, axis=axis)
     given = gt.asarray(values(rng, chosen, dtype))
-    added = gt.graph.recording.record(REGISTRY["add_along_axis"], (x, indices, given), (axis,))
+    added = record(REGISTRY["add_along_axis"], (x, indices, given), (axis,))
     check(both_ways, library_calls, y, y + 1, added)
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen.lower import fusible
+from gradtape.codegen.kernels.lower import fusible
 from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
-from gradtape.graph.recording import Value
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
-from gradtape.runtime.compiled import CompiledPlan
-from gradtape.runtime.plan import Plan
+from gradtape.recording.recording import Value
+from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.runtime.numpy_plan import Plan
 
 # Rounded exactly by IEEE, so every tier gives the same bits; of real numbers.
 EXACT = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.recording.recording import record
 
 DTYPES = ("float64", "float32", "int32", "uint8", "int64")
 KINDS = ("sum", "prod", "max", "min", "any", "all")
@@ -95,8 +96,8 @@ def test_results_do_not_depend_on_threads():
 
 def test_partial_results_of_partial_results():
     """More chunks than one kernel combines; too large to run here."""
-    from gradtape.codegen.loops import CHUNK
-    from gradtape.codegen.lower import _combination
+    from gradtape.codegen.kernels.loops import CHUNK
+    from gradtape.codegen.kernels.lower import _combination
     from gradtape.graph.node import apply, leaf
     from gradtape.graph.op import REGISTRY
     from gradtape.graph.spec import spec
@@ -174,7 +175,7 @@ def test_gradients_of_extrema(axis, dtype, both_ways, library_calls):
 def test_masks_of_special_values(both_ways):
     x = gt.asarray(np.array([[1.0, np.nan, 3.0, np.nan], [-np.inf] * 4, [0.0, -0.0, -1.0, -2.0]]))
     outputs = [
-        gt.graph.recording.record(gt.graph.op.REGISTRY[name], (x,), (axes,))
+        record(REGISTRY[name], (x,), (axes,))
         for name in ("max_mask", "min_mask")
         for axes in ((0,), (1,), (0, 1), ())
     ]

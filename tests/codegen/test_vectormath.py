@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from gradtape.codegen import complexmath, llvm, mathlibrary, polynomials, vectormath
+from gradtape.codegen import llvm
+from gradtape.codegen.math import complexmath, mathlibrary, polynomials, vectormath
 
 DTYPES = {"float": np.float32, "double": np.float64}
 COMPLEX = {"float": np.complex64, "double": np.complex128}

@@ -7,7 +7,7 @@ from tests.contract.loops_in_python import InPython
 import gradtape as gt
 from gradtape.extend import _declared
 from gradtape.graph.op import REGISTRY
-from gradtape.optimize.expand import RULES
+from gradtape.optimize.compositions import RULES
 
 A = gt.asarray
 X = np.array([0.3, 1.2, -0.7])

@@ -11,8 +11,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import NoValueError, ShapeError
-from gradtape.graph.recording import state
 from gradtape.pytree import register_pytree
+from gradtape.recording.recording import state
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))

@@ -26,6 +26,8 @@ INTERNAL = {
     "codegen",
     "runtime",
     "recording",
+    "evaluate",
+    "derive",
 }
 
 CLASSES_WITH_DOCUMENTED_METHODS = [

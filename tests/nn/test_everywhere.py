@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.function.agreement import agrees
+from tests.functions.agreement import agrees
 
 import gradtape as gt
 

@@ -7,7 +7,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DtypeError
-from gradtape.ops import complexes
+from gradtape.ops.elementwise import complexes
 from gradtape.testing import check_gradients
 
 NAMES = ["abs", "angle", "conj", "imag", "real", "sign"]

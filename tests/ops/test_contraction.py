@@ -6,9 +6,9 @@ import pytest
 import gradtape as gt
 from gradtape.errors import ShapeError
 from gradtape.graph.op import REGISTRY
-from gradtape.ops.contraction import matmul
-from gradtape.ops.einsum import einsum
-from gradtape.ops.products import dot, inner, kron, outer, tensordot, vecdot
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.einsum import einsum
+from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot
 from gradtape.testing import check_gradients
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.creation import (
+from gradtape.ops.arrays.creation import (
     arange,
     empty,
     empty_like,

@@ -9,13 +9,14 @@ from hypothesis.extra import numpy as hnp
 from gradtape.errors import DtypeError, InPlaceError, ShapeError
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.spec import spec
-from gradtape.ops import indexing, joining, reduction, slicing
-from gradtape.ops.arithmetic import where
-from gradtape.ops.elementwise import sqrt
-from gradtape.tape import GradientTape
-from gradtape.tensor import asarray, program_of
+from gradtape.ops.arrays import indexing, joining, slicing
+from gradtape.ops.elementwise.arithmetic import where
+from gradtape.ops.elementwise.unary import sqrt
+from gradtape.ops.reductions import reduction
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import asarray, program_of
+from gradtape.tensor.variable import Variable
 from gradtape.testing import check_gradients
-from gradtape.variable import Variable
 
 X = np.arange(60.0).reshape(3, 4, 5) * 0.1 - 2
 MASK = np.arange(12).reshape(3, 4) % 3 == 0

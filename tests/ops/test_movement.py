@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradtape.errors import InPlaceError, ShapeError
-from gradtape.ops import joining, movement, padding, triangles
-from gradtape.tape import GradientTape
-from gradtape.tensor import Tensor, asarray
+from gradtape.ops.arrays import joining, movement, padding, triangles
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.testing import check_gradients
 
 X = np.arange(24.0).reshape(2, 3, 4) * 0.25 - 2

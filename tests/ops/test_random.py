@@ -12,7 +12,7 @@ from scipy import stats
 import gradtape as gt
 from gradtape import random
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.random import RANDOM_BITS
+from gradtape.ops.elementwise.random import RANDOM_BITS
 from gradtape.testing import check_gradients
 
 MANY = 20_001

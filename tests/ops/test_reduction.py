@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops import cumulative, logsumexp, reduction
+from gradtape.ops.reductions import cumulative, logsumexp, reduction
 from gradtape.testing import check_gradients
 
 INF, NAN = np.inf, np.nan

@@ -18,21 +18,21 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import Program, program
-from gradtape.graph.recording import Recording, record, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.ops.custom import CUSTOM
-from gradtape.ops.samples import Sample
+from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.families.samples import Sample
 from gradtape.optimize import PASSES
 from gradtape.pytree import flatten
-from gradtape.runtime.plan import Plan
-from gradtape.tensor import asarray
+from gradtape.recording.recording import Recording, record, state
+from gradtape.runtime.numpy_plan import Plan
+from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 from gradtape.transforms.reverse import ones_like, reverse
 
 # Modules that `import gradtape` leaves for later declare ops too.
-for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 

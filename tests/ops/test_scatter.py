@@ -5,10 +5,10 @@ import pytest
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.recording import record
-from gradtape.ops import indexing
-from gradtape.tape import GradientTape
-from gradtape.tensor import asarray
+from gradtape.ops.arrays import indexing
+from gradtape.recording.recording import record
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import ShapeError
-from gradtape.ops import sorting
-from gradtape.tape import GradientTape
-from gradtape.tensor import asarray
+from gradtape.ops.arrays import sorting
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 
 X = np.sin(np.arange(24.0) * 7).reshape(2, 3, 4)

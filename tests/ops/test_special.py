@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DtypeError
-from gradtape.ops import special
+from gradtape.ops.elementwise import special
 from gradtape.testing import check_gradients
 
 INF, NAN = np.inf, np.nan

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradtape.codegen import gemm
-from gradtape.codegen.team import Instructions
-from gradtape.runtime import blas, threads
+from gradtape.codegen.plans import gemm
+from gradtape.codegen.plans.team import Instructions
+from gradtape.runtime import blas
+from gradtape.runtime import thread_team as threads
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 TOLERANCE = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-12, "complex128": 1e-12}
@@ -248,8 +249,9 @@ def test_fork_between_hold_and_release():
     openblas_threads()
     body = """
 import ctypes, os
-from gradtape.codegen.team import Instructions
-from gradtape.runtime import blas, threads
+from gradtape.codegen.plans.team import Instructions
+from gradtape.runtime import blas
+from gradtape.runtime import thread_team as threads
 hold, release = blas.hold_instruction(), blas.release_instruction()
 get = ctypes.CFUNCTYPE(ctypes.c_int)(blas.library().get_threads)
 ctypes.CFUNCTYPE(None, ctypes.c_int)(blas.library().set_threads)(2)
@@ -273,7 +275,9 @@ assert get() == 2
 def test_nothing_is_imported_before_the_first_product():
     body = """
 import sys
-from gradtape.runtime import blas, threads, buffers
+from gradtape.runtime import blas
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime import buffer_pool as buffers
 assert "scipy.linalg" not in sys.modules
 assert "llvmlite" not in sys.modules
 """
@@ -300,8 +304,8 @@ import os, threading, time
 from pathlib import Path
 import numpy as np
 import gradtape as gt
-from gradtape.runtime import threads
-from gradtape.runtime.compiled import CompiledPlan
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.optimize import optimize
 
 rng = np.random.default_rng(0)

@@ -129,9 +129,11 @@ print("done")
 def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
     body = """
 from gradtape import random
-from gradtape.codegen import compile
-from gradtape.graph.recording import state
-from gradtape.runtime import cache, threads, tiers
+from gradtape.codegen.kernels import compile
+from gradtape.recording.recording import state
+from gradtape.runtime import plan_cache as cache
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime import tiers
 work()
 generator = gt.random.Generator(3)
 pending = gt.asarray(np.arange(3.0)) + 1.0

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from gradtape.errors import ShapeError, SparsityError
 from gradtape.sparsity import native
 from gradtape.sparsity.bidirectional import least_cost, staircase
-from gradtape.sparsity.colouring import Colours, colour_columns
-from gradtape.sparsity.compression import star_positions, substitution
-from gradtape.sparsity.lattice import keeps_apart, lattice_colours
-from gradtape.sparsity.orders import ORDERS, order_columns
-from gradtape.sparsity.pattern import Pattern, pattern_of
-from gradtape.sparsity.prepare import (
+from gradtape.sparsity.choose_colouring import (
     METHODS,
     SYMMETRIC_METHODS,
     Coloured,
     colour,
     colour_symmetric,
 )
+from gradtape.sparsity.colouring import Colours, colour_columns
+from gradtape.sparsity.compression import star_positions, substitution
+from gradtape.sparsity.lattice import keeps_apart, lattice_colours
+from gradtape.sparsity.orders import ORDERS, order_columns
+from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 
 

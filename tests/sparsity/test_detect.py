@@ -11,7 +11,7 @@ import gradtape as gt
 from gradtape.errors import SparsityError
 from gradtape.graph.node import placeholder
 from gradtape.graph.spec import spec
-from gradtape.ops.slicing import along_axis
+from gradtape.ops.arrays.slicing import along_axis
 from gradtape.sparsity.detect import detect, index_leaves
 
 

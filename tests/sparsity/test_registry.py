@@ -15,11 +15,11 @@ from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.forward import forward
 
-for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]
@@ -69,7 +69,7 @@ def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
 
 def test_every_op_has_a_rule():
     missing = [op.name for op in OPS if not callable(op.sparsity)]
-    assert not missing, f"give these a rule of gradtape.ops.reads as `sparsity`: {missing}"
+    assert not missing, f"give these a rule of gradtape.ops.families.reads as `sparsity`: {missing}"
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape.tf as tf
-from gradtape.graph.recording import state
+from gradtape.recording.recording import state
 
 keras = tf.keras
 

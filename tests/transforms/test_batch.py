@@ -17,18 +17,18 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
-from gradtape.graph.recording import record
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.ops.samples import Sample
+from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
-from gradtape.runtime.plan import Plan
+from gradtape.recording.recording import record
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
-for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]

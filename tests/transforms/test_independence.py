@@ -14,11 +14,11 @@ from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import Question, jacobian
 
-for module in pkgutil.iter_modules(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.runtime.plan import Plan
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import ones_like, reverse
 

@@ -9,10 +9,10 @@ import gradtape as gt
 from gradtape.graph.node import apply, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
-from gradtape.graph.recording import record
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.runtime.plan import Plan
+from gradtape.recording.recording import record
+from gradtape.runtime.numpy_plan import Plan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse

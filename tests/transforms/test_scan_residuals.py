@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.ops.scan_pullback import saved
+from gradtape.ops.control.scan_pullback import saved
 
 A = gt.asarray
 RNG = np.random.default_rng(0)

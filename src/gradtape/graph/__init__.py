@@ -1,1 +1,1 @@
-"""What a program is: specs, ops, nodes, recordings and programs."""
+"""What a program is: specs, ops, nodes and closed programs. No values live here."""

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.arithmetic import clip, minimum, stop_gradient, where
-from gradtape.ops.axes import inexact_operand
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
-from gradtape.ops.reduction import max as largest
-from gradtape.ops.reduction import sum as total
-from gradtape.ops.special import erfc
+from gradtape.ops.elementwise.arithmetic import clip, minimum, stop_gradient, where
+from gradtape.ops.elementwise.special import erfc
+from gradtape.ops.elementwise.unary import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
+from gradtape.ops.families.axes import inexact_operand
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions.reduction import max as largest
+from gradtape.ops.reductions.reduction import sum as total
 
 __all__ = [
     "elu", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu",

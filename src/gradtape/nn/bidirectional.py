@@ -7,8 +7,8 @@ from typing import Any
 
 from gradtape.nn.layer import Layer, words
 from gradtape.nn.recurrent import RNN
-from gradtape.ops.joining import concat
-from gradtape.ops.movement import flip
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import flip
 
 __all__ = ["Bidirectional"]
 

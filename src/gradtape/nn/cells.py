@@ -9,9 +9,9 @@ from gradtape.errors import ShapeError
 from gradtape.nn import activations, initializers
 from gradtape.nn.dense import project
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.creation import ones, zeros
-from gradtape.ops.joining import concat, split
-from gradtape.tensor import asarray
+from gradtape.ops.arrays.creation import ones, zeros
+from gradtape.ops.arrays.joining import concat, split
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 

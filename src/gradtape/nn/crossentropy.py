@@ -10,17 +10,17 @@ import numpy as np
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.nn.activations import log_softmax
 from gradtape.nn.reduce import EPSILON, last_axis, matched, predictions, reduced
-from gradtape.ops.arithmetic import clip, equal, where
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import log, softplus
-from gradtape.ops.movement import reshape
-from gradtape.ops.positions import known_value
-from gradtape.ops.reduction import any as some
-from gradtape.ops.reduction import mean
-from gradtape.ops.reduction import sum as total
-from gradtape.ops.shapes import normalize_axis
-from gradtape.ops.special import multiply_no_nan
-from gradtape.tensor import asarray
+from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.arrays.positions import known_value
+from gradtape.ops.elementwise.arithmetic import clip, equal, where
+from gradtape.ops.elementwise.special import multiply_no_nan
+from gradtape.ops.elementwise.unary import log, softplus
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.reductions.reduction import any as some
+from gradtape.ops.reductions.reduction import mean
+from gradtape.ops.reductions.reduction import sum as total
+from gradtape.tensor.tensor import asarray
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, *, reduction: str = "none") -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.errors import ShapeError
 from gradtape.nn import activations
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.movement import reshape
+from gradtape.ops.arrays.movement import reshape
 
 __all__ = ["Dense"]
 

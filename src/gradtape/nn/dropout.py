@@ -7,9 +7,9 @@ from typing import Any
 from gradtape import random
 from gradtape.dtypes import to_inexact
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.arithmetic import greater_equal
-from gradtape.ops.casting import cast
-from gradtape.ops.shapes import broadcast_shapes
+from gradtape.ops.elementwise.arithmetic import greater_equal
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import broadcast_shapes
 
 __all__ = ["Dropout"]
 

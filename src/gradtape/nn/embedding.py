@@ -6,8 +6,8 @@ from typing import Any
 
 from gradtape.dtypes import default_dtype
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.indexing import take
-from gradtape.tensor import asarray
+from gradtape.ops.arrays.indexing import take
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["Embedding"]
 

@@ -21,8 +21,8 @@ import numpy as np
 from gradtape import random
 from gradtape.dtypes import default_dtype
 from gradtape.errors import ShapeError
-from gradtape.ops.creation import full
-from gradtape.tensor import asarray
+from gradtape.ops.arrays.creation import full
+from gradtape.tensor.tensor import asarray
 
 __all__ = [
     "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",

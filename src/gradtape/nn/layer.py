@@ -8,9 +8,9 @@ from typing import Any
 from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.nn import initializers
 from gradtape.nn.module import Module
-from gradtape.ops.casting import cast
-from gradtape.tensor import asarray
-from gradtape.variable import Variable
+from gradtape.ops.families.casting import cast
+from gradtape.tensor.tensor import asarray
+from gradtape.tensor.variable import Variable
 
 __all__ = ["Layer"]
 

@@ -18,12 +18,12 @@ from gradtape.nn.crossentropy import (
     sparse_categorical_crossentropy,
 )
 from gradtape.nn.reduce import EPSILON, last_axis, matched, reduced
-from gradtape.ops.arithmetic import clip, equal, maximum, minimum, where
-from gradtape.ops.complexes import abs as absolute
-from gradtape.ops.elementwise import log, relu, softplus, sqrt, square
-from gradtape.ops.reduction import all as every
-from gradtape.ops.reduction import mean
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
+from gradtape.ops.elementwise.complexes import abs as absolute
+from gradtape.ops.elementwise.unary import log, relu, softplus, sqrt, square
+from gradtape.ops.reductions.reduction import all as every
+from gradtape.ops.reductions.reduction import mean
+from gradtape.ops.reductions.reduction import sum as total
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "cosine_similarity", "hinge", "huber",

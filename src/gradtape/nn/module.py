@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradtape import saved_state
-from gradtape.recording import capture
-from gradtape.variable import Variable
+from gradtape.recording import capturing
+from gradtape.tensor import saved_state
+from gradtape.tensor.variable import Variable
 
 __all__ = ["Module"]
 
@@ -41,7 +41,7 @@ class Module:
         >>> gt.nn.Dropout(0.5).training
         True
         """
-        return capture.read_state(self, "_training", f"training of {type(self).__name__}")
+        return capturing.read_state(self, "_training", f"training of {type(self).__name__}")
 
     @training.setter
     def training(self, mode: bool) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.elementwise import rsqrt, square
-from gradtape.ops.movement import reshape
-from gradtape.ops.reduction import mean
-from gradtape.ops.shapes import normalize_axes
+from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.elementwise.unary import rsqrt, square
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions.reduction import mean
 
 __all__ = ["LayerNorm"]
 

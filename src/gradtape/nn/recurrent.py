@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape import dtypes
+from gradtape.control.loops import scan
 from gradtape.errors import ShapeError
-from gradtape.loops import scan
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State
 from gradtape.nn.layer import Layer, words
-from gradtape.ops.arithmetic import where
-from gradtape.ops.casting import cast
-from gradtape.ops.creation import zeros
-from gradtape.ops.movement import flip, moveaxis, reshape
-from gradtape.tensor import asarray
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.movement import flip, moveaxis, reshape
+from gradtape.ops.elementwise.arithmetic import where
+from gradtape.ops.families.casting import cast
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["GRU", "LSTM", "RNN"]
 

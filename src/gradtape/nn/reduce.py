@@ -7,10 +7,10 @@ from typing import Any
 
 from gradtape.dtypes import default_dtype, promote
 from gradtape.errors import ShapeError
-from gradtape.ops.casting import cast
-from gradtape.ops.reduction import mean
-from gradtape.ops.reduction import sum as total
-from gradtape.tensor import asarray
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions.reduction import mean
+from gradtape.ops.reductions.reduction import sum as total
+from gradtape.tensor.tensor import asarray
 
 # How close to 0 and 1 probabilities may come.
 EPSILON = 1e-7

@@ -1,1 +1,1 @@
-"""What each op means: one declaration per op, grouped by family."""
+"""What each op means: one declaration per op, in rooms by nature."""

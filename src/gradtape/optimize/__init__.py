@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.graph.program import Program
-from gradtape.optimize.relax import relax
-from gradtape.optimize.share import share
+from gradtape.optimize.common_subexpressions import share
+from gradtape.optimize.fast_math import relax
+from gradtape.optimize.merge_loops import subsume
 from gradtape.optimize.simplify import simplify
-from gradtape.optimize.subsume import subsume
-from gradtape.optimize.trim import trim
-from gradtape.optimize.turn import turn
+from gradtape.optimize.transposed_operands import turn
+from gradtape.optimize.trim_loops import trim
 
 # Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
 PASSES: tuple[Callable[[Program], Program], ...] = (

@@ -157,7 +157,7 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
             continue
         copied = None
         if node.op.name in PIECEWISE and fusible(node):
-            from gradtape.optimize.pieces import pieces
+            from gradtape.optimize.copies import pieces
 
             copied = pieces(node, where)
         if copied is not None:

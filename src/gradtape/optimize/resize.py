@@ -13,7 +13,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Spec, spec
-from gradtape.optimize.expand import RULES as EXPANDED
+from gradtape.optimize.compositions import RULES as EXPANDED
 from gradtape.optimize.fuse import Call, Content, Fused, Loop, Unit
 from gradtape.optimize.views import Access, view, whole
 

@@ -11,7 +11,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.graph.walk import topological
-from gradtape.ops.custom import passes_through
+from gradtape.ops.custom.custom import passes_through
 
 Rule = Callable[[Node], Node | None]
 

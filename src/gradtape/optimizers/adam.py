@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.dtypes import float64
-from gradtape.ops.arithmetic import maximum
-from gradtape.ops.arithmetic import pow as power_of
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import sqrt, square
+from gradtape.ops.elementwise.arithmetic import maximum
+from gradtape.ops.elementwise.arithmetic import pow as power_of
+from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.families.casting import cast
 from gradtape.optimizers.optimizer import Optimizer, root
 
 __all__ = ["Adam", "AdamW"]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.dtypes import REAL_OF, float64
-from gradtape.ops.arithmetic import clip, equal, maximum, where
-from gradtape.ops.casting import cast
-from gradtape.ops.complexes import imag, real
-from gradtape.ops.elementwise import sqrt, square
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, where
+from gradtape.ops.elementwise.complexes import imag, real
+from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
-from gradtape.tensor import RowSparse
+from gradtape.tensor.tensor import RowSparse
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import saved_state
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.recording import state
-from gradtape.ops.arithmetic import equal, where
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import sqrt
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.elementwise.unary import sqrt
+from gradtape.ops.families.casting import cast
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
-from gradtape.tape import GradientTape
-from gradtape.tensor import RowSparse
-from gradtape.variable import Variable
+from gradtape.recording.recording import state
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor import saved_state
+from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.variable import Variable
 
 __all__ = ["Optimizer"]
 

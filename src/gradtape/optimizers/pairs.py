@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.casting import cast
-from gradtape.tensor import RowSparse, Tensor, asarray
-from gradtape.variable import Variable
+from gradtape.ops.families.casting import cast
+from gradtape.tensor.tensor import RowSparse, Tensor, asarray
+from gradtape.tensor.variable import Variable
 
 Pair = tuple[Any, Variable]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from gradtape.dtypes import float64
 from gradtape.errors import ShapeError
-from gradtape.operators import Operators
-from gradtape.ops.casting import cast
+from gradtape.ops.families.casting import cast
 from gradtape.optimizers import schedules
-from gradtape.tensor import Tensor, asarray
-from gradtape.variable import Variable
+from gradtape.tensor.operators import Operators
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.variable import Variable
 
 Rate = Variable | Tensor | Callable[[Any], Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops.elementwise import sqrt, square
+from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.optimizers.optimizer import Optimizer
 
 __all__ = ["RMSprop"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.graph.recording import record
-from gradtape.ops.creation import zeros
-from gradtape.ops.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
-from gradtape.ops.sorting import SEARCHSORTED, sort
-from gradtape.tensor import RowSparse
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
+from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
+from gradtape.recording.recording import record
+from gradtape.tensor.tensor import RowSparse
 
 
 def combined(gradient: Any) -> Any:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.dtypes import float64
-from gradtape.ops.arithmetic import equal, minimum, where
-from gradtape.ops.arithmetic import pow as power_of
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import ceil, cos, floor, log
-from gradtape.tensor import asarray
+from gradtape.ops.elementwise.arithmetic import equal, minimum, where
+from gradtape.ops.elementwise.arithmetic import pow as power_of
+from gradtape.ops.elementwise.unary import ceil, cos, floor, log
+from gradtape.ops.families.casting import cast
+from gradtape.tensor.tensor import asarray
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",

@@ -1,1 +1,1 @@
-"""From pending work to values: what an observation computes, stores and keeps."""
+"""What is recorded and not yet computed: leaves with values, handles, one recording a thread."""

@@ -26,11 +26,11 @@ from gradtape.graph.node import (
     numbered_placeholder,
 )
 from gradtape.graph.provenance import provenance
-from gradtape.graph.recording import Handle, Recording, Value, host_value, state
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
-from gradtape.recording.derive import graft
+from gradtape.recording.graft import graft
+from gradtape.recording.recording import Handle, Recording, Value, host_value, state
 
 _numbers = itertools.count(1)
 
@@ -330,7 +330,7 @@ class Trace(Recording):
             generator.rewind(start, self.stops[generator])
 
     def bound(self, variable: Any) -> Handle | None:
-        """What a variable is inside, if it was assigned there; see gradtape.recording.bodies."""
+        """What a variable is inside, if it was assigned there; see control.traced_bodies."""
         return None
 
     def is_bound(self, variable: Any) -> bool:
@@ -349,7 +349,7 @@ class Trace(Recording):
     def make(self, variable: Any) -> None:
         """A variable was made inside."""
 
-    # Installed by gradtape.recording.batched: what `new` is where the function was called.
+    # Installed by gradtape.control.batched_trace: what `new` is where the function was called.
     carry_out: Any = None
 
     @contextlib.contextmanager

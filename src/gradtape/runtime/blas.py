@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.codegen import gemm
-from gradtape.codegen.gemm import GemmArguments
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
-from gradtape.codegen.team import Instruction
-from gradtape.runtime.shallow import panel_instruction
-from gradtape.runtime.threads import get_num_threads
+from gradtape.codegen.plans import gemm
+from gradtape.codegen.plans.gemm import GemmArguments
+from gradtape.codegen.plans.team import Instruction
+from gradtape.runtime.shallow_products import panel_instruction
+from gradtape.runtime.thread_team import get_num_threads
 
 CHOICES = ("auto", "openblas", "mkl")
 LARGEST = 2**31 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, replace
 
-from gradtape.runtime.buffers import pool_counts
+from gradtape.runtime.buffer_pool import pool_counts
 
 __all__ = ["Counters", "counters"]
 

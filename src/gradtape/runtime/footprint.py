@@ -6,8 +6,8 @@ from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.optimize import optimize
 from gradtape.runtime import tiers
-from gradtape.runtime.memory import Arena
-from gradtape.runtime.plan import last_uses
+from gradtape.runtime.numpy_plan import last_uses
+from gradtape.runtime.storage import Arena
 
 
 def total_bytes(program: Program) -> int:
@@ -46,12 +46,12 @@ def _in_numpy(program: Program) -> int:
 
 
 def _compiled(program: Program) -> int:
-    from gradtape.codegen.lower import fusible
-    from gradtape.optimize.expand import expand
+    from gradtape.codegen.kernels.lower import fusible
+    from gradtape.optimize.compositions import expand
     from gradtape.optimize.fuse import Call, Loop, fuse
-    from gradtape.optimize.separate import separate
-    from gradtape.runtime.compiled import is_product, last_reads
-    from gradtape.runtime.results import find_results
+    from gradtape.optimize.split_reductions import separate
+    from gradtape.runtime.compiled_plan import is_product, last_reads
+    from gradtape.runtime.output_places import find_results
 
     program = separate(expand(program))
     fused = fuse(program, fusible)

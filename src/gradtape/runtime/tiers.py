@@ -10,8 +10,8 @@ from typing import Any
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.ops.bodies import held
-from gradtape.runtime.plan import Plan
+from gradtape.ops.control.bodies import held
+from gradtape.runtime.numpy_plan import Plan
 
 # Element-ops past which compiling pays within one run: about what takes NumPy as long.
 WORTH_COMPILING = 30_000_000
@@ -57,8 +57,8 @@ class Tiered:
         if MODE != "off" and self._should_compile():
             with _lock:
                 if self._compiled is None:
-                    from gradtape.codegen.builder import rounding
-                    from gradtape.runtime.compiled import CompiledPlan
+                    from gradtape.codegen.kernels.builder import rounding
+                    from gradtape.runtime.compiled_plan import CompiledPlan
 
                     with rounding(self._fast):
                         self._compiled = CompiledPlan(self.program)
@@ -104,7 +104,7 @@ class Tiered:
         """The same with other sizes, if it was compiled and nothing depends on them."""
         if self._compiled is None or MODE == "off":
             return None
-        from gradtape.codegen.builder import rounding
+        from gradtape.codegen.kernels.builder import rounding
 
         with rounding(self._fast):
             compiled = self._compiled.resized(inputs, sizes)
@@ -148,6 +148,5 @@ def _elements(node: Node) -> int:
 if MODE == "always":
     # The first evaluation will compile: what it needs is loaded with the rest of the library.
     from gradtape.codegen.llvm import host
-    from gradtape.runtime import compiled as _compiled  # noqa: F401
 
     host()

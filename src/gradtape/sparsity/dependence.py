@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.spec import Shape
-from gradtape.ops.reads import Reads, agreeing
+from gradtape.ops.families.reads import Reads, agreeing
 
 
 @dataclass(frozen=True, eq=False)

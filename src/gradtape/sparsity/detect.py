@@ -15,9 +15,9 @@ import numpy as np
 
 from gradtape.graph.node import LEAF, PICK, Node, constant
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.bodies import Transforms
-from gradtape.ops.custom import CUSTOM
-from gradtape.ops.reads import Joined, Listed, Operand, Running, dense
+from gradtape.ops.control.bodies import Transforms
+from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape import accumulator as core
+from gradtape.tape import forward_accumulator as core
 from gradtape.tf.suggestions import attribute_finder
 from gradtape.tf.tape import GradientTape, UnconnectedGradients, word
 from gradtape.tf.tensor import adopt

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradtape.ops import arithmetic
-from gradtape.ops import elementwise as core
+from gradtape.ops.elementwise import arithmetic
+from gradtape.ops.elementwise import unary as core
 from gradtape.tf.elementwise import binary, unary
 from gradtape.tf.suggestions import attribute_finder
 

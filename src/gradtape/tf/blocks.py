@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.movement import permute_dims, reshape
-from gradtape.ops.padding import pad
+from gradtape.ops.arrays.movement import permute_dims, reshape
+from gradtape.ops.arrays.padding import pad
 from gradtape.tf.conversion import as_shape, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.errors import InvalidValueError

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError
-from gradtape.ops.arithmetic import clip
-from gradtape.ops.casting import cast as core_cast
-from gradtape.ops.complexes import real as core_real
+from gradtape.ops.elementwise.arithmetic import clip
+from gradtape.ops.elementwise.complexes import real as core_real
+from gradtape.ops.families.casting import cast as core_cast
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype

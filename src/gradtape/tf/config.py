@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradtape.runtime.threads import get_num_threads, set_num_threads
+from gradtape.runtime.thread_team import get_num_threads, set_num_threads
 from gradtape.tf.function import Switch
 from gradtape.tf.suggestions import attribute_finder
 

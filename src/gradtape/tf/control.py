@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradtape
-from gradtape import vectorize
+from gradtape.control import vmap as vectorize
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.graph.recording import state
-from gradtape.ops.arithmetic import stop_gradient
-from gradtape.ops.creation import zeros
-from gradtape.ops.joining import stack
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.joining import stack
+from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.pytree import flatten, map_leaves, unflatten
+from gradtape.recording.recording import state
 from gradtape.recording.trace import Trace
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import fresh, graphs
@@ -331,7 +331,7 @@ def scan(
         return rows
     if rows is None:
         return map_leaves(lambda x: x[None], first)
-    from gradtape.ops.joining import concat
+    from gradtape.ops.arrays.joining import concat
 
     def joined(head: Any, tail: Any) -> Any:
         return concat([tail, head[None]] if reverse else [head[None], tail], axis=0)

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import tensor as core
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.deferred import Deferred
-from gradtape.graph.recording import any_handle, enter, host_value, state
-from gradtape.ops.arithmetic import identity, stop_gradient
-from gradtape.ops.casting import cast as core_cast
-from gradtape.ops.joining import stack as core_stack
-from gradtape.ops.movement import broadcast_to as core_broadcast
-from gradtape.ops.movement import reshape as core_reshape
+from gradtape.ops.arrays.joining import stack as core_stack
+from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
+from gradtape.ops.arrays.movement import reshape as core_reshape
+from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
+from gradtape.ops.families.casting import cast as core_cast
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.recording import any_handle, enter, host_value, state
+from gradtape.tensor import tensor as core
+from gradtape.tensor.variable import Variable
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import DType, as_dtype, of_numpy
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Tensor, adopt, from_value, sharing
-from gradtape.variable import Variable
 
 __all__ = ["constant", "convert_to_tensor"]
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.contraction import matmul
-from gradtape.ops.creation import ones
-from gradtape.ops.joining import concat, stack
-from gradtape.ops.movement import moveaxis, reshape
-from gradtape.ops.padding import pad
-from gradtape.ops.reduction import max as largest
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.arrays.creation import ones
+from gradtape.ops.arrays.joining import concat, stack
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.arrays.padding import pad
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.reductions.reduction import max as largest
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.errors import InvalidValueError

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops import creation as core
-from gradtape.ops.casting import cast
-from gradtape.ops.joining import meshgrid as core_meshgrid
-from gradtape.ops.movement import broadcast_to
+from gradtape.ops.arrays import creation as core
+from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.families.casting import cast
 from gradtape.tf.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import callbacks
-from gradtape import custom as core
-from gradtape.checkpointing import checkpoint
-from gradtape.ops import arithmetic
+from gradtape.control import callbacks
+from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import flatten, unflatten
+from gradtape.tape import custom_derivatives as core
+from gradtape.tape.checkpoint import checkpoint
+from gradtape.tensor.variable import Variable
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import fresh, leave_for_python, operation
 from gradtape.tf.dtypes import as_dtype
 from gradtape.tf.shapes import TensorSpec
 from gradtape.tf.tensor import Tensor, adopt
-from gradtape.variable import Variable
 
 __all__ = [
     "custom_gradient", "grad_pass_through", "numpy_function", "py_function", "recompute_grad",

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape import random as streams
 from gradtape.errors import ArgumentError
-from gradtape.ops.joining import stack
+from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.conversion import convert
 from gradtape.tf.shapes import TensorSpec

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.contraction import matmul
-from gradtape.ops.joining import stack
-from gradtape.ops.movement import moveaxis, reshape
+from gradtape.ops.arrays.joining import stack
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.matrices.contraction import matmul
 from gradtape.tf.conversion import common
 from gradtape.tf.convolution import Windows, conv2d, per_axis
 from gradtape.tf.dispatch import operation

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ops import arithmetic, triangles
-from gradtape.ops.movement import reshape
+from gradtape.ops.arrays import triangles
+from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.errors import InvalidValueError

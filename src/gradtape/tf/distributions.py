@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import random as core
-from gradtape.ops.arithmetic import stop_gradient
+from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.tf.conversion import as_shape, common, convert
 from gradtape.tf.custom import numpy_function
 from gradtape.tf.dispatch import fresh, operation

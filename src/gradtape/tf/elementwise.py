@@ -8,8 +8,8 @@ from typing import Any
 
 from gradtape.errors import DtypeError
 from gradtape.nn import activations
-from gradtape.ops import arithmetic, complexes, special
-from gradtape.ops import elementwise as core
+from gradtape.ops.elementwise import arithmetic, complexes, special
+from gradtape.ops.elementwise import unary as core
 from gradtape.tf import operators
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import PLAIN, graphs
@@ -221,7 +221,7 @@ def _times_nonzero(x: Any, y: Any) -> Any:
 
 def _truncated(x: Any, y: Any) -> Any:
     """The quotient towards zero."""
-    from gradtape.ops.casting import cast
+    from gradtape.ops.families.casting import cast
 
     tensor = x if isinstance(x, Tensor) else y
     if tensor.dtype.kind == "f":

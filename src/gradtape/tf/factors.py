@@ -8,9 +8,9 @@ import numpy as np
 
 from gradtape import linalg as core
 from gradtape.errors import ShapeError
-from gradtape.ops.complexes import conj
-from gradtape.ops.movement import matrix_transpose
-from gradtape.ops.triangles import tril, triu
+from gradtape.ops.arrays.movement import matrix_transpose
+from gradtape.ops.arrays.triangles import tril, triu
+from gradtape.ops.elementwise.complexes import conj
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.custom import custom_gradient, numpy_function
 from gradtape.tf.dispatch import operation

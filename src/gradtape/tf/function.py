@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.function import Function as CoreFunction
+from gradtape.functions.function import Function as CoreFunction
 from gradtape.pytree import flatten, register_pytree, unflatten
-from gradtape.tensor import Tensor as CoreTensor
+from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import FRESH, functions, graphs
 from gradtape.tf.graphs import Symbolic

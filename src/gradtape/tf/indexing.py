@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops import arithmetic
-from gradtape.ops import indexing as core
-from gradtape.ops.casting import cast
-from gradtape.ops.movement import moveaxis, reshape
-from gradtape.ops.sorting import nonzero
+from gradtape.ops.arrays import indexing as core
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.arrays.sorting import nonzero
+from gradtape.ops.elementwise import arithmetic
+from gradtape.ops.families.casting import cast
 from gradtape.tf.conversion import as_int, as_shape, common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, float32
@@ -106,7 +106,7 @@ def gather_nd(
 
 
 def _stretched(x: Any, shape: tuple[int, ...]) -> Any:
-    from gradtape.ops.movement import broadcast_to
+    from gradtape.ops.arrays.movement import broadcast_to
 
     return broadcast_to(x, shape)
 
@@ -125,7 +125,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     chosen = convert(condition)
     if x is None and y is None:
         found = nonzero(chosen)
-        from gradtape.ops.joining import stack
+        from gradtape.ops.arrays.joining import stack
 
         return stack(list(found), axis=1)
     if x is None or y is None:

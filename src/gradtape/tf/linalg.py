@@ -8,11 +8,12 @@ import numpy as np
 
 from gradtape import linalg as core
 from gradtape.errors import ShapeError
-from gradtape.ops import reduction, triangles
-from gradtape.ops.casting import cast
-from gradtape.ops.complexes import conj, real
-from gradtape.ops.elementwise import log
-from gradtape.ops.movement import matrix_transpose as core_transpose
+from gradtape.ops.arrays import triangles
+from gradtape.ops.arrays.movement import matrix_transpose as core_transpose
+from gradtape.ops.elementwise.complexes import conj, real
+from gradtape.ops.elementwise.unary import log
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions import reduction
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.creation import eye
 from gradtape.tf.diagonals import (

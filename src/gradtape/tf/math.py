@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops.reduction import all as holds
+from gradtape.ops.reductions.reduction import all as holds
 from gradtape.tf import special
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradtape.tensor.variable import Variable
 from gradtape.tf.scopes import name_scope
-from gradtape.variable import Variable
 
 __all__ = ["Module"]
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
-from gradtape.ops import reduction
-from gradtape.ops.arithmetic import minimum, stop_gradient, where
-from gradtape.ops.elementwise import relu as core_relu
-from gradtape.ops.elementwise import rsqrt, square
-from gradtape.ops.elementwise import sigmoid as core_sigmoid
-from gradtape.ops.elementwise import softplus as core_softplus
-from gradtape.ops.shapes import normalize_axes
+from gradtape.ops.elementwise.arithmetic import minimum, stop_gradient, where
+from gradtape.ops.elementwise.unary import relu as core_relu
+from gradtape.ops.elementwise.unary import rsqrt, square
+from gradtape.ops.elementwise.unary import sigmoid as core_sigmoid
+from gradtape.ops.elementwise.unary import softplus as core_softplus
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions import reduction
 from gradtape.tf.blocks import depth_to_space, space_to_depth
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.convolution import (
@@ -115,7 +115,7 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     >>> tf.nn.crelu([-1.0, 2.0]).numpy().tolist()
     [0.0, 2.0, 1.0, 0.0]
     """
-    from gradtape.ops.joining import concat
+    from gradtape.ops.arrays.joining import concat
 
     x = convert(features)
     return core_relu(concat([x, -x], axis=axis))
@@ -382,7 +382,7 @@ def embedding_lookup(
     if max_norm is None:
         return rows
     axes = normalize_axes("embedding_lookup", None, rows.ndim)[convert(ids).ndim :]
-    from gradtape.ops.norm import norm
+    from gradtape.ops.reductions.norm import norm
 
     size = norm(rows, 2, axes, True)
     return rows * minimum(1.0, float(max_norm) / size)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.deferred import Deferred
-from gradtape.ops import arithmetic, complexes, contraction, elementwise
-from gradtape.ops.casting import cast
+from gradtape.ops.elementwise import arithmetic, complexes
+from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.families.casting import cast
+from gradtape.ops.matrices import contraction
+from gradtape.recording.deferred_number import Deferred
 from gradtape.tf.conversion import common, convert, refuse_mixture
 from gradtape.tf.dispatch import PLAIN, graphs
 from gradtape.tf.tensor import Tensor

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.ops import indexing as core
-from gradtape.ops.joining import concat
-from gradtape.ops.movement import moveaxis, reshape
+from gradtape.ops.arrays import indexing as core
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.tf.conversion import as_shape, common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype

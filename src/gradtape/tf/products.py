@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.recording import state
-from gradtape.ops import contraction, products
-from gradtape.ops import einsum as contractions
-from gradtape.ops.arithmetic import clip, equal, maximum, minimum, where
-from gradtape.ops.complexes import conj
-from gradtape.ops.elementwise import isfinite, rsqrt, sqrt, square
-from gradtape.ops.matrix_functions import matrix_norm
-from gradtape.ops.movement import matrix_transpose, moveaxis
-from gradtape.ops.norm import norm as core_norm
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.arrays.movement import matrix_transpose, moveaxis
+from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
+from gradtape.ops.elementwise.complexes import conj
+from gradtape.ops.elementwise.unary import isfinite, rsqrt, sqrt, square
+from gradtape.ops.matrices import contraction, products
+from gradtape.ops.matrices import einsum as contractions
+from gradtape.ops.matrices.matrix_functions import matrix_norm
+from gradtape.ops.reductions.norm import norm as core_norm
+from gradtape.ops.reductions.reduction import sum as total
+from gradtape.recording.recording import state
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.dispatch import operation

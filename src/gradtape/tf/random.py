@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradtape import random as core
-from gradtape.ops import arithmetic, elementwise, reduction
-from gradtape.ops.casting import cast
-from gradtape.ops.cumulative import cumulative_sum
+from gradtape.ops.elementwise import arithmetic
+from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions import reduction
+from gradtape.ops.reductions.cumulative import cumulative_sum
 from gradtape.tf.conversion import as_int, as_shape, convert
 from gradtape.tf.dispatch import fresh, operation
 from gradtape.tf.dtypes import as_dtype, float32, int64

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops import reduction as core
-from gradtape.ops.arithmetic import logaddexp
-from gradtape.ops.casting import cast
-from gradtape.ops.creation import full
-from gradtape.ops.cumulative import cumulative_prod, cumulative_sum
-from gradtape.ops.joining import concat
-from gradtape.ops.logsumexp import logsumexp
-from gradtape.ops.movement import flip
-from gradtape.ops.norm import norm as core_norm
-from gradtape.ops.shapes import normalize_axes, normalize_axis
+from gradtape.ops.arrays.creation import full
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import flip
+from gradtape.ops.elementwise.arithmetic import logaddexp
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.ops.reductions import reduction as core
+from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
+from gradtape.ops.reductions.logsumexp import logsumexp
+from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, int64

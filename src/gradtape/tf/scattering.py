@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.ops import scatter as core
-from gradtape.ops.casting import cast
-from gradtape.ops.creation import zeros
-from gradtape.ops.movement import reshape
-from gradtape.ops.positions import known_value
+from gradtape.ops.arrays import scatter as core
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.arrays.positions import known_value
+from gradtape.ops.families.casting import cast
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.indexing import as_indices, require_no_policy

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.ops import reduction
-from gradtape.ops.arithmetic import maximum, where
-from gradtape.ops.casting import cast
-from gradtape.ops.creation import full, zeros
-from gradtape.ops.elementwise import sqrt
-from gradtape.ops.indexing import take
-from gradtape.ops.joining import concat
-from gradtape.ops.movement import reshape
-from gradtape.ops.scatter import scatter_add
+from gradtape.ops.arrays.creation import full, zeros
+from gradtape.ops.arrays.indexing import take
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.arrays.scatter import scatter_add
+from gradtape.ops.elementwise.arithmetic import maximum, where
+from gradtape.ops.elementwise.unary import sqrt
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions import reduction
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.indexing import as_indices

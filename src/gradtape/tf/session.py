@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.errors import ArgumentError
+from gradtape.tensor.variable import Variable
 from gradtape.tf import tape as tapes
 from gradtape.tf.conversion import convert
 from gradtape.tf.graphs import Graph, Placeholder, Symbolic
 from gradtape.tf.runs import Run, running, symbolic_parts
-from gradtape.variable import Variable
 
 __all__ = ["InteractiveSession", "Session"]
 

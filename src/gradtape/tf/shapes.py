@@ -236,7 +236,7 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     >>> tf.broadcast_static_shape([2, 1], [3])
     TensorShape([2, 3])
     """
-    from gradtape.ops.shapes import broadcast_shapes
+    from gradtape.ops.families.shapes import broadcast_shapes
 
     shapes = [tuple(TensorShape(shape)) for shape in (shape_x, shape_y)]
     return TensorShape(broadcast_shapes("broadcast_static_shape", shapes))

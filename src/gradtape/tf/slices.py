@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.graph.recording import host_value
 from gradtape.graph.spec import spec
-from gradtape.recording.rows import make_row_sparse
+from gradtape.recording.recording import host_value
+from gradtape.tensor.row_sparse import make_row_sparse
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Tensor, from_value, sharing

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ops import sorting as core
-from gradtape.ops.arithmetic import less, logical_and
-from gradtape.ops.casting import cast
-from gradtape.ops.creation import zeros
-from gradtape.ops.elementwise import isfinite
-from gradtape.ops.indexing import take_along_axis
-from gradtape.ops.reduction import sum as total
-from gradtape.ops.scatter import scatter_add
+from gradtape.ops.arrays import sorting as core
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.indexing import take_along_axis
+from gradtape.ops.arrays.scatter import scatter_add
+from gradtape.ops.elementwise.arithmetic import less, logical_and
+from gradtape.ops.elementwise.unary import isfinite
+from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, int32

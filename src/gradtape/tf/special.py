@@ -13,11 +13,11 @@ import numpy as np
 
 from gradtape import extend
 from gradtape.errors import DtypeError
-from gradtape.ops import arithmetic, complexes
-from gradtape.ops import elementwise as core
-from gradtape.ops import special as known
-from gradtape.ops.movement import broadcast_to
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.elementwise import arithmetic, complexes
+from gradtape.ops.elementwise import special as known
+from gradtape.ops.elementwise import unary as core
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import common, convert
 from gradtape.tf.custom import custom_gradient, numpy_function
 from gradtape.tf.dispatch import operation

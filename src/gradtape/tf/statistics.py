@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ops.casting import cast
-from gradtape.ops.elementwise import square
-from gradtape.ops.movement import broadcast_to
-from gradtape.ops.padding import pad
-from gradtape.ops.reduction import sum as total
-from gradtape.ops.shapes import normalize_axes
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.arrays.padding import pad
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.tensor import Tensor

@@ -5,19 +5,19 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from gradtape import tape as core
+from gradtape.derive.gradient import derive_reverse
+from gradtape.derive.jacobians import View, derive_hessian
 from gradtape.errors import NotRecordingError
-from gradtape.graph.recording import Handle, Recording, state
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.derive import derive_reverse
-from gradtape.recording.jacobians import View, derive_hessian
-from gradtape.scope import direction, directions, finish
-from gradtape.tensor import Tensor as CoreTensor
+from gradtape.recording.recording import Handle, Recording, state
+from gradtape.tape import gradient_tape as core
+from gradtape.tape.recording_scope import direction, directions, finish
+from gradtape.tensor.tensor import Tensor as CoreTensor
+from gradtape.tensor.variable import Variable
 from gradtape.tf.conversion import convert
 from gradtape.tf.creation import ones_like, zeros_like
 from gradtape.tf.dispatch import operation
 from gradtape.tf.tensor import adopt
-from gradtape.variable import Variable
 
 __all__ = ["GradientTape", "UnconnectedGradients", "gradients", "hessians"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import tensor as core
-from gradtape.graph.recording import Value, host_value, state
 from gradtape.pytree import flatten, unflatten
+from gradtape.recording.recording import Value, host_value, state
+from gradtape.tensor import tensor as core
 from gradtape.tf.dtypes import DType, of_numpy
 from gradtape.tf.shapes import TensorShape
 

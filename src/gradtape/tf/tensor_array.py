@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ArgumentError
-from gradtape.ops.creation import zeros
-from gradtape.ops.joining import concat as joined
-from gradtape.ops.joining import stack as stacked
-from gradtape.ops.joining import unstack as unstacked
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.arrays.joining import concat as joined
+from gradtape.ops.arrays.joining import stack as stacked
+from gradtape.ops.arrays.joining import unstack as unstacked
 from gradtape.pytree import register_pytree
 from gradtape.tf.conversion import as_shape, concrete, convert
 from gradtape.tf.dtypes import DType, as_dtype

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.ops.contraction import matmul
-from gradtape.ops.joining import concat
-from gradtape.ops.movement import flip, moveaxis, reshape
-from gradtape.ops.padding import pad
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import flip, moveaxis, reshape
+from gradtape.ops.arrays.padding import pad
+from gradtape.ops.matrices.contraction import matmul
 from gradtape.tf.conversion import as_shape, common, convert
 from gradtape.tf.convolution import Windows, per_axis
 from gradtape.tf.dispatch import operation

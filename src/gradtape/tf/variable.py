@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import tensor as core
-from gradtape.graph.recording import record, state
-from gradtape.ops import indexing
-from gradtape.ops.custom import ASSIGNED
+from gradtape.ops.arrays import indexing
+from gradtape.ops.custom.custom import ASSIGNED
+from gradtape.recording.recording import record, state
+from gradtape.tensor import tensor as core
+from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import PLAIN, effect, graphs
 from gradtape.tf.operators import install
 from gradtape.tf.scopes import names, without_prefix
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Reference, Tensor
-from gradtape.variable import Variable as CoreVariable
 
 __all__ = ["Variable"]
 

@@ -11,8 +11,8 @@ from gradtape.graph.node import PICK, Node, pick
 from gradtape.graph.op import Undefined
 from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import topological
-from gradtape.ops.batching import spread
-from gradtape.ops.custom import CUSTOM, CUSTOM_BATCH
+from gradtape.ops.custom.custom import CUSTOM, CUSTOM_BATCH
+from gradtape.ops.families.batching import spread
 
 # How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.ops.bodies import Transforms
+from gradtape.ops.control.bodies import Transforms
 from gradtape.transforms.batch import batch
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse

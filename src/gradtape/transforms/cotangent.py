@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.rows import Rows
-from gradtape.ops.shapes import broadcast_to
+from gradtape.ops.families.shapes import broadcast_to
 
 __all__ = ["Cotangent", "Rows", "masked"]
 

@@ -12,10 +12,10 @@ import math
 from collections.abc import Sequence
 
 from gradtape.graph.node import Node
-from gradtape.ops.arithmetic import multiply
-from gradtape.ops.contraction import matmul
-from gradtape.ops.einsum import stretch
-from gradtape.ops.movement import permute, reshape_node
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.elementwise.arithmetic import multiply
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.einsum import stretch
 
 Labels = tuple[str, ...]
 # So many times smaller what is multiplied first has to be than the response.

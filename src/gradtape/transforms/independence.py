@@ -16,7 +16,7 @@ from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.custom import CUSTOM, passes_through
+from gradtape.ops.custom.custom import CUSTOM, passes_through
 
 MIXES = "{op} mixes examples"
 UNPROVED = "cannot prove that {op} keeps examples apart"

@@ -25,11 +25,11 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import Shape, spec
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.casting import cast
-from gradtape.ops.contraction import matmul
-from gradtape.ops.families import conjugate
-from gradtape.ops.movement import permute, reshape_node
-from gradtape.ops.shapes import broadcast_to
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import conjugate
+from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.matrices.contraction import matmul
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse

@@ -16,8 +16,8 @@ from gradtape.graph.node import (
 )
 from gradtape.graph.op import REGISTRY, Undefined
 from gradtape.graph.walk import dependents, substitute, topological
-from gradtape.ops.arithmetic import IDENTITY, WHERE, branch_mask
-from gradtape.ops.shapes import reduce_to
+from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
+from gradtape.ops.families.shapes import reduce_to
 from gradtape.transforms.cotangent import Cotangent, Rows, masked
 
 # How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.

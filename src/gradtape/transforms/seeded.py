@@ -26,9 +26,9 @@ from gradtape.graph.node import PICK, Node, apply, constant, pick
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Shape, spec
 from gradtape.graph.walk import topological
-from gradtape.ops.arithmetic import equal, where
-from gradtape.ops.movement import permute, reshape_node
-from gradtape.ops.shapes import broadcast_to
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.families.shapes import broadcast_to
 from gradtape.transforms.batch import batch_all
 
 # Node axis, seed axis, and how much larger the index of the seed is.

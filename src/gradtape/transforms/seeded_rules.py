@@ -9,9 +9,9 @@ from typing import Any
 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.spec import Shape
-from gradtape.ops.einsum import contract_pair
-from gradtape.ops.movement import permute, reshape_node
-from gradtape.ops.shapes import broadcast_to
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.matrices.einsum import contract_pair
 from gradtape.transforms.factors import contract_factors
 from gradtape.transforms.seeded import RULES, Seeded, Tie, untied
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn import activations as core
-from gradtape.ops import arithmetic, elementwise
-from gradtape.ops.joining import split
+from gradtape.ops.arrays.joining import split
+from gradtape.ops.elementwise import arithmetic
+from gradtape.ops.elementwise import unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ops.arithmetic import where
+from gradtape.ops.elementwise.arithmetic import where
+from gradtape.tensor.variable import Variable
 from gradtape.tf.conversion import convert
-from gradtape.variable import Variable
 
 
 class Average:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops.arithmetic import clip
-from gradtape.ops.elementwise import relu, sqrt, square
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.elementwise.arithmetic import clip
+from gradtape.ops.elementwise.unary import relu, sqrt, square
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import convert
 from gradtape.tf.suggestions import attribute_finder
 

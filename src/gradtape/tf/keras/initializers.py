@@ -75,7 +75,7 @@ Orthogonal = _class("Orthogonal", core.orthogonal, "Orthonormal rows or columns.
 
 
 def _identity(gain: float = 1.0) -> Any:
-    from gradtape.ops.creation import eye
+    from gradtape.ops.arrays.creation import eye
 
     return lambda shape, dtype: gain * eye(*shape, dtype=dtype)
 

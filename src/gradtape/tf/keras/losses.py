@@ -8,14 +8,21 @@ from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
-from gradtape.ops.arithmetic import equal, logical_and, logical_or, maximum, not_equal, where
-from gradtape.ops.complexes import abs as size
-from gradtape.ops.elementwise import log, square
-from gradtape.ops.movement import moveaxis, reshape
-from gradtape.ops.reduction import all as reduce_all
-from gradtape.ops.reduction import max as largest
-from gradtape.ops.reduction import mean
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.elementwise.arithmetic import (
+    equal,
+    logical_and,
+    logical_or,
+    maximum,
+    not_equal,
+    where,
+)
+from gradtape.ops.elementwise.complexes import abs as size
+from gradtape.ops.elementwise.unary import log, square
+from gradtape.ops.reductions.reduction import all as reduce_all
+from gradtape.ops.reductions.reduction import max as largest
+from gradtape.ops.reductions.reduction import mean
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.pytree import map_leaves
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import operation

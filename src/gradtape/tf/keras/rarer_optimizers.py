@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import float64
-from gradtape.ops.arithmetic import clip, maximum
-from gradtape.ops.arithmetic import pow as power_of
-from gradtape.ops.casting import cast
-from gradtape.ops.complexes import abs as size
-from gradtape.ops.complexes import sign
-from gradtape.ops.elementwise import sqrt, square
+from gradtape.ops.elementwise.arithmetic import clip, maximum
+from gradtape.ops.elementwise.arithmetic import pow as power_of
+from gradtape.ops.elementwise.complexes import abs as size
+from gradtape.ops.elementwise.complexes import sign
+from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.families.casting import cast
 from gradtape.optimizers import Optimizer
-from gradtape.variable import Variable
+from gradtape.tensor.variable import Variable
 
 __all__ = ["Adadelta", "Adamax", "Ftrl", "Lion", "Nadam"]
 

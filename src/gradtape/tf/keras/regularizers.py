@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ops.complexes import abs as size
-from gradtape.ops.elementwise import sqrt, square
-from gradtape.ops.movement import matrix_transpose
-from gradtape.ops.reduction import sum as total
+from gradtape.ops.arrays.movement import matrix_transpose
+from gradtape.ops.elementwise.complexes import abs as size
+from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.conversion import convert
 from gradtape.tf.suggestions import attribute_finder
 

@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.errors import ShapeError
 from gradtape.nn.dense import project
 from gradtape.nn.dropout import Dropout as CoreDropout
-from gradtape.ops.movement import reshape
+from gradtape.ops.arrays.movement import reshape
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import fresh

@@ -7,10 +7,10 @@ from typing import Any
 
 from gradtape import random as streams
 from gradtape.errors import ShapeError
-from gradtape.ops import arithmetic
-from gradtape.ops.joining import concat
-from gradtape.ops.movement import broadcast_to, expand_dims, permute_dims
-from gradtape.ops.padding import pad
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
+from gradtape.ops.arrays.padding import pad
+from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.random import normal

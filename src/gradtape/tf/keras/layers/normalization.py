@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.nn.normalization import normalized
-from gradtape.ops import reduction
-from gradtape.ops.arithmetic import stop_gradient
-from gradtape.ops.elementwise import square
+from gradtape.ops.elementwise.arithmetic import stop_gradient
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.reductions import reduction
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import convert
 from gradtape.tf.creation import ones_like

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops import reduction
+from gradtape.ops.reductions import reduction
 from gradtape.tf.casting import cast
 from gradtape.tf.convolution import avg_pool, max_pool
 from gradtape.tf.keras.layers.base import Layer, require_channels_last

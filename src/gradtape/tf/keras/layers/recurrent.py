@@ -6,8 +6,8 @@ import inspect
 from typing import Any, ClassVar
 
 from gradtape import nn as core
+from gradtape.control.loops import scan
 from gradtape.errors import ShapeError
-from gradtape.loops import scan
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.arrays import reverse, transpose
 from gradtape.tf.casting import cast

@@ -1,0 +1,1 @@
+"""Everything that knows the layout of CPython's objects."""

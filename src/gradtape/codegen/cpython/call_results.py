@@ -1,0 +1,197 @@
+"""Call results: buffers, values and tensors that native code makes, returns and assigns, as IR.
+
+For codegen.caller, which says what a context is.
+"""
+
+from __future__ import annotations
+
+from gradtape.codegen.cpython.call_context import (
+    A_LEAF,
+    AN_INPUT,
+    AT,
+    LEAF,
+    ONLY,
+    OTHER,
+    THE_OBJECT,
+    TUPLE,
+    UPDATE,
+    known_object,
+)  # fmt: skip
+from gradtape.codegen.plans.routine import Routine
+
+
+def address_ir() -> str:
+    """Where the elements of a value lie; 0 after an error."""
+    r = Routine("internal i64 @address(ptr %value)")
+    known = r.pointer("%value", "$Value__address")
+    with r.when(r.differ(known, known_object("zero"))):
+        r.end(f"ret i64 {r.let(f'call i64 @PyLong_AsSsize_t(ptr {known})')}")
+    found = r.let(f"call ptr @PyObject_GetAttr(ptr %value, ptr {known_object('address_name')})")
+    with r.when(r.same(found, "null")):
+        r.end("ret i64 0")
+    number = r.let(f"call i64 @PyLong_AsSsize_t(ptr {found})")
+    r.line(f"call void @Py_DecRef(ptr {found})")
+    r.end(f"ret i64 {number}")
+    return r.text()
+
+
+def buffer_ir() -> str:
+    """A buffer for a row of that table: on idle memory, or what Python allocates."""
+    r = Routine("internal ptr @buffer(ptr %row)")
+    idle = r.pointer("%row", 8)
+    r.go_if(r.same(idle, "null"), "ask")
+    last = r.let(f"sub i64 {r.word(idle, '$list_size')}, 1")
+    r.go_if(r.let(f"icmp slt i64 {last}, 0"), "ask")
+    # The list gives up its reference, before anything can run that takes from it as well.
+    address = r.pointer(r.pointer(idle, "$list_items"), r.scaled(last))
+    r.put(idle, "$list_size", last)
+    found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Buffer')}, i64 0)")
+    r.go_if(r.same(found, "null"), "failed")
+    r.put_pointer(found, "$Buffer_address", address)
+    for name, offset in (("capacity", 24), ("nbytes", 32)):
+        number = r.pointer("%row", offset)
+        r.line(f"call void @Py_IncRef(ptr {number})")
+        r.put_pointer(found, f"$Buffer_{name}", number)
+    counts, capacity = known_object("pool_counts"), r.word("%row", 16)
+    r.add_to(counts, "$count_recycled", capacity)
+    r.add_to(counts, "$count_held", r.let(f"sub i64 0, {capacity}"))
+    r.end(f"ret ptr {found}")
+    r.block("failed")
+    r.line(f"call i32 @PyList_Append(ptr {idle}, ptr {address})")
+    r.line(f"call void @Py_DecRef(ptr {address})")
+    r.end("ret ptr null")
+    r.block("ask")
+    allocate, size = known_object("allocate"), r.pointer("%row", 32)
+    r.end(f"ret ptr {r.let(f'call ptr @PyObject_CallOneArg(ptr {allocate}, ptr {size})')}")
+    return r.text()
+
+
+def value_ir() -> str:
+    """A value on a buffer."""
+    r = Routine("internal ptr @value(ptr %buffer, ptr %spec)")
+    found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Value')}, i64 0)")
+    with r.when(r.same(found, "null")):
+        r.end("ret ptr null")
+    address, entry = r.pointer("%buffer", "$Buffer_address"), known_object("unentered")
+    slots = {"content": "%buffer", "spec": "%spec", "_address": address, "entry": entry}
+    for name, content in slots.items():
+        r.line(f"call void @Py_IncRef(ptr {content})")
+        r.put_pointer(found, f"$Value_{name}", content)
+    r.end(f"ret ptr {found}")
+    return r.text()
+
+
+def tensor_ir() -> str:
+    """A tensor of a class on the value of a buffer."""
+    r = Routine("internal ptr @tensor(ptr %kind, ptr %buffer, ptr %spec)")
+    value = r.let("call ptr @value(ptr %buffer, ptr %spec)")
+    with r.when(r.same(value, "null")):
+        r.end("ret ptr null")
+    found = r.let("call ptr @PyType_GenericAlloc(ptr %kind, i64 0)")
+    with r.when(r.same(found, "null")):
+        r.line(f"call void @Py_DecRef(ptr {value})")
+        r.end("ret ptr null")
+    nothing = known_object("None")
+    for name in ("node", "recording"):
+        r.line(f"call void @Py_IncRef(ptr {nothing})")
+        r.put_pointer(found, f"$Handle_{name}", nothing)
+    r.put_pointer(found, "$Handle_computed", value)
+    r.end(f"ret ptr {found}")
+    return r.text()
+
+
+def result_ir() -> str:
+    """What the call returns."""
+    leaf = Routine("internal ptr @leaf(ptr %context, ptr %row, ptr %made)")
+    how, place = leaf.word("%row", 16), leaf.scaled(leaf.word("%row"))
+    inputs = leaf.pointer("%context", AT["given"])
+    for old, read in {
+        THE_OBJECT: lambda: leaf.pointer("%row"),
+        AN_INPUT: lambda: leaf.pointer(inputs, place),
+        A_LEAF: lambda: leaf.pointer("%made", place),
+    }.items():
+        with leaf.when(leaf.equal(how, old)):
+            thing = read()
+            leaf.line(f"call void @Py_IncRef(ptr {thing})")
+            leaf.end(f"ret ptr {thing}")
+    kind = leaf.pointer("%row", 16)
+    taken, which = leaf.pointer("%context", AT["taken"]), leaf.scaled(leaf.word("%row"))
+    buffer, of = leaf.pointer(taken, which), leaf.pointer("%row", 8)
+    found = leaf.let(f"call ptr @tensor(ptr {kind}, ptr {buffer}, ptr {of})")
+    leaf.end(f"ret ptr {found}")
+    r = Routine("internal ptr @result(ptr %context)")
+    rows, count = r.pointer("%context", AT["leaf_rows"]), r.word("%context", AT["leaves"])
+    shape = r.word("%context", AT["shape"])
+    with r.when(r.equal(shape, ONLY)):
+        r.end(f"ret ptr {r.let(f'call ptr @leaf(ptr %context, ptr {rows}, ptr null)')}")
+    for name, condition in (("Tuple", r.equal(shape, TUPLE)), ("List", r.unequal(shape, TUPLE))):
+        with r.when(condition):
+            whole = r.let(f"call ptr @Py{name}_New(i64 {count})")
+            r.go_if(r.same(whole, "null"), "failed")
+            inside = r.at(whole, "$tuple_items")
+            items = inside if name == "Tuple" else r.pointer(whole, "$list_items")
+            with r.loop(count) as index:
+                row = r.row(rows, index, LEAF)
+                found = r.let(f"call ptr @leaf(ptr %context, ptr {row}, ptr {items})")
+                with r.when(r.same(found, "null")):
+                    r.line(f"call void @Py_DecRef(ptr {whole})")
+                    r.end("ret ptr null")
+                r.line(f"call i32 @Py{name}_SetItem(ptr {whole}, i64 {index}, ptr {found})")
+            if name == "List":
+                with r.when(r.equal(shape, OTHER)):
+                    make = r.pointer("%context", AT["unflatten"])
+                    structure = r.pointer("%context", AT["structure"])
+                    found = r.let(
+                        f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr {make}, "
+                        f"ptr {structure}, ptr {whole}, ptr null)"
+                    )
+                    r.line(f"call void @Py_DecRef(ptr {whole})")
+                    r.end(f"ret ptr {found}")
+            r.end(f"ret ptr {whole}")
+    r.block("failed")
+    r.end("ret ptr null")
+    return leaf.text() + r.text()
+
+
+def assign_ir() -> str:
+    """Let variables hold what was computed; as `Variable.replace`."""
+    slot = Routine("internal void @set_slot(ptr %place, ptr %content)")
+    slot.line("call void @Py_IncRef(ptr %content)")
+    old = slot.let("load ptr, ptr %place")
+    slot.line("store ptr %content, ptr %place")
+    slot.line(f"call void @Py_DecRef(ptr {old})")
+    slot.end("ret void")
+    r = Routine("internal i1 @assign(ptr %context, ptr %recording)")
+    rows, taken = r.pointer("%context", AT["update_rows"]), r.pointer("%context", AT["taken"])
+    count = r.word("%context", AT["updates"])
+    with r.when(r.equal(count, 0)):
+        r.end("ret i1 true")
+    local = r.pointer("@local")
+    epoch = r.let(
+        f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {known_object('epoch_name')})"
+    )
+    r.go_if(r.same(epoch, "null"), "failed")
+    r.line(f"call void @Py_IncRef(ptr {epoch})")
+    with r.loop(count) as index:
+        row = r.row(rows, index, UPDATE)
+        variable, of = r.pointer(row), r.pointer(row, 16)
+        buffer = r.pointer(taken, r.scaled(r.word(row, 8)))
+        handle = r.let(f"call ptr @tensor(ptr {known_object('Tensor')}, ptr {buffer}, ptr {of})")
+        r.go_if(r.same(handle, "null"), "dropped")
+        news = {"_handle": handle, "_epoch": epoch, "_assigned": known_object("True"),
+                "_steady": known_object("False")}  # fmt: skip
+        for name, content in news.items():
+            place = r.at(variable, f"$Variable_{name}")
+            r.line(f"call void @set_slot(ptr {place}, ptr {content})")
+        r.line(f"call void @Py_DecRef(ptr {handle})")
+        unassigned = r.pointer("%recording", "$Recording_unassigned")
+        size = r.let(f"call i64 @PySet_Size(ptr {unassigned})")
+        with r.when(r.let(f"icmp sgt i64 {size}, 0")):
+            r.line(f"call i32 @PySet_Discard(ptr {unassigned}, ptr {variable})")
+    r.line(f"call void @Py_DecRef(ptr {epoch})")
+    r.end("ret i1 true")
+    r.block("dropped")
+    r.line(f"call void @Py_DecRef(ptr {epoch})")
+    r.block("failed")
+    r.end("ret i1 false")
+    return slot.text() + r.text()

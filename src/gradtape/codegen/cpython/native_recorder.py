@@ -1,0 +1,293 @@
+"""Native: the recorder in machine code, put in the place of the closures when that pays.
+
+It is a shortcut through `ops.families` and nothing else (codegen.recorder says how). It relies on
+the layout of CPython's objects, so it is used only where that layout was checked: CPython 3.11 to
+3.13 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
+the compiler is loaded for other reasons and enough was recorded to pay for compiling this too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+import threading
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen.cpython.objects import (
+    MethodDefinition,
+    add_functions,
+    prototype,
+    slot_offsets,
+    slot_wrapper,
+    supported,
+    word,
+)
+from gradtape.graph.node import Node, Table
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Spec
+from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
+from gradtape.recording.recording import Handle, Recording, Value, state
+from gradtape.recording.traffic import traffic
+
+MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
+if MODE not in ("auto", "python", "native"):
+    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
+
+# Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
+# looks like a loop, beside the plans' own compilation: after so many recordings of so many
+# applications each; or when about three times as much was recorded in another pattern.
+SETTLED = 8
+APPLICATIONS = 10
+PAID_FOR = 200_000
+# Classes of handles that the native code may know.
+MOST_KINDS = 16
+
+METH_O, METH_FASTCALL = 0x0008, 0x0080
+
+_COMPARISONS = ("less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+# Slot, its special methods, and those of NumPy's array that lend their wrappers.
+_SLOTS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "matmul": ("__matmul__", "__rmatmul__"),
+    "pow": ("__pow__", "__rpow__"),
+    "negative": ("__neg__",),
+    "compare": ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
+}
+
+_lock = threading.RLock()
+_kinds_lock = threading.Lock()
+
+
+def offsets() -> dict[str, int] | None:
+    """Where objects keep what the native code reads; None if a check on real ones fails."""
+    recording, table = Recording(), Table()
+    value = Value(np.zeros(()), Spec((), np.dtype(float)))
+    node = Node(REGISTRY["negative"], (), (), value.spec)
+    handle = Handle(node, recording, value)
+    table.cache = bytes(range(8))
+    reads: list[tuple[Any, type, str]] = [
+        *[(handle, Handle, name) for name in ("node", "recording", "computed")],
+        *[(value, Value, name) for name in ("entry", "spec")],
+        *[(node, Node, name) for name in ("spec", "stamp")],
+        *[(value.spec, Spec, name) for name in ("inexact", "scalars")],
+        *[(table, Table, name) for name in ("cache", "nodes")],
+        *[(recording, Recording, name) for name in
+          ("handles", "leaves", "nodes", "stamp", "table")],
+    ]  # fmt: skip
+    found = slot_offsets(reads)
+    if found is None:
+        return None
+    found |= {"tuple_items": tuple.__basicsize__, "list_size": 16}
+    found["bytes_content"] = bytes.__basicsize__ - 1
+    pair, triple = (node, value), [node, value, handle]
+    checks = [
+        word(id(node) + 8) == id(Node),
+        word(id(pair) + found["tuple_items"]) == id(node),
+        word(id(pair) + found["tuple_items"] + 8) == id(value),
+        word(id(triple) + found["list_size"]) == 3,
+        word(id(table.cache) + found["bytes_content"]) == 0x0706050403020100,
+    ]
+    return found if all(checks) else None
+
+
+class Native:
+    """The compiled recorder. Everything it points to lives as long as the process."""
+
+    def __init__(self, layout: dict[str, int]) -> None:
+        from gradtape.codegen import llvm
+        from gradtape.codegen.cpython import lookup, recorder
+
+        self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
+        self.known: list[type] = []
+        self.strange: weakref.WeakSet[type] = weakref.WeakSet()
+        self.kept: list[Any] = []
+        self.contexts = self._contexts(recorder.EXPONENTS)
+        tensor: Any = state.handle_class
+        self.learn_kind(tensor)
+        named = {"recording_name": sys.intern("recording"), "local_dictionary": local_dictionary,
+                 "learn_kind": self.keep(self.learn_kind), "Tensor": tensor, "None": None,
+                 "True": True}  # fmt: skip
+        types = (Node, Recording, Spec, Value, bytes, float, int, list)
+        facts = {
+            **layout,
+            **{name: id(thing) for name, thing in named.items()},
+            **{kind.__name__: id(kind) for kind in types},
+            "kinds": ctypes.addressof(self.kinds),
+            "cache_bytes": lookup.CACHE_BYTES,
+            "set_shift": 64 - lookup.SETS.bit_length() + 1,
+            "least_exponent": recorder.EXPONENTS[0],
+            "exponents": len(recorder.EXPONENTS),
+        }
+        add_functions(lookup.FUNCTIONS)
+        addresses = {name: id(context) for name, context in self.contexts.items()}
+        self.compiled = llvm.compile_ir(recorder.recorder_ir(facts, addresses), level=0)
+        self.functions = [self._function(function) for function in RECORDERS]
+        slot_at = self.compiled.address
+        self.wrappers = {
+            special: slot_wrapper(tensor, special, np.ndarray, slot_at(f"slot_{slot}"))
+            for slot, specials in _SLOTS.items()
+            for special in specials
+        }
+
+    def keep(self, thing: Any) -> Any:
+        self.kept.append(thing)
+        return thing
+
+    def _contexts(self, exponents: range) -> dict[str, Any]:
+        """What each slot is called with: op, closure, closure of the reflected operator, params."""
+        tensor: Any = state.handle_class
+        found: dict[str, Any] = {}
+        for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
+            closure: Any = binary_function(REGISTRY[name])
+            found[name] = (closure.op, closure, closure.reflected, None)
+        for name, special in (("equal", "__eq__"), ("not_equal", "__ne__")):
+            # What cannot be compared is for Python to say.
+            found[name] = (REGISTRY[name], getattr(tensor, special), None, None)
+        compare = tuple(found.pop(name) for name in _COMPARISONS)
+        negative = REGISTRY["negative"]
+        found["negative"] = (negative, unary_function(negative), None, None)
+        powers = tuple(self._power(exponent) for exponent in exponents)
+        power: Any = binary_function(REGISTRY["pow"])
+        found["pow"] = (power.op, tensor.__pow__, power.reflected, powers)
+        return {**found, "compare": compare}
+
+    def _power(self, exponent: int) -> Any:
+        if exponent == 2:
+            square = REGISTRY["square"]
+            return square, unary_function(square), None, None
+        tensor: Any = state.handle_class
+        power = tensor.__pow__
+        return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
+
+    def learn_kind(self, kind: type) -> None:
+        """Enter a class of tensors, if it lays its instances out as ours and says what ops give."""
+        if kind in self.strange:
+            return
+        result: Any = getattr(kind, "result_class", None)
+        slots = ("node", "recording", "computed")
+        with _kinds_lock:
+            if kind in self.known:
+                return
+            if (
+                len(self.known) < MOST_KINDS
+                and all(getattr(kind, name, None) is Handle.__dict__[name] for name in slots)
+                and isinstance(result, type)
+                and issubclass(result, Handle)
+                and result.__basicsize__ == Handle.__basicsize__
+                and not result.__dictoffset__
+            ):
+                place = 2 * len(self.known)
+                self.known.append(self.keep(kind))
+                # The class goes in last: from then on it is found.
+                self.kinds[place + 1] = id(self.keep(result))
+                self.kinds[place] = id(kind)
+            else:
+                self.strange.add(kind)
+
+    def _function(self, function: Any) -> Any:
+        """A built-in function that records one op."""
+        unary = not hasattr(function, "reflected")
+        closure: Any = (unary_function if unary else binary_function)(function.op)
+        reflected = None if unary else closure.reflected
+        context = self.keep((function.op, closure, reflected, None))
+        name, flags = ("unary_function", METH_O) if unary else ("binary_function", METH_FASTCALL)
+        definition = MethodDefinition(
+            function.op.name.encode(), self.compiled.address(name), flags, None
+        )
+        self.keep(definition)
+        make = prototype("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        return make(ctypes.addressof(definition), context, None)
+
+
+def local_dictionary() -> Any:
+    """The running thread's own part of the state."""
+    return state.__dict__
+
+
+_compiled: list[Native] = []
+_installed: list[Native] = []
+
+
+def install() -> bool:
+    """Put the native recorder in place; False where it cannot be."""
+    with _lock:
+        if _installed:
+            return True
+        if not _compiled:
+            layout = offsets() if supported() else None
+            if layout is None:
+                return False
+            _compiled.append(Native(layout))
+        native = _compiled[0]
+        for function, found in zip(RECORDERS, native.functions, strict=False):
+            function.use(found)
+        for special, wrapper in native.wrappers.items():
+            setattr(state.handle_class, special, wrapper)
+        _installed.append(native)
+        return True
+
+
+def installed() -> bool:
+    """Whether the native recorder is in place."""
+    return bool(_installed)
+
+
+def uninstall() -> None:
+    """Go back to recording in Python."""
+    with _lock:
+        if _installed:
+            native = _installed.pop()
+            for function in RECORDERS:
+                function.use(None)
+            for special in native.wrappers:
+                delattr(state.handle_class, special)
+
+
+class Watch:
+    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
+
+    def __init__(self) -> None:
+        # Applications recorded at the last look at which the compiler was there.
+        self.seen: int | None = None
+
+    def __call__(self) -> None:
+        if MODE != "native" and not self._pays():
+            traffic.due = traffic.recordings + SETTLED
+            return
+        traffic.due = math.inf
+        # A finaliser may come here in the middle of a compilation: it must not wait for others.
+        if _lock.acquire(blocking=False):
+            try:
+                install()
+            except Exception as error:
+                # A shortcut that cannot be taken is no reason to stop.
+                warnings.warn(
+                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
+                    "Python; GRADTAPE_RECORDER=python does not try.",
+                    stacklevel=2,
+                )
+            finally:
+                _lock.release()
+
+    def _pays(self) -> bool:
+        if "llvmlite.binding" not in sys.modules:
+            return False
+        now, before = traffic.applications, self.seen
+        self.seen = now
+        return now >= PAID_FOR or (before is not None and now - before >= SETTLED * APPLICATIONS)
+
+
+def offer(compiling: bool) -> None:
+    """Have the native recorder considered from now on, if anything is compiled at all."""
+    if MODE != "python" and compiling:
+        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
+        traffic.tell = Watch()

@@ -1,0 +1,107 @@
+"""Copies: the pieces of a movement as kernels, each a loop over one part of its result."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradtape.codegen.kernels.kernel import (
+    SAME,
+    SCALAR,
+    STRIDED,
+    Instruction,
+    Kernel,
+    Operand,
+    Store,
+)
+from gradtape.codegen.kernels.loops import lane_count
+from gradtape.codegen.kernels.lower import Lowered, access_of, code_of, merge_axes, target_access
+from gradtape.graph.node import Node
+from gradtape.optimize.copies import Index, Piece
+from gradtape.optimize.views import Access
+
+INDEX_SIZE = 8
+
+
+def lower_pieces(
+    node: Node, pieces: list[Piece], access: dict[Node, Access], bits: int
+) -> list[Lowered]:
+    """The kernels that fill a node's memory, in the order of its pieces."""
+    return [_lower(node, piece, access, bits) for piece in pieces]
+
+
+def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> Lowered:
+    indices = (*piece.reads, *piece.writes)
+    strides = [index.strides for index in indices]
+    if piece.strides is not None:
+        strides.append(piece.strides)
+    strides.append(piece.target)
+    axes: list[Any] = [
+        (n, False, [each[axis] for each in strides]) for axis, n in enumerate(piece.shape) if n != 1
+    ]
+    axes = merge_axes(axes) or [(1, False, [1] * len(strides))]
+    if any(axes[-1][2][number] for number in _writing(piece)):
+        # Lanes must not meet in the target: one element at a time.
+        moving = [0] * len(indices)
+        axes.append((1, False, moving + [1] * (len(strides) - len(indices))))
+    walks = [[axis[2][entry] for axis in axes] for entry in range(len(strides))]
+    kernel = _kernel(node, piece, walks, "scatter" if piece.writes else "map")
+    sizes = tuple(axis[0] for axis in axes)
+    inner = len(axes) - 1
+    outermost = inner > 0 and not piece.writes
+    lanes = lane_count(kernel, bits)
+    total, grain = (sizes[0], 1) if outermost else (sizes[inner], 8 * lanes)
+    work = kernel.cost * math.prod(sizes)
+    return Lowered(kernel, sizes, _entries(node, piece, access, walks), total, grain, work)
+
+
+def _writing(piece: Piece) -> range:
+    """The numbers of the operands that hold where to write."""
+    return range(len(piece.reads), len(piece.reads) + len(piece.writes))
+
+
+def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: str) -> Kernel:
+    indices = len(piece.reads) + len(piece.writes)
+    operands = [Operand("i8", access_of(walks[number])) for number in range(indices)]
+    body: tuple[Instruction, ...] = ()
+    code = code_of(node.dtype)
+    if piece.strides is None:
+        _, value, dtype = piece.source.params
+        body = (Instruction(piece.source.op, ((), value, dtype), (), code),)
+    else:
+        reads = tuple(range(len(piece.reads)))
+        operands.append(Operand(code, _moved_access(walks[indices], operands, reads), reads))
+    target = Operand(code, target_access(walks[-1]), tuple(_writing(piece)))
+    stores = (Store(indices, target, adds=piece.adds),)
+    return Kernel(layout, len(walks[0]), tuple(operands), body, stores, ())
+
+
+def _moved_access(walk: list[int], operands: list[Operand], reads: tuple[int, ...]) -> str:
+    if any(operands[number].access not in (SAME, SCALAR) for number in reads):
+        return STRIDED
+    found = access_of(walk)
+    # What positions move is not one number for the whole loop.
+    return SAME if reads and found == SCALAR else found
+
+
+def _entries(
+    node: Node, piece: Piece, access: dict[Node, Access], walks: list[list[int]]
+) -> list[Any]:
+    size = node.dtype.itemsize
+    entries: list[Any] = []
+    for index, walk in zip((*piece.reads, *piece.writes), walks, strict=False):
+        found = access[index.positions]
+        steps = tuple(INDEX_SIZE * step for step in walk)
+        entries.append((found.base, INDEX_SIZE * found.offset, steps))
+    if piece.strides is not None:
+        base = access[piece.source].base
+        walk = walks[len(entries)]
+        steps = (*(size * step for step in walk), *_moves(piece.reads, size))
+        entries.append((base, size * piece.offset, steps))
+    steps = (*(size * step for step in walks[-1]), *_moves(piece.writes, size))
+    entries.append((node, size * piece.start, steps))
+    return entries
+
+
+def _moves(indices: tuple[Index, ...], size: int) -> list[int]:
+    return [number for index in indices for number in (size * index.step, index.last)]

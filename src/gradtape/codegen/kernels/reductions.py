@@ -1,0 +1,256 @@
+"""Reductions: the shapes of loop that combine values along axes (see Kernel.layout)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gradtape.codegen.kernels.accumulators import Accumulator, Parts
+from gradtape.codegen.kernels.builder import Vector, memory_type
+from gradtape.codegen.kernels.kernel import SCALAR
+from gradtape.codegen.kernels.loops import CHUNK, RADIX, Emitter
+from gradtape.codegen.kernels.nests import outer_loops
+
+
+def emit(e: Emitter) -> None:
+    """Fill the emitter with its kernel's loops."""
+    {"rows": _rows, "columns": _columns, "all": _all, "scan": _scan}[e.kernel.layout](e)
+
+
+def _accumulators(e: Emitter) -> list[Accumulator]:
+    return [Accumulator(e, reduction) for reduction in e.kernel.reductions]
+
+
+def _column_spans() -> list[str]:
+    return [str(RADIX**depth) for depth in (4, 3, 2, 1)]
+
+
+def _levels(
+    e: Emitter,
+    low: str,
+    high: str,
+    unit: int,
+    leaf: Callable[[str], list[Parts]],
+    spans: list[str],
+) -> list[Parts]:
+    """Accumulate leaf(i) for i from low to high by `unit`, in levels that cover `spans` each."""
+    accumulators = _accumulators(e)
+    starts = [
+        pair for a in accumulators for pair in zip(a.types(), a.start(), strict=True)
+    ]  # (type, name) of every part
+
+    def merge(olds: list[str], news: list[Parts]) -> list[str]:
+        pairs = zip(accumulators, _grouped(accumulators, olds), news, strict=True)
+        return [part for a, old, new in pairs for part in a.combine(old, new)]
+
+    def level(depth: int, first: str, last: str) -> list[str]:
+        if depth == len(spans):
+            return e.carry(first, last, str(unit), starts, lambda i, c: merge(c, leaf(i)))
+
+        def body(i: str, carried: list[str]) -> list[str]:
+            end = e.b.let(f"add nsw i64 {i}, {spans[depth]}")
+            short = e.b.let(f"icmp slt i64 {end}, {last}")
+            end = e.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
+            return merge(carried, _grouped(accumulators, level(depth + 1, i, end)))
+
+        return e.carry(first, last, spans[depth], starts, body)
+
+    return _grouped(accumulators, level(0, low, high))
+
+
+def _grouped(accumulators: list[Accumulator], parts: list[str]) -> list[Parts]:
+    """A flat list of parts as one list for each reduction."""
+    given = iter(parts)
+    return [[next(given) for _ in a.types()] for a in accumulators]
+
+
+def _reduced(
+    e: Emitter, values: list[Vector], position: str | None, mask: str | None
+) -> list[Parts]:
+    """What each reduction takes from one vector of points."""
+    return [a.of(values[a.reduction.value], position, mask) for a in _accumulators(e)]
+
+
+def _counts(e: Emitter) -> bool:
+    """Whether some reduction asks where a point stands."""
+    return any(a.finds_positions for a in _accumulators(e))
+
+
+def _following(e: Emitter, before: str | None, axis: int, index: str) -> str | None:
+    """The number of a point among those reduced, from that of the axes before and one index."""
+    if before is None or not _counts(e):
+        return index
+    scaled = e.b.let(f"mul nsw i64 {before}, {e.sizes[axis]}", "n")
+    return e.b.let(f"add nsw i64 {scaled}, {index}", "n")
+
+
+def _shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
+    """Addresses, moved to an index along one more axis."""
+    moved = []
+    for entry, base in enumerate(rows):
+        if e.operands[entry].access == SCALAR:
+            moved.append(base)
+            continue
+        step = e.b.let(f"mul nsw i64 {index}, {e.strides[entry][axis]}", "o")
+        moved.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
+    return moved
+
+
+def _store_scalar(e: Emitter, pointer: str, parts: Parts, dtype: str) -> None:
+    kind = memory_type(dtype)
+    value = parts[0]
+    if dtype == "b1":
+        value = e.b.let(f"zext i1 {value} to i8")
+    e.b.line(f"store {kind} {value}, ptr {pointer}")
+    for other in parts[1:]:
+        at = e.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
+        e.b.line(f"store {kind} {other}, ptr {at}")
+
+
+def _rows(e: Emitter) -> None:
+    first = len(e.kernel.operands) + len(e.kernel.stores)
+    kept = e.kernel.axes - e.kernel.reduced
+
+    def row(outer: list[str]) -> None:
+        rows = [e.row(outer, entry) for entry in range(len(e.bases))]
+        totals = _stretch(e, rows, kept, "0", e.sizes[kept], None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
+            parts = accumulator.result(accumulator.across(total), 1)
+            _store_scalar(e, rows[first + number], parts, accumulator.reduction.dtype)
+
+    outer_loops(e, kept, row)
+
+
+def _stretch(
+    e: Emitter, rows: list[str], axis: int, low: str, high: str, before: str | None
+) -> list[Parts]:
+    """Vector accumulators over part of one reduced axis and all of those inside it."""
+    if axis == e.kernel.axes - 1:
+        return _along(e, rows, e.same_in_row(rows), low, high, before)
+
+    def leaf(i: str) -> list[Parts]:
+        position = _following(e, before, axis, i)
+        return _stretch(e, _shifted(e, rows, axis, i), axis + 1, "0", e.sizes[axis + 1], position)
+
+    return _levels(e, low, high, 1, leaf, _column_spans())
+
+
+def _along(
+    e: Emitter,
+    rows: list[str],
+    same: dict[int, Vector],
+    low: str,
+    high: str,
+    before: str | None,
+) -> list[Parts]:
+    """Vector accumulators over one stretch of the innermost axis."""
+    inner = e.kernel.axes - 1
+
+    def leaf(i: str) -> list[Parts]:
+        mask = e.mask(i, high)
+        values = e.point(rows, i, inner, mask, same)
+        position = None
+        if _counts(e):
+            position = e.iota_plus(_following(e, before, inner, i) or i)
+        return _reduced(e, values, position, mask)
+
+    # Three levels, for rows may be short; where they are long, the second covers more.
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    long = e.b.let(f"icmp sgt i64 {count}, {e.lanes * RADIX**4}")
+    wide, narrow = e.lanes * RADIX**3, e.lanes * RADIX**2
+    outer = e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}")
+    return _levels(e, low, high, e.lanes, leaf, [outer, str(e.lanes * RADIX)])
+
+
+def _all(e: Emitter) -> None:
+    first = len(e.kernel.operands) + len(e.kernel.stores)
+    # With several axes the number of rows in a chunk is an argument: it depends on their length.
+    span = str(CHUNK * e.lanes) if e.kernel.axes == 1 else e.sizes[-1]
+    rows = list(e.bases)
+
+    def chunk(index: str) -> None:
+        low = e.b.let(f"mul nsw i64 {index}, {span}")
+        end = e.b.let(f"add nsw i64 {low}, {span}")
+        short = e.b.let(f"icmp slt i64 {end}, {e.sizes[0]}")
+        high = e.b.let(f"select i1 {short}, i64 {end}, i64 {e.sizes[0]}")
+        totals = _stretch(e, rows, 0, low, high, None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
+            parts = accumulator.result(accumulator.across(total), 1)
+            dtype = accumulator.reduction.dtype
+            kind = memory_type(dtype)
+            if len(parts) > 1:
+                kind = f"[{len(parts)} x {kind}]"
+            at = e.b.let(f"getelementptr {kind}, ptr {e.bases[first + number]}, i64 {index}", "p")
+            _store_scalar(e, at, parts, dtype)
+
+    e.loop("%lo", "%hi", "1", chunk)
+
+
+def _columns(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    reduced = inner - e.kernel.reduced
+    first = len(e.kernel.operands) + len(e.kernel.stores)
+
+    def block(outer: list[str]) -> None:
+        bases = [e.row(outer, entry) for entry in range(len(e.bases))]
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
+        e.loop(low, high, str(e.lanes), lambda j: column(bases, j, high))
+
+    def column(bases: list[str], j: str, high: str) -> None:
+        mask = e.mask(j, high)
+
+        def down(bases: list[str], axis: int, before: str | None) -> list[Parts]:
+            """Accumulators over a reduced axis and those inside it."""
+
+            def leaf(r: str) -> list[Parts]:
+                rows = _shifted(e, bases, axis, r)
+                position = _following(e, before, axis, r)
+                if axis < inner - 1:
+                    return down(rows, axis + 1, position)
+                values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+                if _counts(e):
+                    position = e.b.splat(position or r, "i64")
+                return _reduced(e, values, position, None)
+
+            # Here a level costs nothing beside a column of vectors.
+            return _levels(e, "0", e.sizes[axis], 1, leaf, _column_spans())
+
+        totals = down(bases, reduced, None)
+        for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
+            entry = first + number
+            target = e.reduce_target(number)
+            parts = accumulator.result(total, e.lanes)
+            vector = Vector(parts[0], np.dtype(accumulator.reduction.dtype), *parts[1:])
+            e.store(vector, target, bases[entry], j, e.strides[entry][inner], mask)
+
+    outer_loops(e, reduced, block)
+
+
+def _scan(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    along = inner - 1
+    (accumulator,) = _accumulators(e)
+    entry = len(e.kernel.operands)
+    target = e.reduce_target(0)
+
+    def block(outer: list[str]) -> None:
+        bases = [e.row(outer, number) for number in range(len(e.bases))]
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
+        e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
+
+    def line(bases: list[str], j: str, high: str) -> None:
+        mask = e.mask(j, high)
+        start = list(zip(accumulator.types(), accumulator.start(), strict=True))
+
+        def step(r: str, carried: list[str]) -> list[str]:
+            rows = _shifted(e, bases, along, r)
+            values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+            parts = accumulator.following(carried, values)
+            result = Vector(parts[0], accumulator.dtype, *parts[1:])
+            e.store(result, target, rows[entry], j, e.strides[entry][inner], mask)
+            return parts
+
+        e.carry("0", e.sizes[along], "1", start, step)
+
+    outer_loops(e, along, block)

@@ -1,0 +1,1 @@
+"""Mathematical functions for kernels, by library or as polynomials."""

@@ -1,0 +1,222 @@
+"""Mathematical functions of other libraries, made to take vectors of any width.
+
+glibc's libmvec has vector versions of most of libm's functions, within 4 ulp and right for special
+values; everything else is called lane by lane. SciPy's special functions are called through the
+pointers that it exports for Cython.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+from functools import lru_cache
+
+from gradtape.codegen import llvm
+from gradtape.codegen.math.vectors import Found, Snippets, vector
+
+_UNARY = frozenset((
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "cbrt", "erf", "erfc",
+))  # fmt: skip
+_BINARY = frozenset(("pow", "atan2", "hypot", "fmod"))
+# Where SciPy's exports name a type, it is the double version's.
+_SCIPY = {
+    "lgamma": ("gammaln",),
+    "digamma": ("__pyx_fuse_1psi",),
+    "erfinv": ("__pyx_fuse_0erfinv", "erfinv"),
+    "ndtr": ("__pyx_fuse_1ndtr",),
+    "i0": ("i0",),
+    "i1": ("i1",),
+}
+# Here libmvec is 3.9 ulp off at the worst of the points tried: too near to 4.
+INEXACT = frozenset((("erf", "float"), ("log", "float")))
+_CHOICES = ("auto", "libmvec", "own", "scalar")
+
+
+@lru_cache(maxsize=1)
+def preference() -> str:
+    """Where functions come from: GRADTAPE_VECTOR_MATH is `auto`, `libmvec`, `own` or `scalar`.
+
+    `libmvec` prefers glibc's vector functions to those written here, `own` does without them, as
+    where there is no libmvec, and `scalar` calls libm lane by lane; `auto` takes the fastest.
+    """
+    found = os.environ.get("GRADTAPE_VECTOR_MATH") or "auto"
+    if found not in _CHOICES:
+        raise ValueError(
+            f"GRADTAPE_VECTOR_MATH is {found!r}, which is none of {', '.join(_CHOICES)}. "
+            "Choose one of them or unset it."
+        )
+    return found
+
+
+def arity(name: str) -> int:
+    """How many operands a function of this module takes; 0 if there is none of that name."""
+    if name in _BINARY:
+        return 2
+    return 1 if name in _UNARY or name in _SCIPY else 0
+
+
+def library_function(name: str, ty: str, lanes: int) -> Found:
+    """A function of libmvec if there is one, else one called lane by lane."""
+    return from_libmvec(name, ty, lanes) or lane_by_lane(name, ty, lanes)
+
+
+def cold_function(name: str, ty: str, lanes: int) -> Found:
+    """The same, kept out of line: for the rare lanes that a faster function cannot serve."""
+    inner, snippets = library_function(name, ty, lanes)
+    symbol = f"gradtape_cold_{name}_{ty}{lanes}"
+    kind = vector(ty, lanes)
+    names = [f"{kind} %x{k}" for k in range(arity(name))]
+    listed = ", ".join(names)
+    text = (
+        f"define internal {kind} @{symbol}({listed}) cold noinline {{\n"
+        f"  %found = call {kind} @{inner}({listed})\n  ret {kind} %found\n}}"
+    )
+    return symbol, (*snippets, text)
+
+
+def from_libmvec(name: str, ty: str, lanes: int) -> Found | None:
+    """A function of libmvec on any number of lanes, if it has one that is good enough."""
+    host = llvm.host()
+    if lanes == 1 or preference() in ("own", "scalar") or (name, ty) in INEXACT:
+        return None
+    if not host.libmvec or (name not in _UNARY and name not in _BINARY):
+        return None
+    width = 32 if ty == "float" else 64
+    wanted = 1 << (lanes * width - 1).bit_length()
+    bits = max(128, min(host.bits, wanted))
+    native = bits // width
+    letter = {128: "b", 256: "d", 512: "e"}[bits]
+    count = arity(name)
+    target = f"_ZGV{letter}N{native}{'v' * count}_{name}{'f' if ty == 'float' else ''}"
+    if not llvm.has_symbol(target):
+        return None
+    inner = vector(ty, native)
+    declaration = f"declare {inner} @{target}({', '.join([inner] * count)})"
+    if native == lanes:
+        return target, (declaration,)
+    symbol = f"gradtape_split_{name}_{ty}{lanes}"
+    return symbol, (declaration, _split(symbol, target, ty, lanes, native, count))
+
+
+def _split(symbol: str, target: str, ty: str, lanes: int, native: int, count: int) -> str:
+    """A function of `lanes` elements as calls of one that takes `native` elements."""
+    outer, inner = vector(ty, lanes), vector(ty, native)
+    listed = ", ".join(f"{outer} %x{k}" for k in range(count))
+    lines = [f"define internal {outer} @{symbol}({listed}) {{"]
+    last = "poison"
+    for start in range(0, lanes, native):
+        used = min(native, lanes - start)
+        # Lanes to spare repeat the last one: a value of its own might be slow to compute.
+        mask = _mask([start + min(lane, used - 1) for lane in range(native)])
+        for k in range(count):
+            lines.append(f"  %p{start}_{k} = shufflevector {outer} %x{k}, {outer} poison, {mask}")
+        operands = ", ".join(f"{inner} %p{start}_{k}" for k in range(count))
+        lines.append(f"  %r{start} = call {inner} @{target}({operands})")
+        spread = _mask([lane - start if start <= lane < start + used else 0
+                        for lane in range(lanes)])  # fmt: skip
+        lines.append(f"  %w{start} = shufflevector {inner} %r{start}, {inner} poison, {spread}")
+        merge = _mask([lane + lanes if start <= lane < start + used else lane
+                       for lane in range(lanes)])  # fmt: skip
+        lines.append(f"  %t{start} = shufflevector {outer} {last}, {outer} %w{start}, {merge}")
+        last = f"%t{start}"
+    return "\n".join([*lines, f"  ret {outer} {last}", "}"])
+
+
+def _mask(positions: list[int]) -> str:
+    return f"<{len(positions)} x i32> <" + ", ".join(f"i32 {k}" for k in positions) + ">"
+
+
+def lane_by_lane(name: str, ty: str, lanes: int) -> Found:
+    """A scalar function of libm or SciPy, called once per lane."""
+    target, scalar, snippets = _scalar(name, ty)
+    if lanes == 1 and name not in _SCIPY:
+        return target, snippets
+    symbol, outer, count = f"gradtape_lanes_{name}_{ty}{lanes}", vector(ty, lanes), arity(name)
+    listed = ", ".join(f"{outer} %x{k}" for k in range(count))
+    lines = [f"define internal {outer} @{symbol}({listed}) noinline {{"]
+    last = "poison"
+    for lane in range(lanes):
+        names = []
+        for k in range(count):
+            found = f"%x{k}"
+            if lanes > 1:
+                found = f"%e{lane}_{k}"
+                lines.append(f"  {found} = extractelement {outer} %x{k}, i32 {lane}")
+            if scalar != ty:
+                lines.append(f"  %d{lane}_{k} = fpext {ty} {found} to {scalar}")
+                found = f"%d{lane}_{k}"
+            names.append(f"{scalar} {found}")
+        if name in _SCIPY:
+            # Cython's "skip dispatch"; versions of SciPy that do not take it do not look at it.
+            names.append("i32 0")
+        lines.append(f"  %r{lane} = call {scalar} @{target}({', '.join(names)})")
+        result = f"%r{lane}"
+        if scalar != ty:
+            lines.append(f"  %n{lane} = fptrunc {scalar} {result} to {ty}")
+            result = f"%n{lane}"
+        if lanes > 1:
+            lines.append(f"  %t{lane} = insertelement {outer} {last}, {ty} {result}, i32 {lane}")
+            result = f"%t{lane}"
+        last = result
+    return symbol, (*snippets, "\n".join([*lines, f"  ret {outer} {last}", "}"]))
+
+
+def _scalar(name: str, ty: str) -> tuple[str, str, Snippets]:
+    """The symbol of a scalar function, the type it works in, and its declaration."""
+    if name in _SCIPY:
+        symbol = f"gradtape_scipy_{name}"
+        if not llvm.has_symbol(symbol):
+            address = _scipy_address(name)
+            if not address:
+                raise AssertionError(f"codegen: SciPy exports no {name}")
+            llvm.add_symbol(symbol, address)
+        return symbol, "double", (f"declare double @{symbol}(double, i32)",)
+    symbol = f"{name}f" if ty == "float" else name
+    if not c_symbol(symbol):
+        raise AssertionError(f"codegen: libm has no {symbol}")
+    return symbol, ty, (f"declare {ty} @{symbol}({', '.join([ty] * arity(name))})",)
+
+
+def available(name: str) -> bool:
+    """Whether the scalar function exists on this machine."""
+    if name in _SCIPY:
+        return _scipy_address(name) is not None
+    return arity(name) > 0 and c_symbol(f"{name}f") and c_symbol(name)
+
+
+@lru_cache(maxsize=256)
+def c_symbol(name: str) -> bool:
+    """Whether a function of libm can be called by name, after loading libm if need be."""
+    if llvm.has_symbol(name):
+        return True
+    path = ctypes.util.find_library("m")
+    if not path:
+        return False
+    found = getattr(ctypes.CDLL(path), name, None)
+    if found is None:
+        return False
+    llvm.add_symbol(name, ctypes.cast(found, ctypes.c_void_p).value or 0)
+    return True
+
+
+@lru_cache(maxsize=32)
+def _scipy_address(name: str) -> int | None:
+    """The address of a SciPy function from double to double."""
+    import scipy.special.cython_special as exported
+
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype = ctypes.c_void_p
+    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    for candidate in _SCIPY[name]:
+        capsule = exported.__pyx_capi__.get(candidate)
+        if capsule is None:
+            continue
+        signature = get_name(capsule)
+        # The capsule's name is the C signature; what takes anything else is another version.
+        if signature in (b"double (double, int __pyx_skip_dispatch)", b"double (double)"):
+            return get_pointer(capsule, signature)
+    return None

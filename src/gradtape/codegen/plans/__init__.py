@@ -1,0 +1,1 @@
+"""The native interpreter of plans: thread team, loops and branches, matrix products."""

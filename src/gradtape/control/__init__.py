@@ -1,0 +1,1 @@
+"""Loops, branches and maps over examples that are recorded as one op."""

@@ -1,0 +1,249 @@
+"""Real Python inside any program: numpy_function, py_function and pure_callback."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.custom.callback import (
+    METHODS,
+    NUMPY_FUNCTION,
+    PULL,
+    PURE_CALLBACK,
+    PY_FUNCTION,
+    Outcome,
+    isolated,
+    journal,
+    on_tensors,
+)
+from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
+from gradtape.recording.recording import host_value, record
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import Tensor, asarray, from_value
+
+__all__ = ["numpy_function", "pure_callback", "py_function"]
+
+
+def numpy_function(f: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
+    """Call `f` on NumPy arrays as part of the program; it has no derivative and says so.
+
+    `spec` is what `f` returns: a dtype, a (shape, dtype) pair, or a list of either.
+
+    >>> gt.numpy_function(np.cumsum, [gt.asarray([1.0, 2.0])], ((2,), gt.float64)).tolist()
+    [1.0, 3.0]
+    """
+    return _called("numpy_function", f, args, spec, NUMPY_FUNCTION, lambda arrays: f(*arrays))
+
+
+def py_function(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    spec: Any,
+    gradient: Callable[..., Any] | None = None,
+) -> Any:
+    """Call `f` on tensors as part of the program; differentiable through what it does.
+
+    With `gradient`, `gradient(*args, *dys)` gives the cotangents of the arguments instead.
+
+    >>> x = gt.Variable(2.0)
+    >>> with gt.GradientTape() as tape:
+    ...     y = gt.py_function(lambda x: x * x, [x], ((), gt.float64))
+    >>> float(tape.gradient(y, x))
+    4.0
+    """
+    if gradient is not None:
+        _check_function("py_function: gradient", gradient)
+    return _called(
+        "py_function", f, args, spec, PY_FUNCTION, lambda arrays: on_tensors(f, arrays), gradient
+    )
+
+
+def _called(
+    name: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    spec: Any,
+    op: Op,
+    call: Callable[[list[Any]], Any],
+    *more: Any,
+) -> Any:
+    """Record the call of a function that gives what `spec` says."""
+    _check_function(f"{name}: f", f)
+    if not isinstance(args, (list, tuple)):
+        raise TypeError(
+            f"{name}: args is {type(args).__name__}, not a list of arguments. Pass [x], even if "
+            "there is only one."
+        )
+    operands = tuple(asarray(argument) for argument in args)
+    known: list[Outcome] | None = None
+
+    def trial() -> Any:
+        nonlocal known
+        arrays = [np.array(operand.numpy()) for operand in operands]
+        found = isolated(lambda: call(arrays))
+        # What it does is done: it is not called again to find the value.
+        known = [Outcome(f, found, None)]
+        return found
+
+    specs, several = _specs(name, spec, trial)
+    with contextlib.nullcontext() if known is None else journal.use(journal.written, known):
+        results = record(op, operands, (f, specs, *more))
+    return list(results) if several else results[0]
+
+
+def _check_function(what: str, f: Any) -> None:
+    if not callable(f):
+        raise TypeError(f"{what} is {type(f).__name__}, which cannot be called. Give a function.")
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_specs: Any,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Any:
+    """Call a function of NumPy arrays that depends on its arguments only, as part of the program.
+
+    `result_specs` is what it returns: a (shape, dtype) pair, anything with a shape and a dtype, or
+    a nest of them. Arguments may be nests of tensors.
+
+    >>> x = gt.asarray([3.0, 1.0, 2.0])
+    >>> gt.pure_callback(np.sort, x, x).tolist()
+    [1.0, 2.0, 3.0]
+
+    Because it is pure, calls with the same arguments may be shared and unused ones left out. What
+    `gt.vmap` does with it is up to `vmap_method`:
+
+    - `"sequential"`: one call for each example;
+    - `"expand_dims"`: one call for all, with an axis of examples in front of every argument, of
+      length 1 where they share it;
+    - `"broadcast_all"`: one call for all, every argument repeated for each example.
+
+    It has no derivative and says so; give it one with `custom_jvp` or `custom_gradient`:
+
+    >>> @gt.custom_gradient
+    ... def cube(x):
+    ...     return gt.pure_callback(lambda x: x**3, x, x), lambda dy: dy * 3.0 * x * x
+    >>> float(gt.grad(cube)(2.0))
+    12.0
+    """
+    if not callable(callback):
+        raise TypeError(f"pure_callback: {type(callback).__name__} is no function. Give one first.")
+    if vmap_method not in METHODS:
+        raise ValueError(
+            f"pure_callback: vmap_method {vmap_method!r} is unknown. Use one of "
+            f"{', '.join(map(repr, METHODS))}."
+        )
+    specs, shape = _spec_nest(result_specs)
+    leaves, structure = flatten((args, kwargs))
+    function = Packed(callback, structure, shape)
+    operands = tuple(asarray(leaf) for leaf in leaves)
+    if not operands:
+        # Nothing to wait for, and nothing that could differ between examples.
+        operands = (asarray(0.0),)
+        function = Packed(lambda _: callback(), flatten(((0,), {}))[1], shape)
+    return unflatten(shape, record(PURE_CALLBACK, operands, (function, specs, vmap_method)))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A function of nests as a function of their leaves."""
+
+    function: Any
+    structure: Structure
+    result: Structure
+
+    def __call__(self, *leaves: Any) -> Any:
+        args, kwargs = unflatten(self.structure, leaves)
+        return tuple(
+            flatten_up_to(self.result, self.function(*args, **kwargs), "pure_callback: the result")
+        )
+
+
+def _spec_nest(given: Any) -> tuple[tuple[Spec, ...], Structure]:
+    """Specs of the results, and the nest that they are in."""
+    found: list[Spec] = []
+
+    def replaced(item: Any) -> Any:
+        known = _pair(item)
+        if known is not None:
+            found.append(known)
+            return 0
+        if isinstance(item, dict):
+            return {key: replaced(value) for key, value in item.items()}
+        if isinstance(item, (list, tuple)):
+            parts = [replaced(value) for value in item]
+            return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+        raise TypeError(
+            f"pure_callback: {item!r} says no shape and dtype. Give (shape, dtype) for each result."
+        )
+
+    _, structure = flatten(replaced(given))
+    return tuple(found), structure
+
+
+def _pair(item: Any) -> Spec | None:
+    """The spec that something says, if it is no nest of specs."""
+    if isinstance(item, Spec):
+        return item
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (tuple, list)):
+        with contextlib.suppress(TypeError, ValueError):
+            return spec(tuple(operator.index(n) for n in item[0]), as_dtype(item[1]))
+        return None
+    if isinstance(item, (np.dtype, type, tuple, list, dict)):
+        return None
+    return _known(item)
+
+
+def _specs(name: str, given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool]:
+    """Specs of the results, and whether they are a list. A bare dtype means: find the shape."""
+    several = isinstance(given, list)
+    items = given if several else [given]
+    if all(_known(item) is not None for item in items):
+        return tuple(_known(item) for item in items), several  # type: ignore[misc]
+    results = trial()
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    if len(listed) != len(items):
+        raise ValueError(
+            f"{name}: the function returned {len(listed)} values, {len(items)} were declared. "
+            "Declare a list of as many."
+        )
+    return tuple(
+        spec(np.shape(r), as_dtype(item)) for r, item in zip(listed, items, strict=True)
+    ), several
+
+
+def _known(item: Any) -> Spec | None:
+    if isinstance(item, Spec):
+        return item
+    if isinstance(item, tuple):
+        shape, dtype = item
+        return spec(tuple(shape), as_dtype(dtype))
+    shape, dtype = getattr(item, "shape", None), getattr(item, "dtype", None)
+    if dtype is None or isinstance(item, (np.dtype, type)):
+        return None
+    return spec(tuple(shape or ()), as_dtype(dtype))
+
+
+def _pull(function: Any, arguments: Sequence[Tensor], dys: Sequence[Tensor], index: int) -> Any:
+    """The cotangent of one argument of a callback, by running it under a tape."""
+    tape = GradientTape()
+    with tape:
+        sources = [argument.copy() for argument in arguments]
+        tape.watch(sources[index])
+        results = function(*sources)
+    listed = list(results) if isinstance(results, (tuple, list)) else [results]
+    return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
+
+
+PULL["tape"] = _pull
+PULL["tensor"] = lambda array: from_value(host_value(array))

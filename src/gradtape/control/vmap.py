@@ -1,0 +1,356 @@
+"""vmap: a function of one example as a function of many, without a loop."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from gradtape.control.batched_trace import Carrier
+from gradtape.errors import ShapeError
+from gradtape.evaluate.flush import flush
+from gradtape.graph.node import Node
+from gradtape.graph.spec import spec
+from gradtape.ops.arrays.joining import CONCAT
+from gradtape.ops.arrays.movement import moveaxis
+from gradtape.ops.arrays.slicing import SLICE
+from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.pytree import Structure, flatten, map_leaves, spread_prefix, unflatten
+from gradtape.recording.recording import enter, record, state
+from gradtape.recording.trace import Trace
+from gradtape.tensor.tensor import Tensor, asarray, evaluate
+from gradtape.tensor.variable import Variable
+from gradtape.transforms.batch import Unbatched
+
+__all__ = ["vectorized_map", "vmap"]
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    chunk_size: int | None = None,
+    *,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """The function that applies `f` to every example of a batch, as one program and not a loop.
+
+    >>> gt.vmap(lambda x, w: gt.sum(x * w), in_axes=(0, None))(np.ones((3, 2)), 2.0).tolist()
+    [4.0, 4.0, 4.0]
+
+    `in_axes` says along which axis the examples of each argument lie: an int for all arguments, or
+    one for each, or nests of them that match nested arguments; None for what all examples share.
+    Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in
+    what `f` returns; None is for results that do not differ between examples. With `chunk_size`, so
+    many examples are processed at a time. `axis_size` is the number of examples; it is needed only
+    where no argument tells it, as where all that differs are random numbers:
+
+    >>> gt.vmap(lambda: gt.random.normal(()), axis_size=3)().shape
+    (3,)
+
+    Gradients of any kind work inside `f` and around it:
+
+    >>> x = gt.asarray([1.0, 2.0])
+    >>> gt.vmap(gt.grad(lambda x: x**3))(x).tolist()
+    [3.0, 12.0]
+    >>> gt.grad(lambda x: gt.sum(gt.vmap(lambda a: a**3)(x)))(x).tolist()
+    [3.0, 12.0]
+
+    `f` is called once, or once for each chunk, on tensors that have a shape and a dtype but no
+    value: they stand for all examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises
+    `NoValueError`: choose with `gt.where` instead. Tensors and variables from outside are shared by
+    all examples. A variable may be assigned only what all examples share, and is assigned once.
+
+    Random numbers are those that a loop over the examples would draw, one example after the other:
+    each gets its own, and the generator ends where the loop would have left it. A generator made
+    inside `f`, or `seed=`, starts anew for every example, so all get the same numbers.
+    """
+    chunk_size = _count("chunk_size", chunk_size, 1)
+    axis_size = _count("axis_size", axis_size, 0)
+
+    @functools.wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(f, args, kwargs, in_axes, size=axis_size)
+        if chunk_size is None or call.size <= chunk_size:
+            results, structure = call.run(call.mapped, call.size, out_axes)
+            return unflatten(structure, results)
+        return call.run_in_chunks(chunk_size, out_axes)
+
+    return mapped
+
+
+def vectorized_map(
+    fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
+) -> Any:
+    """Apply a function to every example along axis 0 of a tensor or a nest of them.
+
+    >>> gt.vectorized_map(lambda x: x * x, gt.asarray([1.0, 2.0])).tolist()
+    [1.0, 4.0]
+    >>> gt.vectorized_map(lambda p: p["a"] + p["b"], {"a": np.arange(3), "b": np.ones(1)}).tolist()
+    [1.0, 2.0, 3.0]
+
+    It is `vmap(fn)(elems)`, but for elements whose axis has length 1: all examples share them. The
+    last two arguments are TensorFlow's: there is no loop to fall back to, and nothing to warn of.
+    """
+    tensors = map_leaves(asarray, elems)
+    leaves, structure = flatten(tensors)
+    sizes = {leaf.shape[0] for leaf in leaves if leaf.ndim}
+    shared = [leaf.ndim > 0 and leaf.shape[0] == 1 and len(sizes) > 1 for leaf in leaves]
+    given = [leaf[0] if flag else leaf for leaf, flag in zip(leaves, shared, strict=True)]
+    axes = [None if flag else 0 for flag in shared]
+    call = _Call(fn, (unflatten(structure, given),), {}, 0, axes, name="vectorized_map")
+    results, shape = call.run(call.mapped, call.size, 0)
+    return unflatten(shape, results)
+
+
+class _Call:
+    """One call of a mapped function: its arguments with the axis of examples in front."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        in_axes: Any,
+        axes: list[Any] | None = None,
+        name: str = "vmap",
+        size: int | None = None,
+    ) -> None:
+        self.f = f
+        self.name = name
+        self.leaves, self.structure = flatten((args, kwargs))
+        if axes is None:
+            axes = spread_prefix(_for_arguments(in_axes, args), args, "vmap: in_axes")
+            axes += [0] * (len(self.leaves) - len(axes))
+        self.positions = [at for at, axis in enumerate(axes) if axis is not None]
+        if not self.positions and size is None:
+            raise ValueError(_nothing_mapped(name, bool(self.leaves)))
+        # A shared array must take the index of an example, as a tensor does.
+        shared = [at for at, axis in enumerate(axes) if axis is None]
+        for at in shared:
+            leaf = self.leaves[at]
+            if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
+                self.leaves[at] = asarray(leaf)
+        tensors = [self._tensor(at) for at in self.positions]
+        found = [
+            _axis(self, at, tensor, axes[at])
+            for at, tensor in zip(self.positions, tensors, strict=True)
+        ]
+        lengths = [tensor.shape[axis] for tensor, axis in zip(tensors, found, strict=True)]
+        if len({*lengths, *(() if size is None else (size,))}) > 1:
+            listed = ", ".join(
+                f"{self.describe(at)} has {n} (axis {axis} of shape {tensor.shape})"
+                for at, n, axis, tensor in zip(self.positions, lengths, found, tensors, strict=True)
+            )
+            if size is not None:
+                listed += f", axis_size is {size}"
+            raise ShapeError(
+                f"{name}: the mapped axes differ in length: {listed}. "
+                f"Map axes of one length{_OR_SHARED[name]}."
+            )
+        self.size = lengths[0] if size is None else size
+        self.mapped = [
+            moveaxis(tensor, axis, 0) if axis else tensor
+            for tensor, axis in zip(tensors, found, strict=True)
+        ]
+
+    def _tensor(self, position: int) -> Any:
+        try:
+            return asarray(self.leaves[position])
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{self.name}: {self.describe(position)} cannot be mapped: {error}"
+            ) from None
+
+    def describe(self, position: int) -> str:
+        """The argument that a leaf belongs to, by name where the function tells it."""
+        args, kwargs = self.structure.children
+        counts = [child.count for child in args.children]
+        for number, count in enumerate(counts):
+            if position < count:
+                part = f" (part {position})" if count > 1 else ""
+                return f"argument {number}{_parameter_name(self.f, number)}{part}"
+            position -= count
+        for keyword, child in zip(kwargs.context, kwargs.children, strict=True):
+            if position < child.count:
+                return f"keyword argument {keyword}"
+            position -= child.count
+        return "an argument"
+
+    def remedy(self, position: int) -> str:
+        """What to do about an argument that has no examples."""
+        args = self.structure.children[0]
+        if self.name != "vmap":
+            return "Use it from outside the function, or give it an axis of length 1."
+        if position >= args.count:
+            return "Pass it by position with None in in_axes, or bind it with functools.partial."
+        if type(self.leaves[position]) in (int, float, complex, bool) and args.count > len(
+            args.children
+        ):
+            return "Make an array of a list of numbers, or pass None in in_axes for what is shared."
+        return "Pass None in in_axes for what all examples share."
+
+    def run(self, mapped: Sequence[Any], size: int, out_axes: Any) -> tuple[list[Any], Structure]:
+        """Trace the function on one example, and record it for all."""
+        outer = state.recording
+        if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
+            # As where a tape begins a step: pending updates run now, and what is too much.
+            flush(outer)
+        while True:
+            outer = state.recording
+            nodes = [tensor.enter(outer) for tensor in mapped]
+            if state.recording is outer:
+                break
+        trace = Trace(outer, self.name, size)
+        try:
+            with trace.entered():
+                ones = [trace.add_unknown(spec(n.shape[1:], n.dtype)) for n in nodes]
+                carrier = Carrier(trace, size, dict(zip(ones, mapped, strict=True)))
+                leaves = list(self.leaves)
+                for position, one, tensor in zip(self.positions, ones, mapped, strict=True):
+                    leaves[position] = trace.hold(one, tensor.result_class)
+                args, kwargs = unflatten(self.structure, leaves)
+                result = self.f(*args, **kwargs)
+                outputs, structure = flatten(result)
+                roots = [_root(trace, output) for output in outputs]
+                graph = carrier.batch(roots)
+                wanted = spread_prefix(out_axes, result, f"{self.name}: out_axes")
+                axes = [
+                    self._out_axis(root, found, axis)
+                    for root, found, axis in zip(roots, graph.results, wanted, strict=True)
+                ]
+                steps = carrier.steps(graph, tuple(axes))
+            kinds = [getattr(output, "result_class", Tensor) for output in outputs]
+            return carrier.record(steps, kinds), structure
+        finally:
+            trace.end()
+
+    def _out_axis(self, root: Node, found: Any, axis: Any) -> int | None:
+        if axis is None:
+            if not isinstance(found, Unbatched):
+                raise ValueError(
+                    f"{self.name}: out_axes is None for a result of {root.spec} that differs "
+                    "between examples. Name an axis, or reduce over the examples outside."
+                )
+            return None
+        return normalize_axis(f"{self.name}: out_axes", axis, root.ndim + 1)
+
+    def run_in_chunks(self, chunk: int, out_axes: Any) -> Any:
+        """Results of so many examples at a time, one after the other."""
+        rows: list[list[Any]] = []
+        for start in range(0, self.size, chunk):
+            length = min(chunk, self.size - start)
+            parts = [_examples(tensor, start, length) for tensor in self.mapped]
+            results, structure = self.run(parts, length, _chunk_axes(out_axes))
+            if not state.tapes and state.recording.outer is None:
+                # One plan for each chunk, the same for all: memory and compiling are bounded.
+                evaluate(results)
+            rows.append(results)
+        wanted = spread_prefix(out_axes, unflatten(structure, rows[0]), f"{self.name}: out_axes")
+        joined = [
+            column[0] if axis is None else _joined(column, axis)
+            for column, axis in zip(zip(*rows, strict=True), wanted, strict=True)
+        ]
+        return unflatten(structure, joined)
+
+
+# What else can be done where lengths differ.
+_OR_SHARED = {
+    "vmap": ", or pass None in in_axes for what all examples share",
+    "vectorized_map": ", or of length 1 for what all examples share",
+}
+
+
+def _nothing_mapped(name: str, given: bool) -> str:
+    if not given:
+        return f"{name}: nothing is mapped: there is no argument. " + (
+            "Pass axis_size, the number of examples." if name == "vmap" else "Pass a tensor."
+        )
+    return (
+        f"{name}: nothing is mapped: in_axes is None for every argument. "
+        "Name an axis of at least one, or pass axis_size."
+    )
+
+
+def _count(name: str, given: Any, least: int) -> int | None:
+    """A number of examples that a user gave."""
+    if given is None:
+        return None
+    if not isinstance(given, Integral):
+        raise TypeError(f"vmap: {name}={given!r} is not a number of examples. Use an int, or None.")
+    if given < least:
+        raise ValueError(
+            f"vmap: {name} {given} is less than {least}. Use {least} or more, or None."
+        )
+    return int(given)
+
+
+def _for_arguments(in_axes: Any, args: tuple[Any, ...]) -> Any:
+    """Axes for each argument; a list is a tuple here."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if in_axes is not None and not isinstance(in_axes, (Integral, tuple)):
+        raise TypeError(
+            f"vmap: in_axes: {in_axes!r} is not an int, None, or a tuple with one entry for each "
+            "argument. Write (axes,) for a function of one argument."
+        )
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise ValueError(
+            f"vmap: in_axes has {len(in_axes)} entries and the function was called with "
+            f"{len(args)} positional arguments. Give one for each."
+        )
+    return in_axes
+
+
+def _axis(call: _Call, position: int, tensor: Any, axis: int) -> int:
+    if not tensor.ndim:
+        raise ShapeError(
+            f"{call.name}: {call.describe(position)} is 0-d and has no axis {axis} of examples. "
+            f"{call.remedy(position)}"
+        )
+    if -tensor.ndim <= axis < tensor.ndim:
+        return axis % tensor.ndim
+    return normalize_axis(f"{call.name}: {call.describe(position)}", axis, tensor.ndim)
+
+
+def _parameter_name(f: Any, number: int) -> str:
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return ""
+    for parameter in parameters[number : number + 1]:
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            return f" ({parameter.name})"
+    return ""
+
+
+def _root(trace: Trace, output: Any) -> Node:
+    """The node of something that the function returned."""
+    if isinstance(output, (Tensor, Variable)):
+        return output.enter(trace)
+    return enter(trace, asarray(output))
+
+
+def _examples(tensor: Any, start: int, length: int) -> Any:
+    """Some examples; where they start is an operand, so that all chunks are one program."""
+    rest = tensor.shape[1:]
+    starts = (None, *(0,) * len(rest))
+    shape = (length, *rest)
+    return record(SLICE, (tensor, start), (starts, shape, (1,) * len(shape), shape))
+
+
+def _chunk_axes(out_axes: Any) -> Any:
+    """Axis 0 wherever there is one."""
+    leaves, structure = flatten(out_axes)
+    return unflatten(structure, [0] * len(leaves))
+
+
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    whole = record(CONCAT, tuple(parts), (0,))
+    place = normalize_axis("vmap: out_axes", axis, whole.ndim)
+    return identity(moveaxis(whole, 0, place)) if place else whole

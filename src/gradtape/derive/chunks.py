@@ -1,0 +1,243 @@
+"""Chunks: a dense Jacobian whose intermediates would not fit, computed for some seeds at a time.
+
+One program gives the products with seeds number `offset` to `offset` + c, and `offset` is an input
+of it: all chunks run the same plan, and so do all later calls. What does not depend on the seeds,
+the forward pass, is computed once.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from gradtape.derive.jacobians import View
+from gradtape.derive.progress import Progress
+from gradtape.derive.python_rules import PythonRules
+from gradtape.evaluate.bound_plans import Bound, bind
+from gradtape.graph.node import Node, placeholder
+from gradtape.graph.program import Program, program
+from gradtape.graph.spec import spec
+from gradtape.graph.walk import dependents
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.elementwise.arithmetic import equal
+from gradtape.ops.families.casting import cast
+from gradtape.recording.recording import Recording, Value, state
+from gradtape.recording.trace import Trace
+from gradtape.runtime.buffer_pool import allocate, array, parse_bytes, physical_memory
+from gradtape.runtime.footprint import intermediate_bytes, total_bytes
+from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
+from gradtape.transforms.seeded import Seeded, numbered
+
+# The part of the machine's memory that intermediates may take by default.
+SHARE = 8
+# The part of the budget beyond which a cheap value is computed again in every chunk.
+HELD = 16
+# Seeds of the program that tells what one seed takes.
+PROBE = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a user allows: so many seeds at a time, or so many bytes."""
+
+    chunk_size: int | None = None
+    memory_budget: int | None = None
+
+    @property
+    def budget(self) -> int:
+        return default_budget() if self.memory_budget is None else self.memory_budget
+
+
+def limits(name: str, chunk_size: Any, memory_budget: Any) -> Limits:
+    """The limits that a user gave, checked."""
+    if chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1):
+        raise ValueError(
+            f"{name}: chunk_size={chunk_size!r} is not a number of seeds. Use 1 or more, or None."
+        )
+    if isinstance(memory_budget, str):
+        memory_budget = parse_bytes(f"{name}: memory_budget=", memory_budget, "64M")
+    if memory_budget is not None and not isinstance(memory_budget, Real):
+        raise TypeError(
+            f"{name}: memory_budget={memory_budget!r} is not a number of bytes. Use an int, or a "
+            'string such as "512M".'
+        )
+    if memory_budget is not None and memory_budget < 0:
+        raise ValueError(
+            f"{name}: memory_budget={memory_budget!r} is less than nothing. Give a number of bytes."
+        )
+    return Limits(
+        None if chunk_size is None else int(chunk_size),
+        None if memory_budget is None else int(float(memory_budget)),
+    )
+
+
+@functools.cache
+def default_budget() -> int:
+    """GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory of the machine or the container."""
+    text = os.environ.get("GRADTAPE_JACOBIAN_BUDGET", "").strip()
+    if text:
+        return parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
+    return physical_memory() // SHARE
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A Jacobian as a program of some seeds at a time."""
+
+    way: str
+    count: int
+    target: Node
+    source: Node
+    offset: Node
+    before: Bound
+    bound: Bound
+
+    def run(self, recording: Recording) -> Value:
+        """The whole Jacobian, computed now."""
+        of = spec(self.target.shape + self.source.shape, jacobian_dtype(self.target, self.source))
+        buffer = allocate(of.nbytes)
+        whole = array(buffer, (self.target.size, self.source.size), of.dtype)
+        seeds = whole.shape[0 if self.way == "reverse" else 1]
+        known = self._known(recording)
+        with Progress("jacobian", seeds) as progress:
+            for start in range(0, seeds, self.count):
+                # The last chunk ends where the seeds do, and computes some again.
+                first = min(start, seeds - self.count)
+                (part,) = self.bound.run(recording, {**known, self.offset: first})
+                rows = slice(first, first + self.count)
+                if self.way == "reverse":
+                    whole[rows] = part.reshape(self.count, -1)
+                else:
+                    whole[:, rows] = part.reshape(self.count, -1).T
+                progress.update(first + self.count)
+        return Value(buffer, of)
+
+    def _known(self, recording: Recording) -> Mapping[Node, Value]:
+        contents = self.before.contents(recording, {})
+        pairs = zip(self.before.outputs, contents, strict=True)
+        return {node: Value(content, node.spec) for node, content in pairs}
+
+
+def chunks_for(
+    view: View, target: Node, source: Node, mode: str, whole: Node, wanted: Limits
+) -> Chunks | None:
+    """How to compute the Jacobian `whole` in chunks; None where that is not needed or not possible.
+
+    What an outer tape, a captured function or a trace records has to stay a graph.
+    """
+    recording = view.recording
+    if wanted.chunk_size is None and _total(recording, whole) <= wanted.budget:
+        return None
+    if state.tapes or recording.capturing or isinstance(recording, Trace):
+        return None
+    if isinstance(state.recording, Trace) or state.recording.capturing:
+        return None
+
+    def derive(rules: PythonRules) -> Chunks | None:
+        steps = program([whole], recording.values.keys())
+        if wanted.chunk_size is None and intermediate_bytes(steps) <= wanted.budget:
+            return None
+        return _chunks(view, rules, target, source, mode, wanted)
+
+    budget = None if wanted.chunk_size is not None else wanted.budget
+    key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
+    return view.remembered(key, derive)
+
+
+def _total(recording: Recording, whole: Node) -> int:
+    derived = recording.table.derived
+    key = ("bytes", whole)
+    if key not in derived:
+        derived[key] = total_bytes(program([whole]))
+    return derived[key]
+
+
+def _chunks(
+    view: View, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
+) -> Chunks | None:
+    def one(way: str) -> Chunks | None:
+        return _chunks_one_way(view, rules, target, source, way, wanted)
+
+    return either_way(fewer_seeds(target, source, mode), mode, one)
+
+
+def _chunks_one_way(
+    view: View, rules: PythonRules, target: Node, source: Node, way: str, wanted: Limits
+) -> Chunks | None:
+    seeds = (source if way == "forward" else target).size
+    if seeds <= 1:
+        return None
+    count = wanted.chunk_size
+    if count is None:
+        tried = min(PROBE, seeds)
+        found = _part(view, rules, target, source, way, tried, wanted)
+        if found is None:
+            return None
+        # What a chunk gives is not the result yet: it counts, too.
+        one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
+        count = wanted.budget * tried // max(1, one)
+    return _part(view, rules, target, source, way, max(1, min(count, seeds)), wanted)
+
+
+def _part(
+    view: View,
+    rules: PythonRules,
+    target: Node,
+    source: Node,
+    way: str,
+    count: int,
+    wanted: Limits,
+) -> Chunks | None:
+    """The program of so many seeds."""
+    like = source if way == "forward" else target
+    numbers = numbered(0, like.size)
+    offset = placeholder(spec((), numbers.dtype))
+    column = reshape_node(numbered(0, count) + offset, (count, *(1,) * like.ndim))
+    chosen = equal(reshape_node(numbers, like.shape), column)
+    start = Seeded(cast(chosen, like.dtype), (0,), ())
+    found = products(target, view.question(source, mode="auto", rules=rules), way, start, (count,))
+    if found is None:
+        return None
+    recording = view.recording
+    steps = program([found], recording.values.keys())
+    frontier = _frontier(recording, steps, offset, wanted.budget)
+    before = [node for node in frontier if type(node.spec) is not tuple]
+    return Chunks(
+        way,
+        count,
+        target,
+        source,
+        offset,
+        bind(recording, before),
+        bind(recording, [found], before),
+    )
+
+
+def _frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
+    """What chunks read that depends on no seed, to be computed once and held.
+
+    Views are made again in every chunk: held, they would be copies. So is what is large and cheap.
+    """
+    moving = dependents((*steps.inputs, *steps.nodes), {offset})
+    # From the results back, so that what reads a node is decided before it.
+    for node in reversed(steps.nodes):
+        if node in moving:
+            for parent in node.inputs:
+                if parent in moving or parent in recording.values or not parent.inputs:
+                    continue
+                several = type(parent.spec) is tuple
+                cheap = not several and not parent.op.expensive
+                if parent.op.view or (cheap and parent.spec.nbytes > budget // HELD):
+                    moving.add(parent)
+    found = dict.fromkeys(
+        parent
+        for node in steps.nodes
+        if node in moving
+        for parent in node.inputs
+        if parent not in moving and parent.inputs and parent not in recording.values
+    )
+    return list(found)

@@ -1,0 +1,1 @@
+"""gt.function: a Python function captured once, and replayed in later calls."""

@@ -1,0 +1,119 @@
+"""ConcreteFunction: a captured function for arguments of one kind and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.functions.tensor_spec import TensorSpec, checked, is_spec, spec_of
+from gradtape.pytree import flatten, flatten_up_to, leaf_names, unflatten
+from gradtape.tensor.operators import Operators
+
+__all__ = ["ConcreteFunction"]
+
+
+class ConcreteFunction:
+    """A function for arguments of one kind; made by `get_concrete_function`.
+
+    >>> f = gt.function(lambda x: 2.0 * x)
+    >>> double = f.get_concrete_function(gt.TensorSpec((2,)))
+    >>> double([1.0, 2.0]).tolist()
+    [2.0, 4.0]
+    >>> double.structured_input_signature
+    ((TensorSpec(shape=(2,), dtype=float64),), {})
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        bound: tuple[Any, ...] = (),
+    ) -> None:
+        self.function = function
+        self.__name__ = function.__name__
+        # The instance of a method, which calls need not pass.
+        self._bound = bound
+        if args == bound and not kwargs and function.input_signature is not None:
+            args = (*bound, *function.input_signature)
+        else:
+            args, kwargs = function.signature.arranged(args, kwargs)
+        leaves = flatten((args, kwargs))[0]
+        if not any(is_spec(leaf) for leaf in leaves):
+            function.capture(*args, **kwargs)
+        self._args = tuple(_specified(argument) for argument in args)
+        self._kwargs = {name: _specified(argument) for name, argument in kwargs.items()}
+
+    @property
+    def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What positional and keyword arguments must be: specs, and values that are static."""
+        return self._args[len(self._bound) :], self._kwargs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, if the arguments are of its kind."""
+        args, kwargs = self.function.signature.arranged((*self._bound, *args), kwargs)
+        placed = list(args)
+        for wanted in self._args[len(args) :]:
+            if any(is_spec(leaf) for leaf in flatten(wanted)[0]):
+                raise TypeError(
+                    f"{self.__name__}: fewer arguments than it was made for, which are "
+                    f"{self.structured_input_signature}. Pass a tensor for each spec."
+                )
+            placed.append(wanted)
+        if len(placed) > len(self._args) or set(kwargs) - set(self._kwargs):
+            raise TypeError(
+                f"{self.__name__}: more arguments than it was made for, which are "
+                f"{self.structured_input_signature}. Leave them out, or make another."
+            )
+        name = self.function.signature.name
+        pairs = enumerate(zip(self._args, placed, strict=True))
+        found = [self._agreeing(name(at), wanted, given) for at, (wanted, given) in pairs]
+        named = {
+            key: self._agreeing(key, wanted, kwargs.get(key, wanted))
+            for key, wanted in self._kwargs.items()
+        }
+        return self.function(*found, **named)
+
+    def _agreeing(self, label: str, wanted: Any, given: Any) -> Any:
+        specs, structure = flatten(wanted)
+        parts = flatten_up_to(structure, given, f"{self.__name__}: {label}")
+        labels = leaf_names(structure, label)
+        found = [self._leaf(*each) for each in zip(labels, specs, parts, strict=True)]
+        return unflatten(structure, found)
+
+    def _leaf(self, label: str, wanted: Any, given: Any) -> Any:
+        if is_spec(wanted):
+            return checked(self.__name__, label, wanted, given)
+        if type(wanted) is float and isinstance(given, (int, float)):
+            return float(given)
+        same = wanted is given
+        if not same and not isinstance(given, Operators):
+            same = type(wanted) is type(given) and bool(wanted == given)
+        if not same:
+            raise ValueError(
+                f"{self.__name__}: {label} is {given!r}, and this function was made for "
+                f"{wanted!r}. Make another with get_concrete_function."
+            )
+        return given
+
+    def program(self, *args: Any, **kwargs: Any) -> Any:
+        """The program that computes the results for arguments like these."""
+        return self.function.program(*self._bound, *args, **kwargs)
+
+    def explain(self) -> str:
+        """What was captured, why, and what it cost."""
+        return self.function.explain()
+
+    def __repr__(self) -> str:
+        return f"<concrete gt.function {self.__name__} of {self.structured_input_signature}>"
+
+
+def _specified(argument: Any) -> Any:
+    leaves, structure = flatten(argument)
+    return unflatten(structure, [_spec(leaf) for leaf in leaves])
+
+
+def _spec(leaf: Any) -> Any:
+    from gradtape.tensor.variable import Variable
+
+    found = leaf if isinstance(leaf, Variable) else spec_of(leaf)
+    return TensorSpec(found.shape, found.dtype) if is_spec(found) else found

@@ -1,0 +1,158 @@
+"""Given: what a captured run of a function is given in place of the arguments of the call.
+
+The function gets tensors of the capture, in lists, dicts and dataclasses like those of the call.
+What it does to these is done to the caller's own afterwards, as if it had been given them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gradtape.functions.capture import Capture
+from gradtape.functions.signature import Arguments
+from gradtape.pytree import flatten
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.recording import Value
+from gradtape.tensor.tensor import Tensor
+
+
+class Given:
+    """Inputs of a capture in the place of those of a call."""
+
+    def __init__(self, capture: Capture, arguments: Arguments, leaves: list[Any]) -> None:
+        self._capture = capture
+        self._arguments = arguments
+        self.inputs: list[Any] = []
+        originals = arguments.inputs()
+        for position, (leaf, (label, original)) in enumerate(zip(leaves, originals, strict=True)):
+            if type(leaf) is Value:
+                kind = getattr(original, "result_class", Tensor)
+                self.inputs.append(capture.argument(position, leaf, kind, original))
+            else:
+                self.inputs.append(_deferred(position, leaf, label, capture))
+        self.args, self.kwargs = arguments.rebuilt(self.inputs)
+        theirs = [original for _, original in originals]
+        pairs = list(zip(theirs, self.inputs, strict=True))
+        whole = (arguments.args, list(arguments.kwargs.values()))
+        self.changes = Changes(whole, (self.args, list(self.kwargs.values())), pairs)
+        # The caller's own tensors, by the ids of those that stand for them.
+        self.originals = {id(mine): each for each, mine in pairs if isinstance(each, Tensor)}
+
+    def carry_out(self) -> None:
+        """Do to the caller's own what was done to what the function was given."""
+        if self._capture.moved:
+            originals = self._arguments.inputs()
+            for position, handle in self._capture.moved.items():
+                if handle.computed is not None:
+                    rebind(originals[position][1], handle.computed)
+        self.changes.carry_out()
+
+    def returnable(self) -> list[Any]:
+        """Static arguments, which a function may return as they are."""
+        return flatten((self._arguments.args, self._arguments.kwargs))[0]
+
+    def release(self) -> list[weakref.ref[Any]]:
+        """Let go of the inputs; gives what tells whether somebody else holds them."""
+        found = [weakref.ref(each) for each in self.inputs if isinstance(each, Tensor)]
+        self.inputs, self.args, self.kwargs = [], (), {}
+        self.changes = Changes((), (), [])
+        self._capture.moved = {}
+        return found
+
+
+def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Any:
+    def guard(compute: Any, value: Any) -> None:
+        capture.guard_number(compute, value, label)
+
+    return Deferred(leaf, operator.itemgetter(position), guard)
+
+
+def rebind(original: Any, value: Value) -> None:
+    """Do to the caller's tensor or array what was done in place to the one given for it."""
+    if isinstance(original, Tensor):
+        original.rebind(Tensor(None, None, value), "x op= v inside a function")
+    elif isinstance(original, np.ndarray):
+        original[...] = value.array
+
+
+class Changes:
+    """Notices what happens to the containers that a function is given."""
+
+    def __init__(self, originals: Any, given: Any, inputs: Iterable[tuple[Any, Any]]) -> None:
+        # Containers of the caller with those given for them, and what was in these at first.
+        self._pairs: list[tuple[Any, Any, dict[Any, Any]]] = []
+        self._theirs = {id(mine): original for original, mine in inputs}
+        for theirs, mine in zip(originals, given, strict=True):
+            self._pair(theirs, mine)
+
+    def _pair(self, original: Any, mine: Any) -> None:
+        if original is mine or type(original) is not type(mine):
+            return
+        content = _content(mine)
+        if content is None:
+            return
+        theirs: Any = _content(original)
+        if dataclasses.is_dataclass(mine):
+            # Attributes that are no fields are no part of the nest.
+            for name in theirs.keys() - content.keys():
+                object.__setattr__(mine, name, theirs[name])
+                content[name] = theirs[name]
+        if not isinstance(mine, tuple):
+            self._pairs.append((original, mine, content))
+            self._theirs[id(mine)] = original
+        for key, part in content.items():
+            self._pair(theirs[key], part)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return any(_differs(mine, before) for _, mine, before in self._pairs)
+
+    def carry_out(self) -> None:
+        """Do the same to the caller's containers."""
+        for original, mine, before in self._pairs:
+            if _differs(mine, before):
+                now: Any = _content(mine)
+                _fill(original, {key: self._own(part) for key, part in now.items()})
+
+    def _own(self, part: Any) -> Any:
+        """What the caller knows something by."""
+        if id(part) in self._theirs:
+            return self._theirs[id(part)]
+        return part.value if type(part) is Deferred else part
+
+
+def _differs(container: Any, before: dict[Any, Any]) -> bool:
+    now: Any = _content(container)
+    return list(now) != list(before) or any(now[key] is not before[key] for key in now)
+
+
+def _content(container: Any) -> dict[Any, Any] | None:
+    """What a list, tuple, dict or dataclass holds, by where; None of anything else."""
+    if isinstance(container, (list, tuple)):
+        return dict(enumerate(container))
+    if isinstance(container, dict):
+        return dict(container)
+    if dataclasses.is_dataclass(container) and not isinstance(container, type):
+        names = [field.name for field in dataclasses.fields(container)]
+        held = {name: getattr(container, name) for name in names if hasattr(container, name)}
+        return held | getattr(container, "__dict__", {})
+    return None
+
+
+def _fill(container: Any, content: dict[Any, Any]) -> None:
+    if isinstance(container, list):
+        container[:] = content.values()
+    elif isinstance(container, dict):
+        container.clear()
+        container.update(content)
+    else:
+        for name in getattr(container, "__dict__", {}).keys() - content.keys():
+            object.__delattr__(container, name)
+        for name, part in content.items():
+            object.__setattr__(container, name, part)

@@ -1,0 +1,1 @@
+"""What happened and why: plans, kernels, bad values, checks of ops."""

@@ -1,0 +1,128 @@
+"""debug_nans: stop at the first op, forward or backward, that makes a NaN or an infinity."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import NonFiniteError
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import LEAF, PICK, Node, Table, exchange
+from gradtape.graph.program import program
+from gradtape.graph.provenance import Provenance, note_into
+from gradtape.inspect.first_bad_value import Found, search
+from gradtape.recording.recording import Recording, Value, modes, state
+from gradtape.recording.trace import note_line
+
+__all__ = ["debug_nans"]
+
+
+@contextlib.contextmanager
+def debug_nans(infinities: bool = True) -> Iterator[None]:
+    """Raise an error where a NaN or an infinity first appears, forward or backward.
+
+    >>> x = gt.asarray(0.0)
+    >>> try:
+    ...     with gt.debug_nans():
+    ...         y = gt.log(x) * 0.0
+    ... except gt.errors.NonFiniteError as error:
+    ...     print(str(error).partition(" at ")[0])
+    debug_nans: log made -inf
+
+    Every op is computed on its own line, which takes longer. An op of a gradient is named together
+    with the op that it is the derivative of, and the line that recorded that one; inside a loop or
+    branch that is one op, the op inside and its step. With `infinities=False` only NaNs count.
+    """
+    state.cut()
+    earlier = modes.handle_list
+    watch = Watch(infinities)
+    before, noting = exchange(Table()), note_into(watch.noted)
+
+    class Watched(list[Any]):
+        def append(self, handle: Any) -> None:
+            super().append(handle)
+            watch.see(handle, self)
+
+    modes.handle_list = Watched
+    state.recording = Recording()
+    try:
+        yield
+    finally:
+        modes.handle_list = earlier
+        note_into(noting)
+        recording = state.recording
+        recording.handles = list(recording.handles)
+        with contextlib.suppress(NonFiniteError):
+            state.cut()
+        exchange(before)
+        state.recording = Recording()
+
+
+class Watch:
+    """Looks at every value that is computed, and knows where each op was recorded."""
+
+    def __init__(self, infinities: bool) -> None:
+        self.infinities = infinities
+        self.noted = Provenance()
+
+    def see(self, handle: Any, handles: list[Any]) -> None:
+        """Compute what has just been recorded, and look at it."""
+        node = handle.node
+        note_line(handle)
+        recording = handle.recording
+        # Before it is computed: a flush may end the recording.
+        several = node.inputs[0] if node.op is PICK else node
+        wanted = program([several], recording.values.keys())
+        values = {found: _value(recording, found) for found in wanted.inputs}
+        together = [handle]
+        for other in reversed(handles[:-1]):
+            if (
+                other.node is None
+                or other.node.op is not PICK
+                or other.node.inputs[0] is not several
+            ):
+                break
+            together.append(other)
+        for one in together:
+            state.evaluate(one)
+        if any(self._is_bad(one.computed.array) for one in together):
+            found = search(wanted.nodes, values, self._is_bad)
+            if found is not None:
+                raise NonFiniteError(self._sentence(found))
+
+    def _is_bad(self, array: Any) -> bool:
+        array = np.asarray(array)
+        if array.dtype.kind not in "fc":
+            return False
+        fine = np.isfinite(array) if self.infinities else ~np.isnan(array)
+        return not bool(np.all(fine))
+
+    def _sentence(self, found: Found) -> str:
+        node, noted = found.node, self.noted
+        bad = next(array for array in map(np.asarray, found.made) if self._is_bad(array))
+        chosen = bad[~np.isfinite(bad)] if self.infinities else bad[np.isnan(bad)]
+        count = f" in {chosen.size} of {bad.size} elements" if bad.size > 1 else ""
+        what = f"{node.op.name} made {chosen.reshape(-1)[0]}{count}"
+        origin = noted.origin(node)
+        if origin is not None:
+            line = noted.lines.get(origin, "an unknown line")
+            where = f"in the derivative of {origin.op.name}, recorded at {line}"
+        else:
+            where = f"at {noted.lines.get(node, user_line())}"
+        steps = "".join(f", in {step}" for step in found.steps)
+        hint = " An operand was not finite already." if found.came_in else ""
+        return (
+            f"debug_nans: {what} {where}{steps}.{hint} Guard its operand, with gt.where on both "
+            "sides or with a small constant."
+        )
+
+
+def _value(recording: Recording, node: Node) -> Any:
+    if node in recording.values:
+        return recording.values[node].array
+    assert node.op is LEAF
+    value = recording.leaves[node.params[0]]
+    return value.array if type(value) is Value else np.asarray(value, node.dtype)

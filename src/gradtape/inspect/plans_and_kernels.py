@@ -1,0 +1,128 @@
+"""What the library would do, as text: its configuration, plans and kernels."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen.cpython import native_recorder as native
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.graph.show import names
+from gradtape.optimize import optimize
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime import tiers
+from gradtape.tensor.tensor import program_of
+from gradtape.version import __version__
+
+__all__ = ["kernels_of", "plan_of", "show_config"]
+
+
+def show_config() -> str:
+    """Versions, processor, threads, BLAS and switches, as text; prints nothing.
+
+    >>> "threads" in gt.show_config()
+    True
+    """
+    from gradtape.codegen import llvm
+    from gradtape.codegen.kernels import builder
+    from gradtape.codegen.math import mathlibrary
+    from gradtape.runtime import blas
+
+    host = llvm.host()
+    libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
+    library = blas.library()
+    lines = {
+        "gradtape": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": f"{host.machine}, vectors of {host.bits} bits",
+        "vector math": "libmvec" if libmvec else "libm",
+        "BLAS": library.name,
+        "threads": str(threads.get_num_threads()),
+        "recorder": "native" if native.installed() else "Python",
+        "GRADTAPE_JIT": tiers.MODE,
+        "GRADTAPE_CONTRACT": builder.CONTRACT,
+        "GRADTAPE_RECORDER": native.MODE,
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+
+
+def plan_of(*tensors: Any) -> str:
+    """How the compiled tier would compute these tensors: loops and library calls in order.
+
+    >>> print(gt.plan_of(gt.sum(gt.sin(gt.asarray([1.0, 2.0])) * 2.0)))
+    inputs a: float64[2], b: float64[]
+    loop over (2,), reducing (0,)
+      c = sin(a)
+      d = multiply(c, b)
+      e = sum(d) -> memory
+    """
+    from gradtape.codegen.kernels.lower import fusible
+    from gradtape.optimize.compositions import expand
+    from gradtape.optimize.fuse import Loop, fuse
+    from gradtape.optimize.split_reductions import separate
+
+    program = separate(expand(optimize(_program(tensors))))
+    fused = fuse(program, fusible)
+    fresh = names()
+    name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
+    lines = ["inputs " + ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)]
+
+    def called(node: Node) -> str:
+        return f"{node.op.name}({', '.join(map(shown, node.inputs))})"
+
+    def shown(node: Node) -> str:
+        if node in name:
+            return name[node]
+        if node in fused.constants:
+            return str(node.params[1])
+        if node in fused.access and fused.access[node].base is not node:
+            return called(node)
+        name[node] = next(fresh)
+        return name[node]
+
+    for unit in fused.units:
+        if not isinstance(unit, Loop):
+            text = called(unit.node)
+            lines.append(f"call {shown(unit.node)} = {text}")
+            continue
+        reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
+        lines.append(f"loop over {unit.space}{reducing}")
+        for node in unit.nodes:
+            text = called(node)
+            stored = " -> memory" if node in unit.outputs else ""
+            lines.append(f"  {shown(node)} = {text}{stored}")
+    return "\n".join(lines)
+
+
+def kernels_of(*tensors: Any, assembly: bool = False) -> str:
+    """The vector IR, or the machine code, of the kernels that would compute these tensors.
+
+    >>> "define void @kernel_0" in gt.kernels_of(gt.sin(gt.asarray([1.0, 2.0])))
+    True
+    """
+    from gradtape.codegen import llvm
+    from gradtape.codegen.kernels.compile import module_text
+    from gradtape.codegen.kernels.lower import fusible, lower
+    from gradtape.optimize.compositions import expand
+    from gradtape.optimize.fuse import Loop, fuse
+    from gradtape.optimize.split_reductions import separate
+
+    fused = fuse(separate(expand(optimize(_program(tensors)))), fusible)
+    bits = llvm.host().bits
+    kernels = [
+        item.kernel
+        for unit in fused.units
+        if isinstance(unit, Loop)
+        for item in lower(unit, fused.access, fused.constants, bits)
+    ]
+    text, _ = module_text(dict.fromkeys(kernels))
+    return llvm.assembly(text) if assembly else text
+
+
+def _program(tensors: tuple[Any, ...]) -> Program:
+    return program_of(*tensors)

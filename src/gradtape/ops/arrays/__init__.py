@@ -1,0 +1,1 @@
+"""Ops that make, move, join, read and write elements of arrays."""

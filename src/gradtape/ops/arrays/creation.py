@@ -1,0 +1,360 @@
+"""Tensors from nothing: structural constants, ranges, and the identity."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import COMPLEX_OF, as_dtype, default_dtype, of_scalar
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import normalize_shape
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.recording import SCALARS, host_value, record
+
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",
+    "zeros", "zeros_like",
+]  # fmt: skip
+
+_CONSTANT = Undefined("a constant has no operand")
+_FLOAT = np.dtype(np.float64)
+
+
+def _full_spec(shape: Shape, value: Any, dtype: Any) -> Spec:
+    return spec(shape, dtype)
+
+
+FULL = declare(
+    Op(
+        "full",
+        "creation",
+        spec=_full_spec,
+        batch=_CONSTANT,
+        numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
+        llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
+        params=("shape", "value", "dtype"),
+        jvp=_CONSTANT,
+        vjp=_CONSTANT,
+        sparsity=nothing,
+        samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
+    )
+)
+
+
+def _arange_spec(start: Any, stop: Any, step: Any, dtype: Any) -> Spec:
+    exact = all(isinstance(value, int) for value in (start, stop, step))
+    # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
+    count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
+    return spec((max(count, 0),), dtype)
+
+
+ARANGE = declare(
+    Op(
+        "arange",
+        "creation",
+        spec=_arange_spec,
+        batch=_CONSTANT,
+        numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype),
+        params=("start", "stop", "step", "dtype"),
+        jvp=_CONSTANT,
+        vjp=_CONSTANT,
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
+            Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
+            Sample((), {"start": 3, "stop": 1, "step": 1, "dtype": np.dtype(np.uint8)}),
+            Sample((), {"start": 0, "stop": 3, "step": 1, "dtype": np.dtype(np.float32)}),
+        ],
+    )
+)
+
+
+def _range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    # The count is that of the spec; NumPy's own may differ by one where a quotient is rounded.
+    count = _arange_spec(start, stop, step, dtype).shape[0]
+    exact = all(isinstance(value, int) for value in (start, step))
+    steps = np.arange(count, dtype=np.int64 if exact else np.float64)
+    return (start + steps * step).astype(dtype)
+
+
+LINSPACE = declare(
+    Op(
+        "linspace",
+        "creation",
+        spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
+        batch=_CONSTANT,
+        numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
+            start, stop, num, endpoint=endpoint, dtype=dtype
+        ),
+        params=("start", "stop", "num", "endpoint", "dtype"),
+        jvp=_CONSTANT,
+        vjp=_CONSTANT,
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
+            for n, end in ((5, True), (4, False), (1, True), (0, True))
+        ],
+    )
+)
+
+
+EYE = declare(
+    Op(
+        "eye",
+        "creation",
+        spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
+        batch=_CONSTANT,
+        numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype),
+        params=("rows", "columns", "k", "dtype"),
+        jvp=_CONSTANT,
+        vjp=_CONSTANT,
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
+            for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))
+        ],
+    )
+)
+
+
+def check_device(name: str, device: Any) -> None:
+    """Refuse every device but the one there is."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"{name}: {device!r} is not a device here. The only one is 'cpu'.")
+
+
+def _chosen(name: str, shape: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+    check_device(name, device)
+    found = normalize_shape(name, shape)
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{name}: shape {found} has a negative length. Lengths are 0 or more.")
+    return found, default_dtype() if dtype is None else as_dtype(dtype)
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+    """A tensor of zeros.
+
+    >>> gt.zeros((2, 2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    shape, dtype = _chosen("zeros", shape, dtype, device)
+    return record(FULL, (), (shape, 0, dtype))
+
+
+def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+    """A tensor of ones.
+
+    >>> gt.ones(3, dtype=gt.int32).tolist()
+    [1, 1, 1]
+    """
+    shape, dtype = _chosen("ones", shape, dtype, device)
+    return record(FULL, (), (shape, 1, dtype))
+
+
+def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+    """A tensor whose values nobody should read; here they are zeros.
+
+    >>> gt.empty((2, 3)).shape
+    (2, 3)
+    """
+    shape, dtype = _chosen("empty", shape, dtype, device)
+    return record(FULL, (), (shape, 0, dtype))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+    """A tensor with one value everywhere; the derivative passes to a tensor `fill_value`.
+
+    >>> gt.full((2,), 3.5).tolist()
+    [3.5, 3.5]
+    """
+    if dtype is None:
+        kind = type(fill_value)
+        if kind is Deferred:
+            kind = fill_value.kind
+        dtype = of_scalar(kind, None) if kind in SCALARS else record_operand(fill_value).dtype
+    shape, dtype = _chosen("full", shape, dtype, device)
+    if type(fill_value) is Deferred:
+        _check_kind(fill_value, dtype)
+    elif type(fill_value) in SCALARS:
+        _check_kind(fill_value, dtype)
+        if (fill_value == 1 or fill_value == 0) and not _has_negative_zero(fill_value):
+            return record(FULL, (), (shape, int(fill_value.real), dtype))
+        # Other values are leaves: a number that changes from step to step is no new structure.
+        fill_value = host_value(fill_value, dtype).array
+    # A tensor of its own, not a view: it may be written to.
+    return identity(broadcast_to(cast(record_operand(fill_value), dtype), shape))
+
+
+def _check_kind(value: Any, dtype: Any) -> None:
+    if isinstance(value, complex) and dtype.kind != "c":
+        raise DtypeError(f"full: {value} is complex and {dtype} is not. Choose a complex dtype.")
+
+
+def _has_negative_zero(value: Any) -> bool:
+    # Structures are compared by value, and -0.0 == 0.0.
+    return any(part == 0 and math.copysign(1.0, part) < 0 for part in (value.real, value.imag))
+
+
+def _like(name: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+    check_device(name, device)
+    if not hasattr(x, "dtype"):
+        x = record_operand(x)
+    return tuple(x.shape), as_dtype(x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+    """Zeros in the shape and dtype of another tensor.
+
+    >>> gt.zeros_like(gt.asarray([1, 2])).tolist()
+    [0, 0]
+    """
+    shape, dtype = _like("zeros_like", x, dtype, device)
+    return zeros(shape, dtype=dtype)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+    """Ones in the shape and dtype of another tensor.
+
+    >>> gt.ones_like(gt.asarray([1.5, 2.5])).tolist()
+    [1.0, 1.0]
+    """
+    shape, dtype = _like("ones_like", x, dtype, device)
+    return ones(shape, dtype=dtype)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+    """A tensor of the same shape and dtype whose values nobody should read.
+
+    >>> gt.empty_like(gt.asarray([1.5, 2.5])).shape
+    (2,)
+    """
+    shape, dtype = _like("empty_like", x, dtype, device)
+    return empty(shape, dtype=dtype)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+    """One value everywhere, in the shape and dtype of another tensor.
+
+    >>> gt.full_like(gt.asarray([1, 2]), 7).tolist()
+    [7, 7]
+    """
+    shape, dtype = _like("full_like", x, dtype, device)
+    return full(shape, fill_value, dtype=dtype)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Any:
+    """Ones on the k-th diagonal of a matrix of zeros.
+
+    >>> gt.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    (rows, columns), dtype = _chosen(
+        "eye", (n_rows, n_rows if n_cols is None else n_cols), dtype, device
+    )
+    return record(EYE, (), (rows, columns, operator.index(k), dtype))
+
+
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Any:
+    """Numbers from `start` up to but without `stop`, `step` apart; one argument counts from 0.
+
+    >>> gt.arange(4).tolist()
+    [0, 1, 2, 3]
+    >>> gt.arange(1.0, 2.0, 0.25).tolist()
+    [1.0, 1.25, 1.5, 1.75]
+    """
+    check_device("arange", device)
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (_number("arange", value) for value in (start, stop, step))
+    if step == 0:
+        raise ValueError("arange: step is 0, so the range never ends. Choose another step.")
+    if dtype is None:
+        exact = all(isinstance(value, int) for value in (start, stop, step))
+        dtype = np.dtype(np.int64) if exact else default_dtype()
+    return record(ARANGE, (), (start, stop, step, as_dtype(dtype)))
+
+
+def _number(name: str, value: Any) -> Any:
+    """A Python int or float: constants of a program are compared by value."""
+    if type(value) in (int, float):
+        return value + 0  # -0.0 equals 0.0 and must not stand for it
+    if hasattr(value, "shape") and value.shape == () and hasattr(value, "item"):
+        value = value.item()
+    if type(value) is Deferred:
+        value = value.read()
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: {value!r} is not a real number. Pass an int or a float.")
+    return value + 0
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Any:
+    """`num` numbers evenly spaced from `start` to `stop`; differentiable in tensor bounds.
+
+    >>> gt.linspace(0.0, 1.0, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    check_device("linspace", device)
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(f"linspace: num is {count}. Ask for 0 numbers or more.")
+    if type(start) in SCALARS and type(stop) in SCALARS:
+        is_complex = isinstance(start, complex) or isinstance(stop, complex)
+        if dtype is None:
+            dtype = COMPLEX_OF[default_dtype()] if is_complex else default_dtype()
+        return record(LINSPACE, (), (start + 0, stop + 0, count, bool(endpoint), as_dtype(dtype)))
+    return _linspace_between(record_operand(start), record_operand(stop), count, endpoint, dtype)
+
+
+def _linspace_between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Any:
+    """A weighted mean of the two bounds, exact at both."""
+    if start.shape or stop.shape:
+        raise ShapeError(
+            f"linspace: bounds of shapes {tuple(start.shape)} and {tuple(stop.shape)} are not 0-d. "
+            "Pass one number each."
+        )
+    wide = np.result_type(start.dtype, stop.dtype, np.float32)
+    weights = record(LINSPACE, (), (0.0, 1.0, num, bool(endpoint), default_dtype()))
+    weights = cast(weights, COMPLEX_OF[wide] if wide.kind == "c" else wide)
+    result = start * (1.0 - weights) + stop * weights
+    return result if dtype is None else cast(result, as_dtype(dtype))
+
+
+def constant_beside(like: Any, op: Op, params: tuple[Any, ...]) -> Any:
+    """A constant as a node beside nodes, as a tensor beside tensors."""
+    return apply(op, (), params) if type(like) is Node else record(op, (), params)

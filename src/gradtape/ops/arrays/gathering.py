@@ -1,0 +1,383 @@
+"""Gather and scatter along one axis: elements read, added to or replaced by position.
+
+Positions are operands, not part of the program, and are known to be in range: `positions.py`
+checks them where they are recorded. Reading and adding are each other's transpose.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.rows import Rows
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.arrays.slicing import cast_value
+from gradtape.ops.elementwise.arithmetic import WHERE
+from gradtape.ops.families import batched_rows, batching
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.linear import mask_by_vjp
+from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_to
+from gradtape.recording.recording import record
+
+INT64 = np.dtype(np.int64)
+
+
+def as_positions(name: str, indices: Node) -> Node:
+    if indices.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{name}: indices of dtype {indices.dtype} are not integers. Cast them, or use a "
+            "boolean mask as in x[mask]."
+        )
+    return cast(indices, INT64)
+
+
+def _read_promote(name: str) -> Any:
+    return lambda inputs: (inputs[0], as_positions(name, inputs[1]))
+
+
+def _write_promote(name: str) -> Any:
+    return lambda inputs: (
+        inputs[0], as_positions(name, inputs[1]), cast_value(name, inputs[0], inputs[2])
+    )  # fmt: skip
+
+
+def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
+    """What is read, or written, at positions that are not known: anywhere along the axis.
+
+    `tail` is the number of axes after it, which positions of any rank leave alone.
+    """
+    pairs = [(at, at) for at in range(axis)]
+    pairs += [(len(shape) - at, len(result) - at) for at in range(tail, 0, -1)]
+    return agreeing(shape, result, pairs)
+
+
+def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+    x, indices = operands
+    if indices.value is None:
+        return (_lines(x.shape, y.shape, axis, x.ndim - axis - 1), None)
+    return moved(y, operands, axis=axis)
+
+
+def _added_sparsity(read: Any) -> Any:
+    """Values add up where reading finds their numbers; the tensor added to stays in place."""
+
+    def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> Any:
+        _, indices, values = operands
+        if not values.active:
+            return (SAME, None, None)
+        if indices.value is None:
+            return (SAME, None, _lines(values.shape, y.shape, axis, y.ndim - axis - 1))
+        targets = read(numbered(y.shape), indices.value, axis)
+        return (SAME, None, Reads(groups=np.reshape(targets, -1), count=y.size))
+
+    return sparsity
+
+
+def _set_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+    if operands[1].value is None:
+        return (SAME, None, _lines(operands[2].shape, y.shape, axis, y.ndim - axis - 1))
+    return moved(y, operands, axis=axis)
+
+
+def gathered_shape(shape: Shape, indices: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *indices, *shape[axis + 1 :])
+
+
+def _same_shape(name: str, x: Spec, values: Spec, expected: Shape) -> Spec:
+    if values.shape != expected:
+        raise ShapeError(
+            f"{name}: values of shape {values.shape} do not fit the positions of a tensor of shape "
+            f"{x.shape}. They need shape {expected}."
+        )
+    return x
+
+
+def _read_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    return apply(y.op, (tangents[0], inputs[1]), y.params)
+
+
+def _write_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    x, values = (
+        constant(0, inputs[at].spec) if tangents[at] is None else tangents[at] for at in (0, 2)
+    )
+    return apply(y.op, (x, inputs[1], values), y.params)
+
+
+def add_rows(result: Any, rows: Any, values: Any) -> Any:
+    """Add `values[i]` to `result[rows[i]]`, in place, where rows may repeat."""
+    width = math.prod(result.shape[1:])
+    flat = rows.reshape(-1)
+    if width != 1:
+        # One flat index per element: NumPy's `add.at` is several times slower on rows.
+        wrapped = np.where(flat < 0, flat + len(result), flat)
+        flat = (wrapped[:, None] * width + np.arange(width)).reshape(-1)
+    np.add.at(result.reshape(-1), flat, np.reshape(values, -1))
+    return result
+
+
+def _scatter_add_numpy(x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
+    indices, values = np.asarray(indices), np.asarray(values)
+    if axis == 0:
+        return add_rows(np.array(x, order="C"), indices, values)
+    front = np.moveaxis(values, range(axis, axis + indices.ndim), range(indices.ndim))
+    result = add_rows(np.array(np.moveaxis(x, axis, 0), order="C"), indices, front)
+    return np.moveaxis(result, 0, axis)
+
+
+def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Any:
+    x, indices = inputs
+    if axis == 0:
+        values = reshape_node(g, (indices.size, *x.shape[1:]))
+        return Rows(reshape_node(indices, (indices.size,)), values, x.spec)
+    return apply(SCATTER_ADD, (constant(0, x.spec), indices, g), (axis,))
+
+
+def _gather_samples() -> list[Sample]:
+    rng = generator("gather")
+    cases: list[tuple[Shape, Any, int]] = [
+        ((4, 2), [3, 0, 3], 0),
+        ((2, 4), [[1, 1], [0, 2]], 1),
+        ((3,), 2, 0),
+        ((2, 3, 2), [2, 0], 1),
+        ((3, 2), np.zeros(0, int), 0),
+        ((3, 0), [1], 0),
+    ]
+    found = []
+    for dtype in ("float64", "complex128", "float32", "int32", "bool"):
+        for shape, indices, axis in cases:
+            x = uniform(rng, (-2, 2), shape, dtype)
+            found.append(Sample((x, np.asarray(indices)), {"axis": axis}))
+    return found
+
+
+GATHER = declare(
+    Op(
+        "gather",
+        "indexing",
+        spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
+        numpy=lambda x, indices, axis: np.take(x, indices, axis),
+        batch=batched_rows.gather,
+        jvp=_read_jvp,
+        vjp=_gather_vjp,
+        mask=mask_by_vjp,
+        promote=_read_promote("gather"),
+        params=("axis",),
+        sparsity=_read_sparsity,
+        samples=_gather_samples,
+        weak=(0,),
+    )
+)
+
+
+def _scatter_samples(rows: bool) -> list[Sample]:
+    """The samples of gather with values of the gathered shape."""
+    rng = generator("scatter")
+    found = []
+    for sample in _gather_samples():
+        (x, indices), axis = sample.inputs, sample.params["axis"]
+        if x.dtype.kind == "b" or (rows and axis):
+            continue
+        values = uniform(rng, (-2, 2), gathered_shape(x.shape, indices.shape, axis), x.dtype)
+        found.append(Sample((x, indices, values), {} if rows else {"axis": axis}))
+    return found
+
+
+def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
+    """The transpose of gather: with the axis as a param, or along the first axis."""
+
+    def rule(x: Spec, indices: Spec, values: Spec, axis: int = 0) -> Spec:
+        return _same_shape(name, x, values, gathered_shape(x.shape, indices.shape, axis))
+
+    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int = 0) -> Node:
+        return g if index == 0 else apply(GATHER, (g, inputs[1]), (axis,))
+
+    return declare(
+        Op(
+            name,
+            "indexing",
+            spec=rule,
+            numpy=_scatter_add_numpy,
+            batch=batched_rows.write,
+            jvp=_write_jvp,
+            vjp=vjp,
+            mask=mask_by_vjp,
+            promote=_write_promote(name),
+            params=params,
+            sparsity=_added_sparsity(np.take),
+            samples=lambda: _scatter_samples(rows=not params),
+            weak=(0, 2),
+            expensive=True,
+        )
+    )
+
+
+SCATTER_ADD = _scatter_add("scatter_add", ("axis",))
+SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
+
+
+def _last_writer_numpy(indices: Any, length: int) -> Any:
+    flat = np.reshape(indices, -1)
+    order = np.arange(flat.size)
+    last = np.zeros(length, np.int64)
+    last[flat] = order
+    return (last[flat] == order).reshape(np.shape(indices))
+
+
+LAST_WRITER = declare(
+    Op(
+        "last_writer",
+        "indexing",
+        spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
+        numpy=_last_writer_numpy,
+        batch=batched_rows.last_writer,
+        jvp=Undefined("last_writer gives booleans"),
+        vjp=Undefined("last_writer gives booleans"),
+        params=("length",),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
+            Sample((np.array(1),), {"length": 2}),
+            Sample((np.zeros(0, int),), {"length": 0}),
+        ],
+        doc="Which of the writes to one position comes last, and so is the one that stays.",
+    )
+)
+
+
+def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
+    """For each value whether it is the one that stays where several are written."""
+    stays = apply(LAST_WRITER, (indices,), (x.shape[axis],))
+    lines = reshape_node(stays, (*indices.shape, *(1,) * (x.ndim - axis - 1)))
+    return broadcast_to(lines, values.shape)
+
+
+def _scatter_set_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
+    result = np.array(x)
+    result[(slice(None),) * axis + (indices,)] = values
+    return result
+
+
+def _scatter_set_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    x, indices, values = inputs
+    nothing = constant(0, spec(values.shape, g.dtype))
+    if index == 0:
+        return apply(SCATTER_SET, (g, indices, nothing), (axis,))
+    stays = _winners(x, indices, values, axis)
+    return apply(WHERE, (stays, apply(GATHER, (g, indices), (axis,)), nothing))
+
+
+SCATTER_SET = declare(
+    Op(
+        "scatter_set",
+        "indexing",
+        spec=lambda x, indices, values, axis: _same_shape(
+            "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
+        ),
+        numpy=_scatter_set_numpy,
+        batch=batched_rows.write,
+        jvp=_write_jvp,
+        vjp=_scatter_set_vjp,
+        # Reading, replacing by 0 and selecting only move elements: a mask goes the same way.
+        mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
+        promote=_write_promote("scatter_set"),
+        params=("axis",),
+        sparsity=_set_sparsity,
+        samples=lambda: _scatter_samples(rows=False),
+        weak=(0, 2),
+    )
+)
+
+
+def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
+    expected = (*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1 :])
+    if indices.shape != expected:
+        raise ShapeError(
+            f"take_along_axis: indices of shape {indices.shape} do not fit shape {x.shape}: only "
+            f"axis {axis} may differ."
+        )
+    return spec(indices.shape, x.dtype)
+
+
+def _add_along_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
+    result = np.array(x, order="C")
+    length, inner = result.shape[axis], math.prod(result.shape[axis + 1 :])
+    wrapped = np.where(indices < 0, indices + length, indices)
+    outer = math.prod(result.shape[:axis])
+    grouped = wrapped.reshape(outer, wrapped.shape[axis], inner)
+    lines = np.arange(outer)[:, None, None]
+    flat = (lines * length + grouped) * inner + np.arange(inner)
+    np.add.at(result.reshape(-1), flat.reshape(-1), np.reshape(values, -1))
+    return result
+
+
+def _along_samples(values: bool) -> Any:
+    def samples() -> list[Sample]:
+        rng = generator("along_axis")
+        cases = [((2, 3), 4, 1), ((3, 2), 2, 0), ((2, 2, 2), 1, 1), ((2, 3), 0, 1)]
+        found = []
+        for dtype in ("float64", "complex128", "int32"):
+            for shape, length, axis in cases:
+                chosen = (*shape[:axis], length, *shape[axis + 1 :])
+                x = uniform(rng, (-2, 2), shape, dtype)
+                indices = rng.integers(0, shape[axis], chosen)
+                more = (uniform(rng, (-2, 2), chosen, dtype),) if values else ()
+                found.append(Sample((x, indices, *more), {"axis": axis}))
+        return found
+
+    return samples
+
+
+TAKE_ALONG_AXIS = declare(
+    Op(
+        "take_along_axis",
+        "indexing",
+        spec=_along_spec,
+        numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+        batch=batching.shifted("axis"),
+        jvp=_read_jvp,
+        vjp=lambda index, g, y, inputs, axis: apply(
+            ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
+        ),
+        mask=mask_by_vjp,
+        promote=_read_promote("take_along_axis"),
+        params=("axis",),
+        sparsity=_read_sparsity,
+        samples=_along_samples(values=False),
+        weak=(0,),
+    )
+)
+ADD_ALONG_AXIS: Op = declare(
+    Op(
+        "add_along_axis",
+        "indexing",
+        spec=lambda x, indices, values, axis: _same_shape(
+            "add_along_axis", x, values, _along_spec(x, indices, axis).shape
+        ),
+        numpy=_add_along_numpy,
+        batch=batching.shifted("axis"),
+        jvp=_write_jvp,
+        vjp=lambda index, g, y, inputs, axis: (
+            g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
+        ),
+        mask=mask_by_vjp,
+        promote=_write_promote("add_along_axis"),
+        params=("axis",),
+        sparsity=_added_sparsity(np.take_along_axis),
+        samples=_along_samples(values=True),
+        weak=(0, 2),
+        expensive=True,
+    )
+)
+
+
+def gather_host(x: Any, positions: Any, axis: int) -> Any:
+    """Read at positions that the host chose and knows to be in range."""
+    return record(GATHER, (x, positions), (axis,))

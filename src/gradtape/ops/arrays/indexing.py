@@ -1,0 +1,339 @@
+"""Indexing: `x[key]` and `x[key] = v` by all of NumPy's keys, and look-ups by position."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype, default_dtype
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.graph.node import Node, constant
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, spec
+from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
+from gradtape.ops.arrays.keys import Key, check_mask, parse
+from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
+from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shape_of
+from gradtape.ops.arrays.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
+from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
+from gradtape.ops.elementwise.arithmetic import add, multiply, record_operand, where
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.recording import SCALARS, any_handle, record, scalar_spec
+
+
+def get_item(x: Any, key: Any) -> Any:
+    """`x[key]` by NumPy's rules for basic and advanced keys.
+
+    >>> gt.asarray([[1, 2], [3, 4]])[:, [1, 0]].tolist()
+    [[2, 1], [4, 3]]
+    """
+    if type(key) is slice:
+        known = repeated_read(x, key)
+        if known is not None:
+            return known
+    x = as_operand(x)
+    found = parse(key, x.shape)
+    if not found.arrays:
+        if found.whole:
+            return record(RESHAPE, (x,), (found.shape,))
+        part = read_part(x, found.starts, found.lengths, found.steps, found.shape)
+        if type(key) is slice:
+            remember_read(part, key)
+        return part
+    merged, positions, axis = _merge(_part(x, found), found)
+    result = record(GATHER, (merged, positions), (axis,))
+    return _move_block(result, axis, found.position, len(shape_of(positions)))
+
+
+def _part(x: Any, key: Key) -> Any:
+    """The part that the index arrays of a key read from."""
+    if key.whole:
+        return x if key.shape == x.shape else reshape(x, key.shape)
+    return read_part(x, key.starts, key.lengths, key.steps, key.shape)
+
+
+def _merge(part: Any, key: Key) -> tuple[Any, Any, int]:
+    """All indexed axes as one, and one array of positions along it."""
+    axes = [axis for axis, _ in key.arrays]
+    positions = _flat_positions(part.shape, key)
+    if len(axes) == 1:
+        return part, positions, axes[0]
+    part = permute(part, _indexed_together(axes, part.ndim))
+    at = _merged_axis(axes)
+    shape, count = part.shape, len(axes)
+    length = math.prod(shape[at : at + count])
+    return reshape(part, (*shape[:at], length, *shape[at + count :])), positions, at
+
+
+def _merged_axis(axes: list[int]) -> int:
+    """Where the indexed axes meet: where they are if they are neighbours, else at the front."""
+    return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+
+
+def _indexed_together(axes: list[int], ndim: int) -> tuple[int, ...]:
+    at = _merged_axis(axes)
+    rest = [axis for axis in range(ndim) if axis not in axes]
+    return (*rest[:at], *axes, *rest[at:])
+
+
+def _flat_positions(shape: Shape, key: Key) -> Any:
+    """Positions along the merged axis: in row-major order of the axes it was merged from."""
+    _, result = key.arrays[0]
+    if len(key.arrays) == 1:
+        return result
+    try:
+        broadcast_shapes("x[...]", [shape_of(positions) for _, positions in key.arrays])
+    except ShapeError as error:
+        raise IndexRangeError(f"{error} Index arrays of one key have to fit each other.") from None
+    for axis, positions in key.arrays[1:]:
+        if is_symbolic(result) or is_symbolic(positions):
+            result = add(multiply(result, shape[axis]), positions)
+        else:
+            result = result * shape[axis] + positions
+    return result
+
+
+def _move_block(x: Any, source: int, target: int, count: int) -> Any:
+    """`count` neighbouring axes moved from one position to another."""
+    if source == target or not count:
+        return x
+    axes = list(range(source, source + count))
+    return moveaxis(x, axes, list(range(target, target + count)))
+
+
+def set_item(x: Any, key: Any, value: Any) -> Any:
+    """The tensor with `x[key]` replaced by a value that broadcasts to it.
+
+    Where a key names an element several times, the last value stays, and gets the derivative.
+
+    >>> gt.ops.indexing.set_item(gt.asarray([1.0, 2.0, 3.0]), slice(0, 2), 5.0).tolist()
+    [5.0, 5.0, 3.0]
+    """
+    x = as_operand(x)
+    value = _fitting(x, value)
+    mask = _as_mask(key)
+    if mask is not None and mask.ndim and mask.ndim <= x.ndim:
+        check_mask(mask.shape, x.shape[: mask.ndim])
+        rest = x.shape[mask.ndim :]
+        chosen = _without_ones(value, len(rest))
+        fits = mask.shape == x.shape[: mask.ndim] and len(shape_of(chosen)) <= len(rest)
+        if fits and _reaches(shape_of(chosen), rest):
+            return where(reshape(mask, mask.shape + (1,) * len(rest)), chosen, x)
+    found = parse(key, x.shape)
+    if not found.arrays:
+        value = _without_ones(value, len(found.shape))
+        return write_part(x, value, found.starts, found.lengths, found.steps, found.shape)
+    return _scatter(x, value, found)
+
+
+def _scatter(x: Any, value: Any, key: Key) -> Any:
+    """Write by index arrays: to the part they index, and the part back into the tensor."""
+    part = _part(x, key)
+    merged, positions, axis = _merge(part, key)
+    count = len(shape_of(positions))
+    target = gathered_shape(merged.shape, shape_of(positions), axis)
+    # The value broadcasts to x[key], whose index axes may be elsewhere than the merged one.
+    axes = list(range(len(target)))
+    block = axes[axis : axis + count]
+    rest = axes[:axis] + axes[axis + count :]
+    order = rest[: key.position] + block + rest[key.position :]
+    shape = tuple(target[at] for at in order)
+    value = _without_ones(value, len(shape))
+    if not _reaches(shape_of(value), shape):
+        raise ShapeError(
+            f"x[...] = v: a value of shape {shape_of(value)} does not fit the elements of shape "
+            f"{shape} that the key names. Reshape the value."
+        )
+    value = _move_block(broadcast_to(_as_tensor(x, value), shape), key.position, axis, count)
+    written = record(SCATTER_SET, (merged, positions, value), (axis,))
+    if len(key.arrays) > 1:
+        together = _indexed_together([at for at, _ in key.arrays], part.ndim)
+        written = reshape(written, tuple(part.shape[at] for at in together))
+        written = permute(written, tuple(np.argsort(together).tolist()))
+    if part is x:
+        return written
+    return write_part(x, written, key.starts, key.lengths, key.steps, key.shape)
+
+
+def _as_mask(key: Any) -> Any:
+    """The key itself if it is one boolean mask, as a node or tensor that is not observed."""
+    if is_symbolic(key):
+        return key if key.dtype.kind == "b" else None
+    if isinstance(key, np.ndarray) or (isinstance(key, list) and not any_handle(key)):
+        array = np.asarray(key)
+        return record_operand(array) if array.dtype.kind == "b" else None
+    return None
+
+
+def _fitting(x: Any, value: Any) -> Any:
+    """The value in the dtype of x; a Python scalar stays one."""
+    if type(value) in SCALARS:
+        number = value.value if type(value) is Deferred else value
+        dtype = scalar_spec(number, type(number), x.dtype).dtype
+    else:
+        value = as_operand(value)
+        dtype = value.dtype
+    if dtype == x.dtype:
+        return value
+    if not np.can_cast(dtype, x.dtype, "same_kind"):
+        raise DtypeError(
+            f"x[...] = v: a value of dtype {dtype} cannot be written to a tensor of dtype "
+            f"{x.dtype}. Cast one of them first."
+        )
+    return cast(value, x.dtype)
+
+
+def _as_tensor(x: Any, value: Any) -> Any:
+    if type(value) not in SCALARS:
+        return value
+    if type(x) is Node:
+        return constant(value, spec((), x.dtype))
+    return cast(record_operand(value), x.dtype)
+
+
+def _without_ones(value: Any, ndim: int) -> Any:
+    """Without leading axes of length 1 beyond the axes of the target, as NumPy allows."""
+    shape = shape_of(value)
+    extra = len(shape) - ndim
+    if extra <= 0 or any(n != 1 for n in shape[:extra]):
+        return value
+    return reshape(value, shape[extra:])
+
+
+def _reaches(shape: Shape, target: Shape) -> bool:
+    """Whether a shape broadcasts to the target as it is."""
+    if len(shape) > len(target):
+        return False
+    ends = target[len(target) - len(shape) :]
+    return all(m in (1, n) for m, n in zip(shape, ends, strict=True))
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    """Elements or rows at the given indices along an axis; of the flattened tensor by default.
+
+    >>> gt.take(gt.asarray([[1, 2], [3, 4]]), gt.asarray([1, 1]), axis=0).tolist()
+    [[3, 4], [3, 4]]
+    """
+    x = as_operand(x)
+    if axis is None:
+        x, axis = (x if x.ndim == 1 else reshape(x, (x.size,))), 0
+    axis = normalize_axis("take", axis, x.ndim)
+    return record(GATHER, (x, checked("take", indices, axis, x.shape[axis])), (axis,))
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """Elements at indices that differ from line to line along an axis.
+
+    >>> x = gt.asarray([[3, 1, 2], [4, 6, 5]])
+    >>> gt.take_along_axis(x, gt.argsort(x), axis=1).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    x = as_operand(x)
+    axis = normalize_axis("take_along_axis", axis, x.ndim)
+    return read_along(x, checked("take_along_axis", indices, axis, x.shape[axis]), axis)
+
+
+def read_along(x: Any, positions: Any, axis: int) -> Any:
+    """`take_along_axis` by positions that are known to be in range."""
+    shape, chosen = x.shape, shape_of(positions)
+    if len(chosen) != len(shape):
+        raise ShapeError(
+            f"take_along_axis: indices of shape {chosen} and a tensor of shape {shape} differ in "
+            "the number of axes. Reshape one of them."
+        )
+    lines = broadcast_shapes("take_along_axis", [_with(shape, axis, 1), _with(chosen, axis, 1)])
+    x = _stretched(x, _with(lines, axis, shape[axis]))
+    positions = _stretched(positions, _with(lines, axis, chosen[axis]))
+    return record(TAKE_ALONG_AXIS, (x, positions), (axis,))
+
+
+def _with(shape: Shape, axis: int, length: int) -> Shape:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _stretched(x: Any, shape: Shape) -> Any:
+    return x if shape_of(x) == shape else broadcast_to(x, shape)
+
+
+def gather(params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0) -> Any:
+    """Slices of `params` at indices along an axis, for each of the leading `batch_dims` axes.
+
+    >>> gt.gather(gt.asarray([[1, 2, 3], [4, 5, 6]]), gt.asarray([[2], [0]]), batch_dims=1).tolist()
+    [[3], [4]]
+    """
+    params = as_operand(params)
+    chosen = shape_of(indices)
+    batch_dims += len(chosen) if batch_dims < 0 else 0
+    axis = normalize_axis("gather", batch_dims if axis is None else axis, params.ndim)
+    if not 0 <= batch_dims <= min(axis, len(chosen)):
+        raise ShapeError(
+            f"gather: batch_dims {batch_dims} is more than axis {axis} or the {len(chosen)} axes "
+            "of the indices."
+        )
+    batch = params.shape[:batch_dims]
+    if chosen[:batch_dims] != batch:
+        raise ShapeError(
+            f"gather: params of shape {params.shape} and indices of shape {chosen} differ in the "
+            f"leading {batch_dims} axes, which are the batch. Make them equal."
+        )
+    length = params.shape[axis]
+    positions = checked("gather", indices, axis, length)
+    if not batch_dims:
+        return record(GATHER, (params, positions), (axis,))
+    # One look-up in all batches, laid end to end: each has its own offset.
+    count = math.prod(batch)
+    front = moveaxis(params, axis, batch_dims)
+    rows = reshape(front, (count * length, *front.shape[batch_dims + 1 :]))
+    offsets = (np.arange(count) * length).reshape(batch + (1,) * (len(chosen) - batch_dims))
+    found = record(GATHER, (rows, add(positions, offsets)), (0,))
+    return _move_block(found, batch_dims, axis, len(chosen) - batch_dims)
+
+
+def _one_hot_numpy(indices: Any, num_classes: int, dtype: Any) -> Any:
+    return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
+
+
+ONE_HOT = declare(
+    Op(
+        "one_hot",
+        "indexing",
+        spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
+        numpy=_one_hot_numpy,
+        batch=batching.leading,
+        jvp=Undefined("one_hot is a function of integers"),
+        vjp=Undefined("one_hot is a function of integers"),
+        params=("num_classes", "dtype"),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
+            Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
+            Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
+        ],
+    )
+)
+
+
+def one_hot(indices: Any, num_classes: int, dtype: Any = None) -> Any:
+    """Rows that are 1 at the index and 0 elsewhere; all 0 where the index is out of range.
+
+    >>> gt.one_hot(gt.asarray([1, 0]), 2).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    indices = as_operand(indices)
+    if indices.dtype.kind not in "iu":
+        raise DtypeError(f"one_hot: indices of dtype {indices.dtype} are not integers. Cast them.")
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    return record(ONE_HOT, (indices,), (int(num_classes), dtype))
+
+
+__all__ = [
+    "gather", "get_item", "one_hot", "read_along", "scatter_add", "scatter_add_rows",
+    "scatter_max", "scatter_set", "set_item", "take", "take_along_axis",
+]  # fmt: skip

@@ -1,0 +1,278 @@
+"""Joining and parting: stack and concat, and their inverses, unstack and split."""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply, constant, outputs
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.arrays.movement import broadcast_to, reshape
+from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
+from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.reads import moved
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.recording.recording import record
+
+
+def _joined_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    parts = tuple(
+        constant(0, node.spec) if tangent is None else tangent
+        for tangent, node in zip(tangents, inputs, strict=True)
+    )
+    return apply(y.op, parts, y.params)
+
+
+def _stack_spec(*parts: Spec, axis: int) -> Spec:
+    for position, one in enumerate(parts):
+        if one.shape != parts[0].shape:
+            raise ShapeError(
+                f"stack: part 0 has shape {parts[0].shape} and part {position} {one.shape}. "
+                "Give all of them one shape."
+            )
+    shape = parts[0].shape
+    return spec((*shape[:axis], len(parts), *shape[axis:]), parts[0].dtype)
+
+
+def _stack_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    return apply(SLICE, (g,), (*axis_part(g.shape, axis, index, 1), inputs[index].shape))
+
+
+STACK = declare(
+    Op(
+        "stack",
+        "movement",
+        spec=_stack_spec,
+        numpy=lambda *parts, axis: np.stack(parts, axis),
+        batch=batching.shifted("axis"),
+        jvp=_joined_jvp,
+        vjp=_stack_vjp,
+        mask=mask_moved,
+        promote=promotion("stack", "same", "any"),
+        params=("axis",),
+        sparsity=moved,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
+            Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
+            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.zeros((0, 2)),), {"axis": 2}),
+            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+        ],
+    )
+)
+
+
+def stack(arrays: Any, /, *, axis: int = 0) -> Any:
+    """Tensors of one shape along a new axis.
+
+    >>> gt.stack([gt.asarray([1, 2]), gt.asarray([3, 4])], axis=1).tolist()
+    [[1, 3], [2, 4]]
+    """
+    parts = _parts("stack", arrays)
+    ndim = max(getattr(part, "ndim", 0) for part in parts)
+    return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
+
+
+def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
+    """The operands of a join. Python scalars stay what they are: they adapt to the others."""
+    if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
+        arrays = unstack(arrays)
+    parts = tuple(
+        part if type(part) in (bool, int, float, complex) else record_operand(part)
+        for part in arrays
+    )
+    if not parts:
+        raise ValueError(f"{name}: there is nothing to join. Pass at least one tensor.")
+    return parts
+
+
+def _concat_spec(*parts: Spec, axis: int) -> Spec:
+    first = parts[0].shape
+    for position, one in enumerate(parts):
+        if one.ndim != len(first) or any(
+            m != n for at, (m, n) in enumerate(zip(first, one.shape, strict=True)) if at != axis
+        ):
+            raise ShapeError(
+                f"concat: part 0 has shape {first} and part {position} {one.shape}. "
+                f"Only axis {axis} may differ in length."
+            )
+    total = sum(one.shape[axis] for one in parts)
+    return spec((*first[:axis], total, *first[axis + 1 :]), parts[0].dtype)
+
+
+def _concat_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    start = sum(node.shape[axis] for node in inputs[:index])
+    return along_axis(g, axis, start, inputs[index].shape[axis])
+
+
+CONCAT = declare(
+    Op(
+        "concat",
+        "movement",
+        spec=_concat_spec,
+        numpy=lambda *parts, axis: np.concatenate(parts, axis),
+        batch=batching.shifted("axis"),
+        jvp=_joined_jvp,
+        vjp=_concat_vjp,
+        mask=mask_moved,
+        promote=promotion("concat", "same", "any"),
+        params=("axis",),
+        sparsity=moved,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
+            Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
+            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+        ],
+    )
+)
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+    """Tensors one after the other along an axis; flattened first if the axis is None.
+
+    >>> gt.concat([gt.asarray([1, 2]), gt.asarray([3])]).tolist()
+    [1, 2, 3]
+    """
+    parts = _parts("concat", arrays)
+    if axis is None:
+        parts = tuple(reshape(part, (-1,) if getattr(part, "size", 1) else (0,)) for part in parts)
+        axis = 0
+    ndim = getattr(parts[0], "ndim", 0)
+    if ndim == 0:
+        raise ShapeError("concat: 0-d tensors have no axis to join along. Use gt.stack.")
+    return record(CONCAT, parts, (normalize_axis("concat", axis, ndim),))
+
+
+def _split_spec(x: Spec, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
+    return tuple(spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes)
+
+
+def _split_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], **params: Any) -> Any:
+    return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
+
+
+SPLIT = declare(
+    Op(
+        "split",
+        "movement",
+        spec=_split_spec,
+        numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
+        batch=batching.shifted("axis"),
+        jvp=_split_jvp,
+        vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
+        params=("sizes", "axis"),
+        view=True,
+        sparsity=moved,
+        samples=lambda: [
+            Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
+            Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
+            Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
+            Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
+        ],
+    )
+)
+
+
+def split(x: Any, sections: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """Parts along an axis: so many equal ones, or those between the given positions.
+
+    >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), 2)]
+    [[1, 2], [3, 4]]
+    >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), [1, 3])]
+    [[1], [2, 3], [4]]
+    """
+    x = record_operand(x)
+    axis = normalize_axis("split", axis, x.ndim)
+    length = x.shape[axis]
+    if isinstance(sections, (tuple, list, np.ndarray)):
+        # NumPy's rule: positions are read like the bounds of slices.
+        edges = [0, *(operator.index(at) for at in sections), length]
+        parts = [range(length)[low:high] for low, high in pairwise(edges)]
+        if all(one.start + len(one) == after.start for one, after in pairwise(parts)):
+            return _split(x, tuple(map(len, parts)), axis)
+        return tuple(along_axis(x, axis, part.start, len(part)) for part in parts)
+    count = operator.index(sections)
+    if count <= 0 or length % count:
+        raise ShapeError(
+            f"split: axis {axis} of length {length} does not divide into {count} equal parts. "
+            "Pass the positions to split at instead."
+        )
+    return _split(x, (length // count,) * count, axis)
+
+
+def _split(x: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
+    parts = record(SPLIT, (x,), (sizes, axis))
+    return outputs(parts) if type(parts) is Node else parts
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The tensors along an axis, without that axis.
+
+    >>> [part.tolist() for part in gt.unstack(gt.asarray([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
+    x = record_operand(x)
+    axis = normalize_axis("unstack", axis, x.ndim)
+    if not x.shape[axis]:
+        return ()
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return tuple(reshape(part, shape) for part in _split(x, (1,) * x.shape[axis], axis))
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+    """Coordinates of a grid from the coordinates along its axes.
+
+    >>> [y.tolist() for y in gt.meshgrid(gt.asarray([1, 2]), gt.asarray([3]))]
+    [[[1, 2]], [[3, 3]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'.")
+    given = [record_operand(array) for array in arrays]
+    for array in given:
+        if array.ndim > 1:
+            raise ShapeError(f"meshgrid: shape {array.shape} is not 1-d. Flatten it first.")
+    order = list(range(len(given)))
+    if indexing == "xy" and len(given) > 1:
+        order[0], order[1] = 1, 0
+    shape = tuple(given[at].size for at in order)
+    return [
+        broadcast_to(reshape(array, tuple(array.size if at == one else 1 for at in order)), shape)
+        for one, array in enumerate(given)
+    ]
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis, taken `n` times.
+
+    >>> gt.diff(gt.asarray([1, 4, 9])).tolist()
+    [3, 5]
+    """
+    x = record_operand(x)
+    axis = normalize_axis("diff", axis, x.ndim)
+    if n < 0:
+        raise ValueError(f"diff: n = {n} is negative. Differences are taken 0 or more times.")
+    ends = [None if end is None else record_operand(end) for end in (prepend, append)]
+    edge = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    first, last = (end if end is None or end.ndim else broadcast_to(end, edge) for end in ends)
+    parts = [part for part in (first, x, last) if part is not None]
+    if len(parts) > 1:
+        x = concat(parts, axis=axis)
+    step = not_equal if x.dtype.kind == "b" else subtract
+    for _ in range(n):
+        length = max(x.shape[axis] - 1, 0)
+        start = min(1, x.shape[axis])
+        x = step(along_axis(x, axis, start, length), along_axis(x, axis, 0, length))
+    return x
+
+
+__all__ = ["concat", "diff", "meshgrid", "split", "stack", "unstack"]

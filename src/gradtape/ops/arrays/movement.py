@@ -1,0 +1,334 @@
+"""Movement: the same elements in another order, shape or number."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import IndexRangeError, ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.slicing import mask_moved, read_part
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.linear import linear
+from gradtape.ops.families.reads import SAME, each, moved
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import (
+    broadcast_shapes,
+    normalize_axes,
+    normalize_axis,
+    normalize_shape,
+    reduce_to,
+)
+from gradtape.recording.recording import record
+
+
+def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Any:
+    """Samples on counted-up values, one per shape and params, and one of integers."""
+
+    def samples() -> list[Sample]:
+        found = [
+            Sample((np.arange(math.prod(shape), dtype=float).reshape(shape) * 0.5 - 1,), params)
+            for shape, params in cases
+        ]
+        shape, params = cases[0]
+        found.append(Sample((np.arange(math.prod(shape)).reshape(shape),), params))
+        return found
+
+    return samples
+
+
+def _reshape_spec(x: Spec, shape: Shape) -> Spec:
+    if math.prod(shape) != x.size:
+        raise ShapeError(
+            f"reshape: {x.shape} has {x.size} elements and {shape} has {math.prod(shape)}. "
+            "Choose a shape with as many elements."
+        )
+    return spec(shape, x.dtype)
+
+
+RESHAPE = linear(
+    "reshape",
+    "movement",
+    spec=_reshape_spec,
+    numpy=lambda x, shape: np.reshape(x, shape),
+    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
+    transpose=lambda g, x, shape: reshape_node(g, x.shape),
+    mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
+    params=("shape",),
+    view=True,
+    sparsity=each(lambda operand, result, shape: SAME),
+    samples=movement_samples(
+        ((2, 3), {"shape": (3, 2)}),
+        ((2, 3), {"shape": (6,)}),
+        ((), {"shape": (1, 1)}),
+        ((0, 3), {"shape": (3, 0)}),
+    ),
+)
+
+
+def reshape_node(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else apply(RESHAPE, (node,), (shape,))
+
+
+def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+    """The same elements in another shape; one length may be -1.
+
+    >>> gt.reshape(gt.asarray([1, 2, 3, 4]), (2, -1)).tolist()
+    [[1, 2], [3, 4]]
+    """
+    x = record_operand(x)
+    shape = normalize_shape("reshape", shape)
+    if shape.count(-1) == 1:
+        rest = -math.prod(shape)
+        if rest == 0 or x.size % rest:
+            raise ShapeError(
+                f"reshape: {x.shape} has {x.size} elements, which {shape} cannot divide. "
+                "Choose lengths whose product divides it."
+            )
+        shape = tuple(x.size // rest if n == -1 else n for n in shape)
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"reshape: {shape} has a negative length. At most one may be -1.")
+    result = record(RESHAPE, (x,), (shape,))
+    return identity(result) if copy else result
+
+
+def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
+    if broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
+        raise ShapeError(f"broadcast_to: {x.shape} cannot become {shape}, which is smaller.")
+    return spec(shape, x.dtype)
+
+
+BROADCAST_TO = linear(
+    "broadcast_to",
+    "movement",
+    spec=_broadcast_spec,
+    numpy=lambda x, shape: np.broadcast_to(x, shape),
+    batch=lambda inputs, batched, y, shape: apply(
+        y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
+    ),
+    transpose=lambda g, x, shape: reduce_to(g, x.shape),
+    mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
+    params=("shape",),
+    view=True,
+    sparsity=moved,
+    samples=movement_samples(
+        ((3,), {"shape": (2, 3)}),
+        ((2, 1), {"shape": (2, 3)}),
+        ((), {"shape": (2,)}),
+        ((1, 3), {"shape": (0, 3)}),
+    ),
+)
+
+
+def broadcast_to(x: Any, /, shape: Any) -> Any:
+    """Stretch to a shape by repeating along axes of length 1.
+
+    >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    return record(BROADCAST_TO, (record_operand(x),), (normalize_shape("broadcast_to", shape),))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """Each operand stretched to the shape that all have in common.
+
+    >>> [y.shape for y in gt.broadcast_arrays(gt.asarray([1, 2]), gt.asarray([[3], [4]]))]
+    [(2, 2), (2, 2)]
+    """
+    given = [record_operand(array) for array in arrays]
+    shape = broadcast_shapes("broadcast_arrays", [array.shape for array in given])
+    return [broadcast_to(array, shape) for array in given]
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+PERMUTE_DIMS = linear(
+    "permute_dims",
+    "movement",
+    spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
+    numpy=lambda x, axes: np.transpose(x, axes),
+    batch=lambda inputs, batched, y, axes: apply(
+        y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
+    ),
+    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
+    mask=mask_moved,
+    params=("axes",),
+    view=True,
+    sparsity=moved,
+    samples=movement_samples(
+        ((2, 3), {"axes": (1, 0)}),
+        ((2, 3, 4), {"axes": (1, 2, 0)}),
+        ((2, 0), {"axes": (1, 0)}),
+        ((), {"axes": ()}),
+    ),
+)
+
+
+def permute(x: Any, axes: tuple[int, ...]) -> Any:
+    """Axes in another order; as it is if the order stays."""
+    return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
+
+
+def permute_dims(x: Any, /, axes: Any) -> Any:
+    """Axes in the given order.
+
+    >>> gt.permute_dims(gt.asarray([[1, 2, 3]]), (1, 0)).shape
+    (3, 1)
+    """
+    x = record_operand(x)
+    order = tuple(normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
+    if sorted(order) != list(range(x.ndim)):
+        raise ShapeError(
+            f"permute_dims: axes {tuple(axes)} do not name each of the {x.ndim} axes once."
+        )
+    return record(PERMUTE_DIMS, (x,), (order,))
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The last two axes exchanged.
+
+    >>> gt.matrix_transpose(gt.asarray([[1, 2, 3]])).shape
+    (3, 1)
+    """
+    x = record_operand(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"matrix_transpose: shape {x.shape} has fewer than 2 axes. Reshape it to a matrix."
+        )
+    return record(PERMUTE_DIMS, (x,), ((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2),))
+
+
+def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+    """Axes moved to other positions; the others keep their order.
+
+    >>> gt.moveaxis(gt.asarray([[1, 2, 3]]), 0, -1).shape
+    (3, 1)
+    """
+    x = record_operand(x)
+    sources = _axes_in_order("moveaxis", source, x.ndim)
+    destinations = _axes_in_order("moveaxis", destination, x.ndim)
+    if len(sources) != len(destinations):
+        raise ShapeError(
+            f"moveaxis: {len(sources)} sources and {len(destinations)} destinations. "
+            "Give one destination for each source."
+        )
+    order = [axis for axis in range(x.ndim) if axis not in sources]
+    for target, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(target, axis)
+    return record(PERMUTE_DIMS, (x,), (tuple(order),))
+
+
+def _axes_in_order(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes as they were listed, each once."""
+    listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    normalize_axes(name, listed, ndim)
+    return tuple(normalize_axis(name, one, ndim) for one in listed)
+
+
+def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
+    """Two axes exchanged.
+
+    >>> gt.swapaxes(gt.asarray([[1, 2, 3]]), 0, 1).shape
+    (3, 1)
+    """
+    x = record_operand(x)
+    first = normalize_axis("swapaxes", axis1, x.ndim)
+    second = normalize_axis("swapaxes", axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return record(PERMUTE_DIMS, (x,), (tuple(order),))
+
+
+def expand_dims(x: Any, /, axis: Any) -> Any:
+    """With new axes of length 1 at the given positions of the result.
+
+    >>> gt.expand_dims(gt.asarray([1, 2]), axis=1).shape
+    (2, 1)
+    """
+    x = record_operand(x)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    try:
+        axes = normalize_axes("expand_dims", axis, x.ndim + count)
+    except ShapeError as error:  # the array API standard asks for an IndexError here
+        raise IndexRangeError(str(error)) from None
+    lengths = iter(x.shape)
+    shape = tuple(1 if at in axes else next(lengths) for at in range(x.ndim + count))
+    return record(RESHAPE, (x,), (shape,))
+
+
+def squeeze(x: Any, /, axis: Any = None) -> Any:
+    """Without the given axes, which must have length 1; by default without all that have.
+
+    >>> gt.squeeze(gt.asarray([[1, 2]]), axis=0).shape
+    (2,)
+    """
+    x = record_operand(x)
+    if axis is None:
+        axes = tuple(at for at, n in enumerate(x.shape) if n == 1)
+    else:
+        axes = normalize_axes("squeeze", axis, x.ndim)
+    for at in axes:
+        if x.shape[at] != 1:
+            raise ShapeError(
+                f"squeeze: axis {at} of shape {x.shape} has length {x.shape[at]}, not 1. "
+                "Index it, or reduce over it."
+            )
+    return record(RESHAPE, (x,), (tuple(n for at, n in enumerate(x.shape) if at not in axes),))
+
+
+def flip(x: Any, /, *, axis: Any = None) -> Any:
+    """Elements in reverse order along the given axes, all by default.
+
+    >>> gt.flip(gt.asarray([1, 2, 3])).tolist()
+    [3, 2, 1]
+    """
+    x = record_operand(x)
+    axes = normalize_axes("flip", axis, x.ndim)
+    starts = tuple(max(n - 1, 0) if at in axes else 0 for at, n in enumerate(x.shape))
+    steps = tuple(-1 if at in axes else 1 for at in range(x.ndim))
+    return read_part(x, starts, x.shape, steps, x.shape)
+
+
+ROLL: Op = linear(
+    "roll",
+    "movement",
+    spec=lambda x, shift, axis: x,
+    numpy=lambda x, shift, axis: np.roll(x, shift, axis),
+    batch=batching.shifted("axis"),
+    transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
+    mask=mask_moved,
+    params=("shift", "axis"),
+    sparsity=moved,
+    samples=movement_samples(
+        ((2, 3), {"shift": (1,), "axis": (1,)}),
+        ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),
+        ((3,), {"shift": (7,), "axis": (0,)}),
+        ((0, 2), {"shift": (1,), "axis": (0,)}),
+    ),
+)
+
+
+def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+    """Elements shifted along axes; what leaves at one end enters at the other.
+
+    >>> gt.roll(gt.asarray([1, 2, 3]), 1).tolist()
+    [3, 1, 2]
+    """
+    x = record_operand(x)
+    if axis is None:
+        return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes. Give one for each.")
+    amounts = tuple(operator.index(n) for n in shifts)
+    order = tuple(normalize_axis("roll", one, x.ndim) for one in axes)
+    return record(ROLL, (x,), (amounts, order))

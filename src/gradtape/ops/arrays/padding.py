@@ -1,0 +1,165 @@
+"""More elements than there were: tile, repeat and pad."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, constant
+from gradtape.graph.spec import Shape, spec
+from gradtape.ops.arrays.gathering import gather_host
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import broadcast_to, reshape
+from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.recording.recording import record
+
+# Modes that copy elements of the tensor itself: NumPy's padding of positions says which.
+COPYING = ("edge", "reflect", "symmetric", "wrap")
+
+
+def tile(x: Any, repetitions: Any, /) -> Any:
+    """The whole tensor repeated along each axis.
+
+    >>> gt.tile(gt.asarray([1, 2]), (2, 2)).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
+    x = record_operand(x)
+    counts = repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)
+    counts = tuple(_count("tile", n) for n in counts)
+    ndim = max(x.ndim, len(counts))
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    counts = (1,) * (ndim - len(counts)) + counts
+    return _spread(x, [(1, n) for n in shape], list(zip(counts, shape, strict=True)))
+
+
+def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+    """Each element repeated in place, all alike or each so often as `repeats` says.
+
+    >>> gt.repeat(gt.asarray([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    >>> gt.repeat(gt.asarray([1, 2]), [0, 3]).tolist()
+    [2, 2, 2]
+    """
+    x = record_operand(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    axis = normalize_axis("repeat", axis, x.ndim)
+    # Only the number of repeats decides the shape, so a tensor of them is observed here.
+    counts = np.asarray(repeats.numpy() if hasattr(repeats, "result_class") else repeats)
+    if counts.dtype.kind not in "iu" or counts.ndim > 1:
+        raise TypeError(
+            f"repeat: repeats of dtype {counts.dtype} and shape {counts.shape} are not an integer "
+            "or a list of integers."
+        )
+    if counts.size == 1:
+        one = _count("repeat", counts.reshape(())[()])
+        before = [(n, 1) if at == axis else (n,) for at, n in enumerate(x.shape)]
+        after = [(n, one) if at == axis else (n,) for at, n in enumerate(x.shape)]
+        return _spread(x, before, after)
+    if counts.size != x.shape[axis] or (counts < 0).any():
+        raise ShapeError(
+            f"repeat: {counts.size} repeats for axis {axis} of length {x.shape[axis]}. "
+            "Give one that is not negative for each position."
+        )
+    return gather_host(x, np.repeat(np.arange(counts.size), counts), axis)
+
+
+def _count(name: str, n: Any) -> int:
+    found = operator.index(n)
+    if found < 0:
+        raise ValueError(f"{name}: {found} repetitions are negative. Use 0 or more.")
+    return found
+
+
+def _spread(x: Any, before: Sequence[Shape], after: Sequence[Shape]) -> Any:
+    """Reshape, stretch, and merge each group of axes into one."""
+    grouped = reshape(x, sum(before, ()))
+    stretched = broadcast_to(grouped, sum(after, ()))
+    merged = reshape(stretched, tuple(int(np.prod(group)) for group in after))
+    # A tensor of its own, not a view: NumPy would have copied.
+    return identity(merged)
+
+
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    """With more elements before and after along each axis.
+
+    `pad_width` is one number, a pair (before, after), or a pair for each axis. The mode is
+    `constant`, or one that copies from the tensor: `edge`, `reflect`, `symmetric`, `wrap`.
+
+    >>> gt.pad(gt.asarray([1, 2]), (1, 2)).tolist()
+    [0, 1, 2, 0, 0]
+    >>> gt.pad(gt.asarray([1, 2, 3]), 1, mode="reflect").tolist()
+    [2, 1, 2, 3, 2]
+    """
+    x = record_operand(x)
+    widths = _pairs("pad_width", pad_width, x.ndim)
+    if any(operator.index(n) < 0 for pair in widths for n in pair):
+        raise ValueError(f"pad: pad_width {pad_width} has a negative width. Slice instead.")
+    if mode == "constant":
+        return _pad_constant(x, widths, constant_values)
+    if mode not in COPYING:
+        raise ValueError(
+            f"pad: mode {mode!r} is not one of 'constant', {', '.join(map(repr, COPYING))}."
+        )
+    for axis, pair in enumerate(widths):
+        if pair != (0, 0):
+            if not x.shape[axis]:
+                raise ShapeError(
+                    f"pad: axis {axis} of shape {x.shape} is empty, so {mode!r} has nothing to "
+                    "copy. Use mode='constant'."
+                )
+            positions = np.pad(np.arange(x.shape[axis]), pair, mode=mode)  # type: ignore[call-overload]
+            x = gather_host(x, positions, axis)
+    return x
+
+
+def _pairs(name: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """A pair for each axis, from one value, one pair or all of them."""
+    if not isinstance(given, (tuple, list, np.ndarray)):
+        return [(given, given)] * ndim
+    items = [item.tolist() if isinstance(item, np.ndarray) else item for item in given]
+    if not any(isinstance(item, (tuple, list)) for item in items):
+        items = [tuple(items)]
+    found = [tuple(item) * (2 if len(item) == 1 else 1) for item in items]
+    if len(found) == 1:
+        found = found * ndim
+    if len(found) != ndim or any(len(pair) != 2 for pair in found):
+        raise ShapeError(
+            f"pad: {name} {given} is not a number, a pair, or a pair for each of {ndim} axes."
+        )
+    return found
+
+
+def _pad_constant(x: Any, widths: list[tuple[int, int]], constant_values: Any) -> Any:
+    starts = tuple(before for before, _ in widths)
+    shape = tuple(n + sum(pair) for n, pair in zip(x.shape, widths, strict=True))
+    params = (starts, x.shape, (1,) * x.ndim)
+    if not isinstance(constant_values, (tuple, list)):
+        if type(constant_values) in (bool, int, float) and constant_values == 0:
+            return record(UNSLICE, (x,), (*params, shape))
+        background = broadcast_to(_filling(constant_values, x), shape)
+        return record(SET_SLICE, (background, x), (*params, x.shape))
+    for axis, values in enumerate(_pairs("constant_values", constant_values, x.ndim)):
+        ends = [
+            broadcast_to(_filling(value, x), (*x.shape[:axis], width, *x.shape[axis + 1 :]))
+            for value, width in zip(values, widths[axis], strict=True)
+        ]
+        x = concat([ends[0], x, ends[1]], axis=axis)
+    return x
+
+
+def _filling(value: Any, x: Any) -> Any:
+    """A padding value in the dtype of what is padded."""
+    if type(x) is Node and type(value) is not Node:
+        return constant(value, spec((), x.dtype))
+    return cast(record_operand(value), x.dtype)
+
+
+__all__ = ["pad", "repeat", "tile"]

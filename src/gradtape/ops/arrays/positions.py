@@ -1,0 +1,131 @@
+"""Positions: integer indices checked against the length of their axis, and wrapped if negative.
+
+What the host knows is checked on the spot. Indices that are still to be computed pass through an
+op that can fail, and so is evaluated on the line that records it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gradtape.errors import DtypeError, IndexRangeError
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, spec
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.recording import Value, record, state
+
+
+def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:
+    allowed = f"{-length} to {length - 1}" if length else "none, the axis is empty"
+    raise IndexRangeError(
+        f"{name}: index {index} is out of range for axis {axis} of length {length} ({allowed})."
+    )
+
+
+def wrap(name: str, indices: Any, axis: int, length: int) -> Any:
+    """Non-negative positions, or the error that names the first index out of range."""
+    indices = np.asarray(indices)
+    if not indices.size:
+        return indices.astype(np.int64)
+    low, high = indices.min(), indices.max()
+    if low < -length or high >= length:
+        wrong = (indices < -length) | (indices >= length)
+        refuse(name, indices[wrong][0], axis, length)
+    found = indices.astype(np.int64, copy=False)
+    return np.where(found < 0, found + length, found) if low < 0 else found
+
+
+CHECKED = declare(
+    Op(
+        "checked_positions",
+        "indexing",
+        spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
+        numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
+        batch=batching.leading,
+        jvp=Undefined("positions are integers"),
+        vjp=Undefined("positions are integers"),
+        params=("name", "axis", "length"),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
+            Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
+            Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
+        ],
+        may_fail=True,
+        doc="Indices in range as non-negative int64; an IndexError for any other.",
+    )
+)
+
+
+def is_symbolic(x: Any) -> bool:
+    """Nodes, tensors and variables, as opposed to host data."""
+    return type(x) is Node or hasattr(x, "enter") or hasattr(x, "__gradtape__")
+
+
+def as_operand(x: Any) -> Any:
+    """Nodes, tensors and variables as they are, anything else as a tensor."""
+    return x if type(x) is Node or hasattr(x, "enter") else record_operand(x)
+
+
+def shape_of(x: Any) -> Shape:
+    """The shape of an operand of any kind. NumPy would ask a tensor for its value."""
+    if type(x) is Deferred:
+        return ()
+    found = getattr(x, "shape", None)
+    return np.shape(x) if found is None else found
+
+
+def known_value(x: Any) -> Any:
+    """The array of a tensor that is computed already, or None.
+
+    None too while a function is captured: another call has another value there.
+    """
+    computed = getattr(x, "computed", None)
+    if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
+        return None
+    if state.recording.capturing:
+        state.recording.look(x)  # type: ignore[attr-defined]
+    return computed.array
+
+
+def checked(name: str, indices: Any, axis: int, length: int) -> Any:
+    """In-range, non-negative positions: a host array, or a tensor or node that holds them."""
+    if not is_symbolic(indices):
+        array = np.asarray(indices)
+        if not array.size and array.dtype.kind == "f" and not isinstance(indices, np.ndarray):
+            array = array.astype(np.int64)  # NumPy reads an empty list as floats
+        _require_integers(name, array.dtype)
+        return wrap(name, array, axis, length)
+    if hasattr(indices, "__gradtape__"):
+        indices = indices.__gradtape__()
+    _require_integers(name, indices.dtype)
+    array = known_value(indices)
+    if array is None:
+        return record(CHECKED, (indices,), (name, axis, length))
+    positions = wrap(name, array, axis, length)
+    return indices if positions is array else positions
+
+
+def _require_integers(name: str, dtype: Any) -> None:
+    if dtype.kind not in "iu":
+        raise DtypeError(
+            f"{name}: indices of dtype {dtype} are not integers. Cast them, or use a boolean mask "
+            "as in x[mask]."
+        )
+
+
+def observed(name: str, x: Any) -> Any:
+    """The value of an operand on which the shape of a result depends."""
+    if type(x) is Node:
+        raise TypeError(
+            f"{name}: the shape of the result depends on values, which a derivative rule or a "
+            "transformed program does not have. Use gt.where, or indices of fixed number."
+        )
+    return np.asarray(x.numpy() if hasattr(x, "numpy") else x)

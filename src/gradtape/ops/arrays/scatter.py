@@ -1,0 +1,138 @@
+"""Writing to rows by index: set, add and max, with values of shape indices.shape + x.shape[1:]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.arrays.gathering import (
+    SCATTER_ADD_ROWS,
+    SCATTER_SET,
+    TAKE_ALONG_AXIS,
+    as_positions,
+    gathered_shape,
+)
+from gradtape.ops.arrays.movement import broadcast_to, reshape
+from gradtape.ops.arrays.positions import as_operand, checked, shape_of
+from gradtape.ops.elementwise.arithmetic import identity, maximum, where
+from gradtape.ops.families import batched_rows
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample, generator
+from gradtape.recording.recording import record
+
+
+def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, Any]:
+    x = as_operand(x)
+    if not x.ndim:
+        raise ShapeError(f"{name}: a 0-d tensor has no rows. Reshape it to one axis.")
+    positions = checked(name, indices, 0, x.shape[0])
+    values = as_operand(values)
+    shape = gathered_shape(x.shape, shape_of(positions), 0)
+    if values.shape != shape:
+        values = broadcast_to(values, shape)
+    return x, positions, values
+
+
+def scatter_set(x: Any, indices: Any, values: Any, /) -> Any:
+    """The tensor with rows replaced; of several values for one row the last stays.
+
+    >>> gt.scatter_set(gt.asarray([1.0, 2.0, 3.0]), [2, 0], [5.0, 6.0]).tolist()
+    [6.0, 2.0, 5.0]
+    """
+    return record(SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
+
+
+def scatter_add(x: Any, indices: Any, values: Any, /) -> Any:
+    """The tensor with values added to rows; several values for one row all add.
+
+    >>> gt.scatter_add(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 6.0]).tolist()
+    [1.0, 2.0, 14.0]
+    """
+    return record(SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
+
+
+def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
+    """The same as `scatter_add`, under the name of its op.
+
+    >>> gt.ops.indexing.scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
+    [1.0, 7.0]
+    """
+    return scatter_add(x, indices, values)
+
+
+def _argmax_numpy(x: Any, indices: Any, values: Any) -> Any:
+    """For each element of x the number of the value that exceeds it most, or -1."""
+    width = math.prod(x.shape[1:])
+    rows = np.reshape(indices, -1)
+    before, given = np.reshape(x, (len(x), width)), np.reshape(values, (rows.size, width))
+    best = np.array(before)
+    np.maximum.at(best, rows, given)
+    old = before[rows]
+    exceeds = ~((old >= given) | np.isnan(old)) & ((given == best[rows]) | np.isnan(given))
+    number, column = np.nonzero(exceeds)
+    winner = np.full(best.shape, -1, np.int64)
+    # Backwards, so that of equal values the first is written last and stays.
+    winner[rows[number[::-1]], column[::-1]] = number[::-1]
+    return winner.reshape(x.shape)
+
+
+def _argmax_promote(inputs: Any) -> Any:
+    x, values = promotion("scatter_max", "same", "real")((inputs[0], inputs[2]))
+    return x, as_positions("scatter_max", inputs[1]), values
+
+
+def _argmax_samples() -> list[Sample]:
+    rng = generator("scatter_argmax")
+    return [
+        Sample((rng.normal(size=(3, 2)), np.array([0, 2, 0, 0]), rng.normal(size=(4, 2)))),
+        Sample((np.array([1, 2, 3]), np.array([[1, 1], [0, 2]]), np.array([[5, 5], [1, 0]]))),
+        Sample((np.array([1.0, np.nan]), np.array([1, 0]), np.array([3.0, np.nan])), order=0),
+        Sample((np.zeros((2, 0)), np.array([1]), np.zeros((1, 0)))),
+        Sample((np.zeros(2, np.float32), np.zeros(0, int), np.zeros(0, np.float32))),
+    ]
+
+
+def _argmax_spec(x: Spec, indices: Spec, values: Spec) -> Spec:
+    return spec(x.shape, np.dtype(np.int64))
+
+
+SCATTER_ARGMAX = declare(
+    Op(
+        "scatter_argmax",
+        "indexing",
+        spec=_argmax_spec,
+        numpy=_argmax_numpy,
+        batch=batched_rows.scatter_argmax,
+        jvp=Undefined("scatter_argmax gives integers"),
+        vjp=Undefined("scatter_argmax gives integers"),
+        promote=_argmax_promote,
+        sparsity=nothing,
+        samples=_argmax_samples,
+        weak=(0, 2),
+        expensive=True,
+    )
+)
+
+
+def scatter_max(x: Any, indices: Any, values: Any, /) -> Any:
+    """The tensor with rows raised to the values where these are larger.
+
+    The derivative goes to the element that was chosen: the tensor's own in a tie, then the first.
+
+    >>> gt.scatter_max(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 4.0]).tolist()
+    [1.0, 2.0, 5.0]
+    """
+    x, positions, values = _operands("scatter_max", x, indices, values)
+    count = math.prod(shape_of(positions))
+    if not count:
+        return identity(x)
+    winner = record(SCATTER_ARGMAX, (x, positions, values))
+    rows = reshape(values, (count, *x.shape[1:]))
+    chosen = record(TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
+    return where(winner < 0, x, chosen)

@@ -1,0 +1,397 @@
+"""Slices: a regular part of a tensor read, written, or put into zeros.
+
+The three ops share one description of the part: `starts`, `lengths` and `steps`, one of each per
+axis, and the `shape` that the part has without the axes that integers dropped and with those that
+`None` added. A start of None is not part of the program: it is the next of the op's last operands,
+so that a loop over `x[i : i + 64]` is one program and not one for each `i`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.reads import moved
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.recording.recording import record, state
+
+Ints = tuple[int, ...]
+Starts = tuple[int | None, ...]
+
+# How many different starts of one kind of slice become programs of their own.
+STATIC_LIMIT = 32
+# How many kinds of slices are remembered; past it the count starts anew.
+KINDS_LIMIT = 4096
+
+INT64 = spec((), np.dtype(np.int64))
+
+# By kind of slice: the starts seen so far, and the axes along which they are operands.
+_seen: dict[Any, tuple[set[Ints], Ints]] = {}
+
+
+class _Loops:
+    """How many kinds of slices were taken for loops so far."""
+
+    count = 0
+
+
+def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) -> tuple[slice, ...]:
+    """The key that NumPy reads the part with."""
+    given = iter(moving)
+    found = []
+    for start, length, step in zip(starts, lengths, steps, strict=True):
+        first = int(next(given)) if start is None else start
+        last = first + length * step
+        found.append(slice(first, last if last >= 0 else None, step) if length else slice(0, 0))
+    return tuple(found)
+
+
+def _slice_numpy(x: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+    return np.asarray(x)[part(starts, lengths, steps, moving)].reshape(shape)
+
+
+def _unslice_numpy(g: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+    result = np.zeros(shape, g.dtype)
+    result[part(starts, lengths, steps, moving)] = np.reshape(g, lengths)
+    return result
+
+
+def _set_numpy(
+    x: Any, value: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any
+) -> Any:
+    result = np.array(x)
+    chosen = np.broadcast_to(value, shape).reshape(lengths)
+    result[part(starts, lengths, steps, moving)] = chosen
+    return result
+
+
+def _slice_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    return apply(y.op, (tangents[0], *inputs[1:]), y.params)
+
+
+def _slice_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...],
+    starts: Starts, lengths: Ints, steps: Ints, shape: Shape,
+) -> Node:  # fmt: skip
+    return apply(UNSLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
+
+
+def _unslice_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...],
+    starts: Starts, lengths: Ints, steps: Ints, shape: Shape,
+) -> Node:  # fmt: skip
+    return apply(SLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
+
+
+def mask_moved(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """The mask of an operand whose elements are only moved: it moves back like the cotangent."""
+    return y.op.vjp(index, mask, y, inputs, **params)  # type: ignore[operator,misc]
+
+
+def _unslice_spec(g: Spec, *moving: Spec, lengths: Ints, shape: Shape, **_: Any) -> Spec:
+    assert g.size == math.prod(lengths)
+    return spec(shape, g.dtype)
+
+
+def _batched_part(size: int, starts: Starts, lengths: Ints, steps: Ints, shape: Shape) -> Any:
+    """The same part of every example."""
+    return (0, *starts), (size, *lengths), (1, *steps), (size, *shape)
+
+
+def _part_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    if any(batched[1:]):  # parts that start elsewhere in every example: nothing regular is left
+        return batching.one_by_one(inputs, batched, y)
+    return apply(y.op, inputs, _batched_part(inputs[0].shape[0], *y.params))
+
+
+def _slice_samples(name: str, whole: bool) -> Any:
+    """Parts of arrays, or the arrays that become those parts."""
+
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        cases: list[tuple[Shape, Starts, Ints, Ints, Shape, Ints]] = [
+            ((4, 3), (1, 0), (2, 3), (1, 1), (2, 3), ()),
+            ((4, 3), (3, 2), (2, 2), (-2, -1), (2, 2), ()),
+            ((4, 3), (2, 0), (1, 3), (1, 1), (3,), ()),
+            ((4, 3), (0, 1), (4, 1), (1, 1), (4, 1, 1), ()),
+            ((4, 3), (None, 0), (2, 3), (1, 1), (2, 3), (2,)),
+            ((4, 3), (None, None), (1, 1), (1, 1), (), (3, 1)),
+            ((5,), (0,), (0,), (1,), (0,), ()),
+            ((0, 2), (0, 1), (0, 1), (1, 1), (0,), ()),
+            ((), (), (), (), (), ()),
+        ]
+        found = []
+        for dtype in ("float64", "complex128", "int32", "bool"):
+            for full, starts, lengths, steps, shape, moving in cases:
+                x = uniform(rng, (-2, 2), full if whole else shape, dtype)
+                params = {"starts": starts, "lengths": lengths, "steps": steps}
+                params["shape"] = shape if whole else full
+                found.append(Sample((x, *map(np.asarray, moving)), params))
+        return found
+
+    return samples
+
+
+_PART = ("starts", "lengths", "steps", "shape")
+SLICE = declare(
+    Op(
+        "slice",
+        "movement",
+        spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
+        numpy=_slice_numpy,
+        batch=_part_batch,
+        jvp=_slice_jvp,
+        vjp=_slice_vjp,
+        mask=mask_moved,
+        params=_PART,
+        sparsity=moved,
+        samples=_slice_samples("slice", whole=True),
+        weak=(),
+        view=True,
+    )
+)
+UNSLICE = declare(
+    Op(
+        "unslice",
+        "movement",
+        spec=_unslice_spec,
+        numpy=_unslice_numpy,
+        batch=_part_batch,
+        jvp=_slice_jvp,
+        vjp=_unslice_vjp,
+        mask=mask_moved,
+        params=_PART,
+        sparsity=moved,
+        samples=_slice_samples("unslice", whole=False),
+        weak=(),
+    )
+)
+
+
+def cast_value(what: str, x: Node, value: Node) -> Node:
+    """The value in the dtype of the tensor it is written to, if no information of kind is lost."""
+    if not np.can_cast(value.dtype, x.dtype, "same_kind"):
+        raise DtypeError(
+            f"{what}: a value of dtype {value.dtype} cannot be written to a tensor of dtype "
+            f"{x.dtype}. Cast one of them first."
+        )
+    return cast(value, x.dtype)
+
+
+def _set_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    x, value, *moving = inputs
+    return (x, cast_value("x[...] = v", x, value), *moving)
+
+
+def _set_spec(x: Spec, value: Spec, *moving: Spec, shape: Shape, **_: Any) -> Spec:
+    if value.shape != shape and broadcast_shapes("x[...] = v", [shape, value.shape]) != shape:
+        raise ShapeError(
+            f"x[...] = v: a value of shape {value.shape} does not fit the part of shape {shape} "
+            "that the key names. Choose a larger part or a smaller value."
+        )
+    return x
+
+
+def _set_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    x, value = (
+        constant(0, node.spec) if tangent is None else tangent
+        for tangent, node in zip(tangents[:2], inputs[:2], strict=True)
+    )
+    return apply(SET_SLICE, (x, value, *inputs[2:]), y.params)
+
+
+def _set_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], reduction: str = "sum", **params: Any
+) -> Node:
+    if index == 0:
+        nothing = constant(0, spec((), g.dtype))
+        return apply(SET_SLICE, (g, nothing, *inputs[2:]), y.params)
+    return reduce_to(apply(SLICE, (g, *inputs[2:]), y.params), inputs[1].shape, reduction)
+
+
+def _set_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    return _set_vjp(index, mask, y, inputs, reduction="any", **params)
+
+
+def _set_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    if any(batched[2:]):
+        return batching.one_by_one(inputs, batched, y)
+    x, value, *moving = inputs
+    size = batching.size_of(inputs, batched)
+    x = x if batched[0] else batching.spread(x, size)
+    if batched[1]:
+        value = batching.lifted(value, len(params["shape"]))
+    return apply(y.op, (x, value, *moving), _batched_part(size, *y.params))
+
+
+def _set_samples() -> list[Sample]:
+    rng = generator("set_slice")
+    found = []
+    for sample in SLICE.samples():
+        x, *moving = sample.inputs
+        if x.dtype.kind not in "fc":
+            continue
+        shape = sample.params["shape"]
+        found.append(Sample((x, uniform(rng, (-2, 2), shape, x.dtype), *moving), sample.params))
+        found.append(Sample((x, uniform(rng, (-2, 2), (), x.dtype), *moving), sample.params))
+    params = {"starts": (1, 0), "lengths": (2, 3), "steps": (1, 1), "shape": (2, 3)}
+    x = np.arange(12).reshape(4, 3)
+    found.append(Sample((x * 0.5, np.array([[1.0], [2.0]])), params))
+    found.append(Sample((x, np.array([1, 2, 3], np.int32)), params))
+    found.append(Sample((x.astype(np.float32), np.array([1.5, 2, 3])), params, order=0))
+    return found
+
+
+SET_SLICE = declare(
+    Op(
+        "set_slice",
+        "movement",
+        spec=_set_spec,
+        numpy=_set_numpy,
+        batch=_set_batch,
+        jvp=_set_jvp,
+        vjp=_set_vjp,
+        mask=_set_mask,
+        promote=_set_promote,
+        params=_PART,
+        sparsity=moved,
+        samples=_set_samples,
+        weak=(0, 1),
+    )
+)
+
+
+def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:
+    """Which starts are part of the program, and the operands that stand for the others.
+
+    The first few starts of a kind of slice are: code that reads fixed parts then has no operands
+    for them. Once a kind has had many, it is taken for a loop over positions.
+    """
+    kind = (full, lengths, steps)
+    found = _seen.get(kind)
+    if found is None:
+        if len(_seen) >= KINDS_LIMIT:
+            _seen.clear()
+        described = enumerate(zip(full, lengths, steps, strict=True))
+        axes = tuple(at for at, (n, length, step) in described if length != n or step != 1)
+        found = _seen[kind] = (set(), axes)
+    seen, axes = found
+    if len(seen) <= STATIC_LIMIT:
+        seen.add(starts)
+        if len(seen) > STATIC_LIMIT:
+            _Loops.count += 1  # what was read before is part of the loop, too
+        return starts, ()
+    # Along all other axes the part is whole and starts at 0.
+    fixed: list[int | None] = [0] * len(full)
+    for axis in axes:
+        fixed[axis] = None
+    return tuple(fixed), tuple([starts[axis] for axis in axes])
+
+
+def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:
+    """A regular part of a node or tensor."""
+    fixed, moving = moving_starts(x.shape, starts, lengths, steps)
+    params = (fixed, lengths, steps, shape)
+    known = _known_slice(x, moving, params)
+    return record(SLICE, (x, *moving), params) if known is None else known
+
+
+def _known_source(x: Any, recording: Any) -> Any:
+    """The node of a tensor that the recording knows, and None for anything else."""
+    try:
+        if x.recording is recording:
+            return x.node
+        stamp, source = x.computed.entry
+    except AttributeError:
+        return None
+    return source if stamp == recording.stamp else None
+
+
+def repeated_read(x: Any, key: slice) -> Any:
+    """`x[key]` if the program read that before, without a look at what the key means."""
+    start, stop, step = key.start, key.stop, key.step
+    for bound in (start, stop, step):
+        if bound is not None and type(bound) is not int:
+            return None
+    recording = state.recording
+    source = _known_source(x, recording)
+    if source is None:
+        return None
+    node = recording.table.reads.get((source, start, stop, step, _Loops.count))
+    if node is None or node.stamp == recording.stamp:
+        return None
+    node.stamp = recording.stamp
+    recording.nodes.append(node)
+    return recording.hold(node, x.result_class.view_class)
+
+
+def remember_read(part: Any, key: slice) -> None:
+    """Note a part that was just read, if its place is part of the program."""
+    recording = state.recording
+    node = getattr(part, "node", None)
+    if node is None or part.recording is not recording or node.op is not SLICE or node.inputs[1:]:
+        return
+    _, lengths, steps, _ = node.params
+    seen = _seen.get((node.inputs[0].shape, lengths, steps))
+    if seen is None or len(seen[0]) > STATIC_LIMIT:  # from now on it is a loop
+        return
+    reads = recording.table.reads
+    if len(reads) > KINDS_LIMIT:
+        reads.clear()
+    reads[node.inputs[0], key.start, key.stop, key.step, _Loops.count] = node
+
+
+def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
+    """The path of known structure, as for element-wise ops: a few look-ups and no new node."""
+    recording = state.recording
+    source = _known_source(x, recording)
+    if source is None:
+        return None
+    interned, leaves = recording.interned, recording.leaves
+    operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
+    node = interned.get((SLICE, params, source, *operands))
+    if node is None or node.stamp == recording.stamp:
+        return None
+    leaves.extend(moving)
+    node.stamp = recording.stamp
+    recording.nodes.append(node)
+    return recording.hold(node, x.result_class.view_class)
+
+
+def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:
+    """The node or tensor with a regular part replaced."""
+    fixed, moving = moving_starts(x.shape, starts, lengths, steps)
+    return record(SET_SLICE, (x, value, *moving), (fixed, lengths, steps, shape))
+
+
+def along_axis(x: Any, axis: int, start: int, length: int, step: int = 1) -> Any:
+    """A part along one axis, whole along all others; `start` and `axis` are not negative."""
+    starts, lengths, steps = axis_part(x.shape, axis, start, length, step)
+    return record(SLICE, (x,), (starts, lengths, steps, lengths))
+
+
+def axis_part(
+    shape: Shape, axis: int, start: int, length: int, step: int = 1
+) -> tuple[Ints, Ints, Ints]:
+    """Starts, lengths and steps of a part along one axis."""
+    before, after = axis, len(shape) - axis - 1
+    return (
+        (0,) * before + (start,) + (0,) * after,
+        (*shape[:axis], length, *shape[axis + 1 :]),
+        (1,) * before + (step,) + (1,) * after,
+    )
+
+
+__all__ = [
+    "SET_SLICE", "SLICE", "UNSLICE", "along_axis", "axis_part", "cast_value",
+    "mask_moved", "read_part", "write_part",
+]  # fmt: skip

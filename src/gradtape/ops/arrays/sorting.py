@@ -1,0 +1,272 @@
+"""Sorting, searching and sets. Values that were sorted are read by index: derivatives follow it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
+from gradtape.ops.arrays.indexing import take
+from gradtape.ops.arrays.positions import observed
+from gradtape.ops.arrays.slicing import along_axis
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.for_each import each
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.recording.recording import record
+
+INT64 = np.dtype(np.int64)
+
+
+def _argsort_numpy(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    kind: Any = "stable" if stable else None
+    if not descending:
+        return np.argsort(x, axis, kind=kind)
+    # Backwards twice: equal elements keep their order, which one reversal would turn around.
+    backwards = np.argsort(np.flip(x, axis), axis, kind=kind)
+    return np.flip(x.shape[axis] - 1 - backwards, axis)
+
+
+def _argsort_samples() -> list[Sample]:
+    rng = generator("argsort")
+    plain = {"descending": False, "stable": True}
+    turned = {"descending": True, "stable": True}
+    return [
+        Sample((rng.normal(size=(2, 3)),), {"axis": 1, **plain}),
+        Sample((np.array([[2, 1], [2, 1], [0, 1]]),), {"axis": 0, **turned}),
+        Sample((np.array([1.0, np.nan, -1.0]),), {"axis": 0, "descending": False, "stable": False}),
+        Sample((np.array([True, False]),), {"axis": 0, **turned}),
+        Sample((np.zeros((2, 0)),), {"axis": 1, **turned}),
+    ]
+
+
+ARGSORT = declare(
+    Op(
+        "argsort",
+        "sorting",
+        spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
+        numpy=_argsort_numpy,
+        batch=batching.shifted("axis"),
+        jvp=Undefined("argsort gives integers"),
+        vjp=Undefined("argsort gives integers"),
+        params=("axis", "descending", "stable"),
+        sparsity=nothing,
+        samples=_argsort_samples,
+        expensive=True,
+    )
+)
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The indices that sort along an axis.
+
+    >>> gt.argsort(gt.asarray([3.0, 1.0, 2.0])).tolist()
+    [1, 2, 0]
+    """
+    x = record_operand(x)
+    axis = normalize_axis("argsort", axis, x.ndim)
+    return record(ARGSORT, (x,), (axis, bool(descending), bool(stable)))
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """Sorted along an axis; the derivative follows each element to its place.
+
+    >>> gt.sort(gt.asarray([3.0, 1.0, 2.0]), descending=True).tolist()
+    [3.0, 2.0, 1.0]
+    """
+    x = record_operand(x)
+    axis = normalize_axis("sort", axis, x.ndim)
+    order = argsort(x, axis=axis, descending=descending, stable=stable)
+    return record(TAKE_ALONG_AXIS, (x, order), (axis,))
+
+
+def top_k(x: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
+    """The k largest elements along an axis, largest first, and their indices.
+
+    >>> values, indices = gt.top_k(gt.asarray([3.0, 1.0, 2.0]), 2)
+    >>> values.tolist(), indices.tolist()
+    ([3.0, 2.0], [0, 2])
+    """
+    x = record_operand(x)
+    axis = normalize_axis("top_k", axis, x.ndim)
+    if not 0 <= k <= x.shape[axis]:
+        raise ShapeError(
+            f"top_k: k = {k} is out of range for axis {axis} of length {x.shape[axis]}. "
+            f"Use 0 to {x.shape[axis]}."
+        )
+    indices = along_axis(argsort(x, axis=axis, descending=True), axis, 0, k)
+    return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
+
+
+def _search_batch(searched: int) -> Any:
+    """Elements of all examples in one search; in a search each where what is searched differs."""
+
+    def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+        if batched[searched]:
+            return each(inputs, batched, y)
+        return batching.leading(inputs, batched, y)
+
+    return rule
+
+
+def _searchsorted_spec(x1: Spec, x2: Spec, side: str) -> Spec:
+    if x1.ndim != 1:
+        raise ShapeError(
+            f"searchsorted: the sorted tensor has shape {x1.shape} and must be 1-d. "
+            "Search in one row at a time."
+        )
+    return spec(x2.shape, INT64)
+
+
+SEARCHSORTED = declare(
+    Op(
+        "searchsorted",
+        "sorting",
+        spec=_searchsorted_spec,
+        numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
+        batch=_search_batch(0),
+        jvp=Undefined("searchsorted gives integers"),
+        vjp=Undefined("searchsorted gives integers"),
+        promote=promotion("searchsorted", "same", "any"),
+        params=("side",),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
+            Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
+            Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
+        ],
+        expensive=True,
+    )
+)
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+    """Where to insert elements into a sorted tensor so that it stays sorted.
+
+    >>> gt.searchsorted(gt.asarray([1.0, 2.0, 3.0]), gt.asarray([2.5, 0.0])).tolist()
+    [2, 0]
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side {side!r} is neither 'left' nor 'right'.")
+    if sorter is not None:
+        x1 = take(x1, sorter, axis=0)
+    return record(SEARCHSORTED, (x1, x2), (side,))
+
+
+ISIN = declare(
+    Op(
+        "isin",
+        "sorting",
+        spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
+        numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
+        batch=_search_batch(1),
+        jvp=Undefined("isin gives booleans"),
+        vjp=Undefined("isin gives booleans"),
+        promote=promotion("isin", "same", "any"),
+        params=("invert",),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
+            Sample((np.array(1), np.array([2, 3])), {"invert": True}),
+            Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
+        ],
+        expensive=True,
+    )
+)
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """For each element of the first operand whether the second holds it.
+
+    >>> gt.isin(gt.asarray([1, 2]), gt.asarray([2, 3])).tolist()
+    [False, True]
+    """
+    return record(ISIN, (x1, x2), (bool(invert),))
+
+
+# The number of results below depends on values, so the operand is computed where it is asked.
+
+
+def nonzero(x: Any, /) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero, one tensor per axis.
+
+    >>> [axis.tolist() for axis in gt.nonzero(gt.asarray([[0, 1], [2, 0]]))]
+    [[0, 1], [1, 0]]
+    """
+    array = observed("nonzero", x)
+    if not array.ndim:
+        raise ShapeError("nonzero: a 0-d tensor has no axes to index. Reshape it to one axis.")
+    return tuple(record_operand(axis) for axis in np.nonzero(array))
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """The different elements, where each is first, where each element went, and how many there are.
+
+    >>> gt.unique_all(gt.asarray([2, 1, 2])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    return UniqueAll(*map(record_operand, np.unique_all(observed("unique_all", x))))
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The different elements, and how many there are of each.
+
+    >>> gt.unique_counts(gt.asarray([2, 1, 2])).counts.tolist()
+    [1, 2]
+    """
+    return UniqueCounts(*map(record_operand, np.unique_counts(observed("unique_counts", x))))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The different elements, and which of them each element is.
+
+    >>> gt.unique_inverse(gt.asarray([2, 1, 2])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    return UniqueInverse(*map(record_operand, np.unique_inverse(observed("unique_inverse", x))))
+
+
+def unique_values(x: Any, /) -> Any:
+    """The different elements.
+
+    >>> gt.unique_values(gt.asarray([2, 1, 2])).tolist()
+    [1, 2]
+    """
+    return record_operand(np.unique(observed("unique_values", x), equal_nan=False))
+
+
+__all__ = [
+    "argsort", "isin", "nonzero", "searchsorted", "sort", "top_k",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values",
+]  # fmt: skip

@@ -1,0 +1,126 @@
+"""Triangles and diagonals of matrices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import apply
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Spec
+from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
+from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.linear import linear
+from gradtape.ops.families.reads import moved
+from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.recording.recording import record
+
+
+def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
+    """Keeping a triangle is its own transpose."""
+
+    def rule(x: Spec, k: int) -> Spec:
+        if x.ndim < 2:
+            raise ShapeError(
+                f"{name}: shape {x.shape} has fewer than 2 axes. Pass a matrix or a stack of them."
+            )
+        return x
+
+    op = linear(
+        name,
+        "movement",
+        spec=rule,
+        numpy=lambda x, k: kernel(x, k),
+        batch=batching.leading,
+        transpose=lambda g, x, k: apply(op, (g,), (k,)),
+        mask=mask_moved,
+        params=("k",),
+        sparsity=moved,
+        samples=movement_samples(
+            ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
+        ),
+    )
+    return op
+
+
+TRIL = _triangle("tril", np.tril)
+TRIU = _triangle("triu", np.triu)
+
+
+def tril(x: Any, /, *, k: int = 0) -> Any:
+    """The lower triangle, with 0 above diagonal number `k`.
+
+    >>> gt.tril(gt.asarray([[1, 2], [3, 4]])).tolist()
+    [[1, 0], [3, 4]]
+    """
+    return record(TRIL, (record_operand(x),), (operator.index(k),))
+
+
+def triu(x: Any, /, *, k: int = 0) -> Any:
+    """The upper triangle, with 0 below diagonal number `k`.
+
+    >>> gt.triu(gt.asarray([[1, 2], [3, 4]])).tolist()
+    [[1, 2], [0, 4]]
+    """
+    return record(TRIU, (record_operand(x),), (operator.index(k),))
+
+
+def diagonal(x: Any, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    """Diagonals of the matrices that two axes span, as the last axis.
+
+    >>> gt.diagonal(gt.asarray([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
+    x = record_operand(x)
+    if x.ndim < 2:
+        raise ShapeError(f"diagonal: shape {x.shape} has fewer than 2 axes. Pass a matrix.")
+    normalize_axes("diagonal", (axis1, axis2), x.ndim)
+    first = normalize_axis("diagonal", axis1, x.ndim)
+    second = normalize_axis("diagonal", axis2, x.ndim)
+    x = moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
+    *batch, rows, columns = x.shape
+    start, length = _diagonal_part(rows, columns, offset)
+    # In a flattened matrix a diagonal is a slice whose step is one row and one column.
+    flat = reshape(x, (*batch, rows * columns))
+    return along_axis(flat, len(batch), start, length, columns + 1 if length else 1)
+
+
+def _diagonal_part(rows: int, columns: int, offset: int) -> tuple[int, int]:
+    if offset >= 0:
+        length = min(rows, columns - offset)
+        start = offset
+    else:
+        length = min(rows + offset, columns)
+        start = -offset * columns
+    return (start, length) if length > 0 else (0, 0)
+
+
+def diag(x: Any, /, *, k: int = 0) -> Any:
+    """The matrix with the given diagonal, or the diagonal of a given matrix.
+
+    >>> gt.diag(gt.asarray([1, 2])).tolist()
+    [[1, 0], [0, 2]]
+    >>> gt.diag(gt.asarray([[1, 2], [3, 4]]), k=1).tolist()
+    [2]
+    """
+    x = record_operand(x)
+    if x.ndim == 2:
+        return identity(diagonal(x, offset=k))
+    if x.ndim != 1:
+        raise ShapeError(
+            f"diag: shape {x.shape} is neither a vector nor a matrix. Use gt.diagonal."
+        )
+    n = x.shape[0] + abs(k)
+    start, length = _diagonal_part(n, n, k)
+    part = axis_part((n * n,), 0, start, length, n + 1)
+    flat = record(UNSLICE, (x,), (*part, (n * n,)))
+    return identity(reshape(flat, (n, n)))
+
+
+__all__ = ["diag", "diagonal", "tril", "triu"]

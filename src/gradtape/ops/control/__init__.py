@@ -1,0 +1,1 @@
+"""Loops and branches as ops that hold programs."""

@@ -1,0 +1,183 @@
+"""Bodies: programs that an op holds as params, and what derivatives and batching make of them.
+
+A body is a closed program, found by its structure (`graph.program.closed`), so that two loops that
+do the same are the same node. What is derived from it is remembered with it. The transforms that
+do so lie above ops in the order of imports and are installed here when they are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.lines import mark
+from gradtape.graph.node import Node, constant, placeholder, scratch
+from gradtape.graph.program import Program, closed
+from gradtape.graph.provenance import provenance
+from gradtape.graph.spec import Spec, spec
+from gradtape.graph.walk import dependents, substitute
+from gradtape.ops.families.batching import spread
+
+Flags = tuple[bool, ...]
+
+
+class Transforms:
+    """Forward and reverse mode, batching, and detection of sparsity, once they are imported."""
+
+    forward: Callable[..., Any]
+    reverse: Callable[..., Any]
+    batch: Callable[..., Any]
+    detect: Callable[..., Any]
+
+
+def remembered(body: Program, key: tuple[Any, ...], build: Callable[[], Any]) -> Any:
+    """What `build` makes of a body, the first time it is asked for."""
+    found = None if provenance() is not None else body.derived.get(key)
+    if found is None:
+        with scratch():
+            found = build()
+        if provenance() is not None:  # whose nodes are looked up in it, not in what is remembered
+            return found
+        # setdefault: whoever comes second must see what the first has made nodes of.
+        found = body.derived.setdefault(key, found)
+    return found
+
+
+def check_specs(name: str, body: Program, given: Sequence[Spec]) -> None:
+    """Raise unless a body takes operands of these specs."""
+    taken = [node.spec for node in body.inputs]
+    if list(given) != taken:
+        raise ShapeError(f"{name}: operands {list(given)} do not fit a body that takes {taken}.")
+
+
+def run(body: Program, arrays: Sequence[Any]) -> list[Any]:
+    """The outputs of a body by NumPy's kernels, node by node."""
+    steps = body.derived.get("steps")
+    if steps is None:
+        steps = body.derived["steps"] = _steps(body)
+    values = list(arrays)
+    try:
+        for kernel, sources in steps[0]:
+            values.append(kernel(*[values[source] for source in sources]))
+    except Exception as error:
+        mark(error, body.nodes[len(values) - len(body.inputs)])
+        raise
+    return [
+        np.asarray(values[number], of.dtype)
+        for number, of in zip(steps[1], [node.spec for node in body.outputs], strict=True)
+    ]
+
+
+def _steps(body: Program) -> tuple[list[Any], list[int]]:
+    number = {node: index for index, node in enumerate((*body.inputs, *body.nodes))}
+    steps = [
+        (
+            partial(node.op.numpy, **node.keywords) if node.params else node.op.numpy,
+            tuple(number[parent] for parent in node.inputs),
+        )
+        for node in body.nodes
+    ]
+    return steps, [number[node] for node in body.outputs]
+
+
+def inlined(body: Program, operands: Sequence[Node]) -> list[Node]:
+    """The outputs of a body as nodes of the graph that its operands are in."""
+    return substitute(body.outputs, dict(zip(body.inputs, operands, strict=True)))
+
+
+def depends(body: Program, sources: Sequence[Node]) -> set[Node]:
+    """The nodes of a body that depend on any of its sources; sources count."""
+    return dependents((*body.inputs, *body.nodes), set(sources))
+
+
+def may_fail(body: Program) -> bool:
+    """Whether something in a body, or in a body inside it, can fail on values."""
+    found = body.derived.get("may_fail")
+    if found is None:
+        found = body.derived["may_fail"] = any(
+            node.op.may_fail or any(may_fail(inner) for inner in held(node)) for node in body.nodes
+        )
+    return found
+
+
+def held(node: Node) -> list[Program]:
+    """The bodies that a node has among its params."""
+    found: list[Program] = []
+    for param in node.params:
+        if isinstance(param, Program):
+            found.append(param)
+        elif isinstance(param, tuple):
+            found += [one for one in param if isinstance(one, Program)]
+    return found
+
+
+def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
+    """The body with tangents: further inputs for those that are active, and further outputs.
+
+    Also says which outputs have a tangent.
+    """
+
+    def build() -> tuple[Program, Flags]:
+        sources = [node for node, flag in zip(body.inputs, active, strict=True) if flag]
+        seeds = [placeholder(node.spec) for node in sources]
+        tangents = Transforms.forward(body.outputs, sources, seeds)
+        known = [tangent for tangent in tangents if tangent is not None]
+        found = closed((*body.inputs, *seeds), (*body.outputs, *known))
+        return found, tuple(tangent is not None for tangent in tangents)
+
+    return remembered(body, ("pushed", active), build)
+
+
+def pulled(
+    body: Program, wanted: Sequence[int], given: Flags
+) -> tuple[list[Node], list[Node | None]]:
+    """Placeholders for the cotangents of outputs that are given, and the inputs' in terms of them.
+
+    To be called in a scratch table: the result is a graph over the nodes of the body itself.
+    """
+    targets = [node for node, flag in zip(body.outputs, given, strict=True) if flag]
+    seeds = [placeholder(node.spec) for node in targets]
+    sources = [body.inputs[index] for index in wanted]
+    found = Transforms.reverse(targets, seeds, sources)
+    return seeds, [one.dense() if hasattr(one, "dense") else one for one in found]
+
+
+def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Program, Flags]:
+    """The body for many examples: inputs with `flags` have one more axis in front.
+
+    Also says which outputs do; those in `least` do in any case.
+    """
+
+    def build() -> tuple[Program, Flags]:
+        inputs = [
+            placeholder(spec((size, *node.shape), node.dtype)) if flag else node
+            for node, flag in zip(body.inputs, flags, strict=True)
+        ]
+        given = {
+            one: many
+            for one, many, flag in zip(body.inputs, inputs, flags, strict=True)
+            if flag
+        }  # fmt: skip
+        found = Transforms.batch(body.outputs, given)
+        results = []
+        having = []
+        for one, always in zip(found, least, strict=True):
+            shared = not isinstance(one, Node)
+            node = one.node if shared else one
+            results.append(spread(node, size) if shared and always else node)
+            having.append(not shared or always)
+        return closed(inputs, results), tuple(having)
+
+    return remembered(body, ("batched", flags, size, least), build)
+
+
+def zeros(of: Spec) -> Node:
+    return constant(0, of)
+
+
+def zero_if_absent(node: Node | None, of: Spec) -> Node:
+    return constant(0, of) if node is None else node

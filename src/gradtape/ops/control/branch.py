@@ -1,0 +1,176 @@
+"""branch: one of several bodies, chosen by an index when it runs; the others are not computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply, constant, outputs, placeholder
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.program import Program, closed
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.control import bodies
+from gradtape.ops.control.composed_reads import branch_reads
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.families.batching import Flags, Inputs, reshaped, size_of, spread
+from gradtape.ops.families.samples import Sample, generator
+
+Branches = tuple[Program, ...]
+
+
+def _spec(index: Spec, *operands: Spec, branches: Branches) -> tuple[Spec, ...]:
+    if index.ndim or index.dtype.kind not in "iu":
+        raise ShapeError(f"branch: an index of {index} is not a single integer. Cast or reduce it.")
+    for body in branches:
+        bodies.check_specs("branch", body, operands)
+    found = [tuple(node.spec for node in body.outputs) for body in branches]
+    if any(one != found[0] for one in found):
+        raise ShapeError(f"branch: bodies give {' and '.join(map(str, found))}.")
+    return found[0]
+
+
+def _kernel(index: Any, *arrays: Any, branches: Branches) -> tuple[Any, ...]:
+    chosen = min(max(int(index), 0), len(branches) - 1)
+    return tuple(bodies.run(branches[chosen], arrays))
+
+
+def branch_node(branches: Sequence[Program], index: Node, operands: Sequence[Node]) -> Node:
+    """The node that chooses among bodies."""
+    return apply(BRANCH, (index, *operands), (tuple(branches),))
+
+
+def _jvp(
+    tangents: Sequence[Any], y: Sequence[Node], inputs: Inputs, *, branches: Branches
+) -> tuple[Node | None, ...]:
+    active = tuple(tangent is not None for tangent in tangents[1:])
+    if not any(active):
+        return (None,) * len(y)
+    found = [bodies.pushed(body, active) for body in branches]
+    having = [any(flags) for flags in zip(*[flags for _, flags in found], strict=True)]
+
+    def build() -> Branches:
+        made = []
+        for body, flags in found:
+            slopes = iter(body.outputs[len(y) :])
+            tangent = [next(slopes) if flag else None for flag in flags]
+            filled = [
+                bodies.zero_if_absent(one, value.spec)
+                for one, value, flag in zip(tangent, body.outputs, having, strict=False)
+                if flag
+            ]
+            made.append(closed(body.inputs, (*body.outputs[: len(y)], *filled)))
+        return tuple(made)
+
+    made = bodies.remembered(branches[0], ("branch jvp", active, branches), build)
+    given = [tangent for tangent in tangents[1:] if tangent is not None]
+    results = iter(outputs(branch_node(made, inputs[0], (*inputs[1:], *given)))[len(y) :])
+    return tuple(next(results) if flag else None for flag in having)
+
+
+def _pullback(
+    wanted: Sequence[int],
+    cotangents: Sequence[Node | None],
+    y: Sequence[Node],
+    inputs: Inputs,
+    *,
+    branches: Branches,
+) -> list[Node | None]:
+    """The same choice on the way back; the body that was chosen is computed again there."""
+    given = tuple(cotangent is not None for cotangent in cotangents)
+    asked = tuple(index - 1 for index in wanted)
+
+    def build() -> tuple[Branches, Flags]:
+        graphs = [bodies.pulled(body, asked, given) for body in branches]
+        having = tuple(
+            any(slope is not None for slope in slopes)
+            for slopes in zip(*[found for _, found in graphs], strict=True)
+        )
+        made = []
+        for body, (seeds, found) in zip(branches, graphs, strict=True):
+            filled = [
+                bodies.zero_if_absent(slope, body.inputs[index].spec)
+                for slope, index, flag in zip(found, asked, having, strict=True)
+                if flag
+            ]
+            made.append(closed((*body.inputs, *seeds), filled))
+        return tuple(made), having
+
+    key = ("branch pullback", asked, given, branches)
+    made, having = bodies.remembered(branches[0], key, build)
+    if not any(having):
+        return [None] * len(wanted)
+    seeds = [cotangent for cotangent in cotangents if cotangent is not None]
+    results = iter(outputs(branch_node(made, inputs[0], (*inputs[1:], *seeds))))
+    return [next(results) if flag else None for flag in having]
+
+
+def _batch(inputs: Inputs, flags: Flags, y: Node, *, branches: Branches) -> tuple[Node, ...]:
+    """Where examples choose differently all bodies are computed, and each result is selected."""
+    size = size_of(inputs, flags)
+    index, operands = inputs[0], inputs[1:]
+    every = (True,) * len(y.spec)
+    if not flags[0]:
+        made = [bodies.batched(body, flags[1:], size, every)[0] for body in branches]
+        return outputs(branch_node(made, index, operands))
+    results: list[Node] | None = None
+    for number, body in enumerate(branches):
+        if any(flags[1:]):
+            found = bodies.inlined(bodies.batched(body, flags[1:], size, every)[0], operands)
+        else:
+            found = [spread(node, size) for node in bodies.inlined(body, operands)]
+        if results is None:
+            results = found
+        else:
+            # Past the last one the last is chosen, as before the first the first is.
+            chosen = equal(index, constant(number, spec((), index.dtype)))
+            if number == len(branches) - 1:
+                chosen = index > number - 1
+            results = [
+                where(reshaped(chosen, (size, *(1,) * (new.ndim - 1))), new, old)
+                for new, old in zip(found, results, strict=True)
+            ]
+    assert results is not None
+    return tuple(results)
+
+
+def _samples() -> list[Sample]:
+    rng = generator("branch")
+    found = []
+    for dtype in ("float64", "complex128", "float32"):
+        of = spec((3,), np.dtype(dtype))
+        x, k = placeholder(of), placeholder(spec((), np.dtype(dtype)))
+        sine = apply(REGISTRY["sin"], (x * k,))
+        total = apply(REGISTRY["sum"], (x,), ((0,), False))
+        branches = (
+            closed((x, k), (sine, total)),
+            closed((x, k), (x * x, k)),
+            closed((x, k), (constant(1, of), k * k)),
+        )
+        for chosen in (0, 1, 2, -4, 9):
+            arrays = (
+                np.array(chosen),
+                rng.uniform(-1, 1, 3).astype(dtype),
+                np.array(0.5, dtype),
+            )
+            found.append(Sample(arrays, {"branches": branches}))
+    return found
+
+
+BRANCH = declare(
+    Op(
+        "branch",
+        "control",
+        spec=_spec,
+        numpy=_kernel,
+        jvp=_jvp,
+        pullback=_pullback,
+        batch=_batch,
+        sparsity=branch_reads,
+        params=("branches",),
+        samples=_samples,
+        expensive=True,
+    )
+)

@@ -1,0 +1,274 @@
+"""Reverse mode through a scan: a scan in the other direction over what the first one saves.
+
+Saved are the carried values and the results of expensive ops that the way back reads; what is cheap
+is computed again from them. What constants receive is a sum over all steps. Where each term of it
+is a product, such as the outer product that a weight matrix receives, the factors are stacked and
+multiplied in one matrix product after the loop, instead of one for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.errors import UndefinedRuleError
+from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.program import Program, closed
+from gradtape.graph.provenance import provenance
+from gradtape.graph.spec import Spec
+from gradtape.graph.walk import dependents, topological
+from gradtape.ops.control import bodies
+from gradtape.ops.control.scan_products import Products
+
+# Where a node of the way back comes from: a kind, and a number of that kind.
+Source = tuple[str, int]
+
+
+def saved(
+    body: Program, constants: int, carries: int, recompute: bool
+) -> tuple[Program, tuple[Node, ...]]:
+    """The body with further results: what the way back reads of it, whatever is asked for.
+
+    Also gives the nodes of the body that these are.
+    """
+
+    def build() -> tuple[Program, tuple[Node, ...]]:
+        given = tuple(node.spec.inexact for node in body.outputs)
+        wanted = [index for index, node in enumerate(body.inputs) if node.spec.inexact]
+        varying = bodies.depends(body, body.inputs[constants:])
+        known = {*body.inputs, *body.outputs[carries:]}
+        if not recompute:
+            known.update(node for node in body.nodes if node in varying and _is_expensive(node))
+        try:
+            seeds, found = bodies.pulled(body, wanted, given)
+        except UndefinedRuleError:
+            # Not everything has a derivative. What is asked for may: save all that it may read.
+            seeds, needed = [], known
+        else:
+            known.update(seeds)
+            roots = [node for node in found if node is not None]
+            known = _moved_on(known, roots, body)
+            needed = {node for node in topological(roots, stop=known) if node in known}
+        free = {*body.outputs[carries:], *seeds, *body.inputs}
+        carried = body.inputs[constants : constants + carries]
+        more = [node for node in carried if node in needed]
+        more += [node for node in body.nodes if node in needed and node not in free]
+        return closed(body.inputs, (*body.outputs, *more)), tuple(more)
+
+    key = ("scan saved", constants, carries, recompute)
+    return bodies.remembered(body, key, build)
+
+
+def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Node]:
+    """Instead of a node from which the way back computes others first, those others.
+
+    Before: a matrix product, from which `tanh` is computed again. After: `tanh`, which takes no
+    more memory.
+    """
+    members = {*body.nodes}
+    inside = members.difference(body.outputs, roots)
+    while True:
+        users: dict[Node, set[Node]] = {}
+        for node in topological(roots, stop=known):
+            if node not in known:
+                for parent in node.inputs:
+                    users.setdefault(parent, set()).add(node)
+        moves = {
+            node: others
+            for node, others in users.items()
+            if node in known and node in inside and others <= members
+            if all(type(other.spec) is not tuple and other.spec.inexact for other in others)
+            if sum(other.spec.nbytes for other in others) <= node.spec.nbytes
+        }
+        if not moves:
+            return known
+        known = known.difference(moves).union(*moves.values())
+
+
+def residuals(node: Node) -> list[Node]:
+    """What reverse mode through a scan reads of its steps, as nodes."""
+    body, constants, carries, length, reverse, recompute = node.params
+    whole, more = saved(body, constants, carries, recompute)
+    again = apply(node.op, node.inputs, (whole, constants, carries, length, reverse, recompute))
+    noted = provenance()
+    if noted is not None:
+        noted.copy(node, again)
+    return list(outputs(again)[len(body.outputs) :]) if more else []
+
+
+def _is_expensive(node: Node) -> bool:
+    if type(node.spec) is tuple:
+        return False
+    return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The way back through a body: the body of its scan, and where everything comes from."""
+
+    body: Program
+    constants: tuple[int, ...]
+    states: tuple[int, ...]
+    sums: tuple[Spec, ...]
+    sequences: tuple[Source, ...]
+    after: Program
+    factors: tuple[Source, ...]
+    # For each wanted input.
+    results: tuple[Source | None, ...]
+
+
+def pull_scan(
+    wanted: Sequence[int],
+    cotangents: Sequence[Node | None],
+    y: Sequence[Node],
+    inputs: tuple[Node, ...],
+    *,
+    body: Program,
+    constants: int,
+    carries: int,
+    length: int,
+    reverse: bool,
+    recompute: bool,
+) -> list[Node | None]:
+    """The cotangents of wanted inputs."""
+    given = tuple(cotangent is not None for cotangent in cotangents)
+    # What is saved is a result like others: its own derivative is that of the body.
+    whole, more = saved(body, constants, carries, recompute)
+
+    def build() -> Any:
+        made = _Making(body, more, constants, carries, length)
+        # Stacks would take the memory that computing again is to save.
+        return made.backward(tuple(wanted), given, stacks=not recompute)
+
+    key = ("scan pullback", constants, carries, length, recompute, tuple(wanted), given)
+    back: Backward = bodies.remembered(body, key, build)
+    if all(result is None for result in back.results):
+        return [None] * len(wanted)
+    op = REGISTRY["scan"]
+    params = (whole, constants, carries, length, reverse, recompute)
+    values = outputs(apply(op, inputs, params))
+    places: dict[str, Sequence[Any]] = {
+        "input": inputs,
+        "output": values,
+        "cotangent": cotangents,
+    }
+    initial = [bodies.zero_if_absent(cotangents[state], y[state].spec) for state in back.states]
+    initial += [constant(0, of) for of in back.sums]
+    operands = (
+        *[inputs[position] for position in back.constants],
+        *initial,
+        *[places[kind][number] for kind, number in back.sequences],
+    )
+    again = (back.body, len(back.constants), len(initial), length, not reverse, recompute)
+    found = outputs(apply(op, operands, again))
+    places["state"] = found
+    places["stacked"] = found[len(initial) :]
+    factors = [places[kind][number] for kind, number in back.factors]
+    places["after"] = bodies.inlined(back.after, factors)
+    return [None if result is None else places[result[0]][result[1]] for result in back.results]
+
+
+class _Making:
+    """The making of a way back; in a scratch table."""
+
+    def __init__(
+        self, body: Program, more: Sequence[Node], constants: int, carries: int, length: int
+    ) -> None:
+        self.body = body
+        self.constants = constants
+        self.carries = carries
+        self.first = constants + carries
+        self.length = length
+        self.sources: dict[Node, Source] = {}
+        for position, node in enumerate((*body.outputs, *more)):
+            if position >= carries and node not in body.inputs[:constants]:
+                self.sources.setdefault(node, ("output", position))
+        for position in range(self.first, len(body.inputs)):
+            self.sources[body.inputs[position]] = ("input", position)
+
+    def backward(
+        self, wanted: tuple[int, ...], given: tuple[bool, ...], *, stacks: bool
+    ) -> Backward:
+        body, constants, first = self.body, self.constants, self.first
+        inexact = [p for p in range(constants, first) if body.inputs[p].spec.inexact]
+        asked = sorted({*wanted, *inexact})
+        moving = {number for number in range(self.carries) if given[number]}
+        while True:
+            flags = (*[n in moving for n in range(self.carries)], *given[self.carries :])
+            seeds, found = bodies.pulled(body, asked, flags)
+            pulled = dict(zip(asked, found, strict=True))
+            more = {p - constants for p in inexact if pulled[p] is not None} - moving
+            if not more:
+                break
+            moving |= more
+        states = sorted(moving)
+        seed = dict(zip([n for n, flag in enumerate(flags) if flag], seeds, strict=True))
+        for number in range(self.carries, len(flags)):
+            if flags[number]:
+                self.sources[seed[number]] = ("cotangent", number)
+        slopes = [
+            bodies.zero_if_absent(pulled[constants + n], body.inputs[constants + n].spec)
+            for n in states
+        ]
+        products = self._products(wanted if stacks else (), pulled, seeds)
+        summed = [p for p in wanted if p < constants and pulled[p] is not None
+                  and p not in products.found]  # fmt: skip
+        sums = [placeholder(body.inputs[p].spec) for p in summed]
+        totals = [total + _slope(pulled, p) for total, p in zip(sums, summed, strict=True)]
+        rows = [p for p in wanted if p >= first and pulled[p] is not None]
+        stacked = dict.fromkeys(_slope(pulled, p) for p in rows)
+        stacked.update((node, None) for node in products.factors if node not in self.sources)
+        row_of = {node: at for at, node in enumerate(stacked)}
+        written, constant_positions, sequences = self._closed(
+            [seed[n] for n in states], sums, [*slopes, *totals, *stacked]
+        )
+        place: dict[int, Source] = {
+            **{constants + n: ("state", at) for at, n in enumerate(states)},
+            **{p: ("state", len(states) + at) for at, p in enumerate(summed)},
+            **{p: ("stacked", row_of[_slope(pulled, p)]) for p in rows},
+            **{p: ("after", at) for at, p in enumerate(products.found)},
+        }
+        factors = [self.sources.get(node) or ("stacked", row_of[node]) for node in products.factors]
+        return Backward(
+            body=written,
+            constants=tuple(constant_positions),
+            states=tuple(states),
+            sums=tuple(node.spec for node in sums),
+            sequences=tuple(sequences),
+            after=closed(list(products.factors.values()), list(products.found.values())),
+            factors=tuple(factors),
+            results=tuple(place.get(p) if pulled[p] is not None else None for p in wanted),
+        )
+
+    def _products(
+        self, wanted: Sequence[int], pulled: dict[int, Node | None], seeds: Sequence[Node]
+    ) -> Products:
+        """What constants receive by products after the loop."""
+        terms = {p: pulled[p] for p in wanted if p < self.constants and pulled[p] is not None}
+        roots = [node for node in terms.values() if node is not None]
+        varying = dependents(topological(roots), {*self.body.inputs[self.constants :], *seeds})
+        return Products(terms, varying, self.length, self.sources)
+
+    def _closed(
+        self, seeds: Sequence[Node], sums: Sequence[Node], results: Sequence[Node]
+    ) -> tuple[Program, list[int], list[Source]]:
+        """The body of the scan back, the constants it reads, and the sequences."""
+        stop = {*self.body.inputs, *self.sources, *seeds, *sums}
+        needed = [node for node in topological(results, stop=stop) if node in stop]
+        position = {node: at for at, node in enumerate(self.body.inputs)}
+        fixed = [node for node in needed if position.get(node, self.constants) < self.constants]
+        elements = [node for node in needed if node in self.sources]
+        written = closed((*fixed, *seeds, *sums, *elements), results)
+        return (
+            written,
+            [position[node] for node in fixed],
+            [self.sources[node] for node in elements],
+        )
+
+
+def _slope(pulled: dict[int, Node | None], position: int) -> Node:
+    found = pulled[position]
+    assert found is not None
+    return found

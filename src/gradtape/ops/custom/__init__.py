@@ -1,0 +1,1 @@
+"""Ops that carry rules or Python code written by users."""

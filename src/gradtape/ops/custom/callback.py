@@ -1,0 +1,372 @@
+"""Ops that call Python when they run: opaque to the compiler, real to the user."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.control.bodies import held
+from gradtape.ops.families import batching
+from gradtape.ops.families.reads import dense
+from gradtape.ops.families.samples import Sample
+from gradtape.recording.recording import Recording, record, state
+
+
+def isolated(f: Callable[..., Any]) -> Any:
+    """Call Python from inside a plan: in a recording of its own, with no tape entered."""
+    recording, tapes = state.recording, state.tapes
+    state.recording, state.tapes = Recording(), []
+    try:
+        return f()
+    finally:
+        state.recording, state.tapes = recording, tapes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a callback gave, or how it failed."""
+
+    function: Any
+    result: Any
+    error: Exception | None
+
+
+class Journal(threading.local):
+    """What callbacks gave in a run that may have to be repeated: they are not called again."""
+
+    written: list[Outcome] | None = None
+    given: list[Outcome] | None = None
+
+    @contextlib.contextmanager
+    def use(self, written: list[Outcome] | None, given: list[Outcome] | None) -> Iterator[None]:
+        before = self.written, self.given
+        self.written, self.given = written, given
+        try:
+            yield
+        finally:
+            self.written, self.given = before
+
+
+journal = Journal()
+
+
+def happens(function: Any, f: Callable[..., Any]) -> Any:
+    """Call Python for the callback `function`, unless it is known what that gave."""
+    written, given = journal.written, journal.given
+    if given and given[0].function is function:
+        found = given.pop(0)
+        if found.error is not None:
+            raise found.error
+        return found.result
+    if written is None and not given:
+        return isolated(f)
+    with journal.use(None, None):
+        try:
+            found = Outcome(function, isolated(f), None)
+        except Exception as error:
+            found = Outcome(function, None, error)
+    if written is not None:
+        written.append(found)
+    if found.error is not None:
+        raise found.error
+    return found.result
+
+
+def is_effect(node: Node) -> bool:
+    """Whether a node calls Python that may do anything."""
+    if node.op.family == "callback":
+        return node.op.opaque
+    return any(is_effect(inside) for body in held(node) for inside in body.nodes)
+
+
+def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]:
+    """The arrays a callback returned, if they are what it was declared to return."""
+    listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+    if len(listed) != len(specs):
+        raise ValueError(
+            f"{name}: the function returned {len(listed)} values, {len(specs)} were declared."
+        )
+    arrays = []
+    for position, (result, of) in enumerate(zip(listed, specs, strict=True)):
+        array = np.asarray(result.numpy() if hasattr(result, "numpy") else result)
+        if array.shape != of.shape or not np.can_cast(array.dtype, of.dtype, "same_kind"):
+            raise ValueError(
+                f"{name}: result {position} is {array.dtype} of shape {array.shape}, but {of} was "
+                "declared. Return what was declared, or change the spec."
+            )
+        arrays.append(np.array(array, of.dtype))
+    return tuple(arrays)
+
+
+def _numpy_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...]) -> Any:
+    results = happens(function, lambda: function(*map(_copied, arrays)))
+    return checked("numpy_function", results, specs)
+
+
+def _copied(array: Any) -> Any:
+    return np.array(array)
+
+
+@dataclass(frozen=True)
+class EachExample:
+    """A callback on each example in turn. What is not `stacked` in the result is a sum over them.
+
+    It works on arrays and on tensors, and two of the same function are equal, so that programs
+    that hold them are.
+    """
+
+    function: Any
+    batched: tuple[bool, ...]
+    # What one call returns, and which of it differs from example to example.
+    specs: tuple[Spec, ...]
+    stacked: tuple[bool, ...]
+
+    def __call__(self, *operands: Any) -> Any:
+        size = next(len(x) for x, flag in zip(operands, self.batched, strict=True) if flag)
+        rows = []
+        for number in range(size):
+            given = zip(operands, self.batched, strict=True)
+            found = self.function(*[x[number] if flag else x for x, flag in given])
+            row = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+            if len(row) != len(self.specs):
+                raise ValueError(
+                    f"the function returned {len(row)} values, {len(self.specs)} were declared."
+                )
+            rows.append(row)
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.specs)
+        return tuple(
+            _combined(list(column), of, stacked)
+            for column, of, stacked in zip(columns, self.specs, self.stacked, strict=True)
+        )
+
+
+def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
+    """The results of all examples as one array, or tensor where there is one."""
+    if not results:
+        return np.zeros((0, *of.shape) if stacked else of.shape, of.dtype)
+    if not stacked:
+        known = [result for result in results if result is not None]
+        return sum(known[1:], start=known[0]) if known else None
+    for result in results:
+        if np.shape(result) != of.shape:
+            raise ValueError(
+                f"a callback returned shape {np.shape(result)} for one example, but {of} was "
+                "declared. Return what was declared, or change the spec."
+            )
+    if any(hasattr(result, "enter") for result in results):
+        return record(REGISTRY["stack"], tuple(results), (0,))
+    return np.stack([np.asarray(result) for result in results])
+
+
+def _callback_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
+) -> Node:
+    """One call for each example."""
+    size = batching.size_of(inputs, batched)
+    specs = params["specs"]
+    each = EachExample(params["function"], batched, specs, (True,) * len(specs))
+    later = (each, tuple(spec((size, *of.shape), of.dtype) for of in specs))
+    if y.op.name == "numpy_function":
+        return apply(y.op, inputs, later)
+    gradient = params["gradient"]
+    if gradient is not None:
+        # It takes a cotangent for each result too, and gives one for each operand.
+        flags = (*batched, *(True,) * len(specs))
+        slopes = tuple(node.spec for node in y.inputs)
+        gradient = EachExample(gradient, flags, slopes, batched)
+    return apply(y.op, inputs, (*later, gradient))
+
+
+NUMPY_FUNCTION = declare(
+    Op(
+        "numpy_function",
+        "callback",
+        spec=lambda *inputs, function, specs: specs,
+        numpy=_numpy_kernel,
+        batch=_callback_batch,
+        params=("function", "specs"),
+        jvp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        vjp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        sparsity=dense,
+        samples=lambda: [
+            Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
+        ],
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+    )
+)
+
+
+METHODS = ("sequential", "expand_dims", "broadcast_all")
+
+_PURE = (
+    "pure_callback is a black box to derivatives. Give it one with custom_jvp or custom_gradient, "
+    "or use py_function with tensor code."
+)
+
+
+def _pure_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
+    return checked("pure_callback", isolated(lambda: function(*map(_copied, arrays))), specs)
+
+
+def _pure_batch(
+    inputs: batching.Inputs,
+    batched: batching.Flags,
+    y: Node,
+    function: Any,
+    specs: tuple[Spec, ...],
+    method: str,
+) -> Node:
+    """One call for each example, or one for all if the function takes further axes in front."""
+    size = batching.size_of(inputs, batched)
+    results = tuple(spec((size, *of.shape), of.dtype) for of in specs)
+    if method == "sequential":
+        each = EachExample(function, batched, specs, (True,) * len(specs))
+        return apply(y.op, inputs, (each, results, method))
+    if method == "expand_dims":
+        given = tuple(
+            node if flag else batching.reshaped(node, (1, *node.shape))
+            for node, flag in zip(inputs, batched, strict=True)
+        )
+    else:
+        given = batching.spread_all(inputs, batched)
+    return apply(y.op, given, (function, results, method))
+
+
+# The same operands give the same results: applications are shared, and dropped if nobody looks.
+PURE_CALLBACK = declare(
+    Op(
+        "pure_callback",
+        "callback",
+        spec=lambda *inputs, function, specs, method: specs,
+        numpy=_pure_kernel,
+        batch=_pure_batch,
+        params=("function", "specs", "method"),
+        jvp=Undefined(_PURE),
+        vjp=Undefined(_PURE),
+        sparsity=dense,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 4.0]),),
+                {"function": _sample_root, "specs": _sample_specs(), "method": method},
+                0,
+            )
+            for method in METHODS
+        ],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def _sample_specs() -> tuple[Spec, ...]:
+    return (spec((2,), np.dtype("float64")),)
+
+
+def _sample_root(x: Any) -> Any:
+    return np.sqrt(x)
+
+
+def _sample_tensor(x: Any) -> Any:
+    from gradtape.ops.elementwise.unary import sin
+
+    return sin(x)
+
+
+class Pullback:
+    """A callback's gradient as another callback, so that every order works the same way."""
+
+    def __init__(self, function: Any, outputs: int, index: int, gradient: Any = None) -> None:
+        self.function = function
+        self.outputs = outputs
+        self.index = index
+        self.gradient = gradient
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Pullback) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return self.function, self.outputs, self.index, self.gradient
+
+    def __call__(self, *operands: Any) -> Any:
+        cut = len(operands) - self.outputs
+        arguments, dys = operands[:cut], operands[cut:]
+        if self.gradient is not None:
+            slopes = self.gradient(*arguments, *dys)
+            listed = slopes if isinstance(slopes, (tuple, list)) else (slopes,)
+            if len(listed) != cut:
+                raise ValueError(
+                    f"py_function: gradient returned {len(listed)} cotangents for {cut} arguments. "
+                    "Return one for each, None for what has no derivative."
+                )
+            slope = listed[self.index]
+            return np.zeros(arguments[self.index].shape) if slope is None else slope
+        return PULL["tape"](self.function, arguments, dys, self.index)
+
+
+# Installed by gradtape.callbacks: ops/ cannot see tapes.
+PULL: dict[str, Callable[..., Any]] = {}
+
+
+def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
+    results = happens(function, lambda: on_tensors(function, arrays))
+    name = "the gradient of py_function" if isinstance(function, Pullback) else "py_function"
+    return checked(name, results, specs)
+
+
+def on_tensors(function: Any, arrays: Any) -> Any:
+    """What a function of tensors gives for arrays, as a tuple of arrays."""
+    results = function(*[PULL["tensor"](array) for array in arrays])
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)
+
+
+def _tensor_vjp(
+    index: int, g: Any, y: Any, inputs: tuple[Node, ...], function: Any, specs: Any, gradient: Any
+) -> Node:
+    pullback = Pullback(function, len(specs), index, gradient)
+    node = apply(PY_FUNCTION, (*inputs, *g), (pullback, (inputs[index].spec,), None))
+    from gradtape.graph.node import pick
+
+    return pick(node, 0)
+
+
+PY_FUNCTION = declare(
+    Op(
+        "py_function",
+        "callback",
+        spec=lambda *inputs, function, specs, gradient: specs,
+        numpy=_tensor_kernel,
+        batch=_callback_batch,
+        params=("function", "specs", "gradient"),
+        vjp=_tensor_vjp,
+        sparsity=dense,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 0.5]),),
+                {"function": _sample_tensor, "specs": _sample_specs(), "gradient": None},
+            )
+        ],
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+    )
+)

@@ -1,0 +1,154 @@
+"""Ops that carry rules written by hand, for derivatives and batches: they pass values unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Spec
+from gradtape.ops.families import batching
+from gradtape.ops.families.reads import SAME, Operand, dense, elements
+from gradtape.ops.families.samples import Sample
+
+_WHY = "it is a Python rule, which only a recording knows"
+
+
+def _custom_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
+) -> Node:
+    """All outputs are batched; what the rule differentiates by is as it was."""
+    own = getattr(key, "batch_rule", None)
+    if own is not None:
+        return own(inputs, batched, y)
+    size = batching.size_of(inputs, batched)
+    outputs = [
+        node if flag else batching.spread(node, size)
+        for node, flag in zip(inputs[:count], batched, strict=False)
+    ]
+    return apply(y.op, (*outputs, *inputs[count:]), y.params)
+
+
+def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: Any) -> list[Any]:
+    """Python may mix anything that it differentiates by."""
+    nowhere = (None,) * count
+    return [nowhere + answers[count:] for answers in dense(y, operands)]
+
+
+# Inputs are the outputs as computed, then what the rule differentiates by. `key` tells apart
+# functions, not calls: the closures of one call live in the recording.
+CUSTOM = declare(
+    Op(
+        "custom_derivative",
+        "custom",
+        spec=lambda *specs, count, key: tuple(specs[:count]),
+        numpy=lambda *values, count, key: tuple(values[:count]),
+        batch=_custom_batch,
+        params=("count", "key"),
+        jvp=Undefined(_WHY),
+        vjp=Undefined(_WHY),
+        sparsity=_custom_sparsity,
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
+    )
+)
+
+
+def _passing_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: Any
+) -> tuple[Node, ...]:
+    """Batched like what it was computed by, where Python's rule is not to be called."""
+    size = batching.size_of(inputs, batched)
+    return tuple(
+        node if flag else batching.spread(node, size)
+        for node, flag in zip(inputs[:count], batched, strict=False)
+    )
+
+
+def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: Any) -> list[Any]:
+    return [
+        tuple(SAME if at == number else None for at in range(len(operands)))
+        for number in range(count)
+    ]
+
+
+# Inputs are the outputs as computed for one example, then the arguments; `call` has the rule for
+# many examples. See gradtape.custom_batching.
+CUSTOM_BATCH = declare(
+    Op(
+        "custom_batch",
+        "custom",
+        spec=lambda *specs, count, call: tuple(specs[:count]),
+        numpy=lambda *values, count, call: tuple(values[:count]),
+        batch=_passing_batch,
+        params=("count", "call"),
+        jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
+        sparsity=_passing_sparsity,
+        # The derivative assumes that outputs are computed from the arguments: order 0.
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
+    )
+)
+
+# Nothing is left to compute of these: their outputs are inputs of their own.
+PASSING = frozenset({"custom_derivative", "custom_batch", "custom_body", "custom_batch_body"})
+
+
+def _barrier_spec(x: Spec) -> Spec:
+    return x
+
+
+# The same value under another name, which sharing leaves alone: what is computed from it is
+# computed again.
+BARRIER = declare(
+    Op(
+        "recompute",
+        "custom",
+        spec=_barrier_spec,
+        numpy=lambda x: x,
+        batch=batching.leading,
+        jvp=lambda tangents, y, inputs: tangents[0],
+        vjp=lambda index, g, y, inputs: g,
+        mask=lambda index, mask, y, inputs: mask,
+        sparsity=elements,
+        samples=lambda: [Sample((np.array([1.0, 2.0]),))],
+    )
+)
+
+
+def _assigned_spec(new: Spec, old: Spec) -> Spec:
+    if new is not old:
+        raise ShapeError(f"assigned: {new} replaces {old}. Give a value of the same spec.")
+    return new
+
+
+# The new value of a variable where derivatives stop at assignments: it is what was assigned, and
+# its derivative is that of what the variable was before, since all reads of it count as one.
+ASSIGNED = declare(
+    Op(
+        "assigned",
+        "elementwise",
+        spec=_assigned_spec,
+        numpy=lambda new, old: new,
+        batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
+        llvm=lambda b, new, old: new,
+        jvp=lambda tangents, y, inputs: tangents[1],
+        vjp=lambda index, g, y, inputs: g if index == 1 else None,
+        mask=lambda index, mask, y, inputs: mask,
+        sparsity=lambda y, operands: (None, SAME),
+        samples=lambda: [
+            Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
+            Sample((np.array(3), np.array(4)), order=0),
+            Sample((np.array(1j), np.array(2j)), order=0),
+        ],
+    )
+)
+
+
+def passes_through(node: Any) -> Any:
+    """The input that an output of a custom node stands for, or None for another node."""
+    if node.op.name == "pick" and node.inputs[0].op.name in PASSING:
+        return node.inputs[0].inputs[node.params[0]]
+    return None

@@ -1,0 +1,173 @@
+"""Ops that carry derivatives and batch rules written by hand inside a body: there, as programs.
+
+Elsewhere they are Python closures that a recording knows (ops/custom.py). A body outlives its
+recording, so the closure is called once while the body is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import NoValueError
+from gradtape.graph.node import Node, apply, placeholder
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.program import Program, closed
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.control import bodies
+from gradtape.ops.families.batching import Flags, Inputs, size_of, spread
+from gradtape.ops.families.reads import SAME, Operand, dense
+from gradtape.ops.families.samples import Sample
+
+# Inputs: the outputs as computed; what is differentiated by; what the derivative reads besides.
+# `body` takes the last of these and the cotangents of the outputs, and gives those of the sources
+# that have one.
+PARAMS = ("count", "having", "body")
+
+
+def _pullback(
+    wanted: Sequence[int],
+    cotangents: Sequence[Node | None],
+    y: Sequence[Node],
+    inputs: Inputs,
+    *,
+    count: int,
+    having: Flags,
+    body: Program,
+) -> list[Node | None]:
+    read = inputs[count + len(having) :]
+    given = [
+        bodies.zero_if_absent(cotangent, value.spec)
+        for cotangent, value in zip(cotangents, y, strict=True)
+    ]
+    slopes = iter(bodies.inlined(body, (*read, *given)))
+    by_source = [next(slopes) if flag else None for flag in having]
+    return [
+        by_source[index - count] if count <= index < count + len(having) else None
+        for index in wanted
+    ]
+
+
+def _batch(
+    inputs: Inputs, flags: Flags, y: Node, *, count: int, having: Flags, body: Program
+) -> Node:
+    size = size_of(inputs, flags)
+    first = count + len(having)
+    values = [
+        node if flag else spread(node, size)
+        for node, flag in zip(inputs[:count], flags, strict=False)
+    ]
+    sources = [flag for flag, slope in zip(flags[count:first], having, strict=True) if slope]
+
+    def build() -> Program:
+        known = (*flags[first:], *(True,) * count)
+        found, _ = bodies.batched(body, known, size, (True,) * len(sources))
+        # What all examples share receives the sum over them.
+        slopes = [
+            node if own else apply(REGISTRY["sum"], (node,), ((0,), False))
+            for node, own in zip(found.outputs, sources, strict=True)
+        ]
+        return closed(found.inputs, slopes)
+
+    made = bodies.remembered(body, ("custom batch", flags, size, count), build)
+    return apply(CUSTOM_BODY, (*values, *inputs[count:]), (count, having, made))
+
+
+def _reads(
+    y: Node, operands: tuple[Operand, ...], *, count: int, having: Flags, body: Program
+) -> list[Any]:
+    first = count + len(having)
+    return [
+        (None,) * count + answers[count:first] + (None,) * (len(operands) - first)
+        for answers in dense(y, operands)
+    ]
+
+
+def _samples() -> list[Sample]:
+    of: Spec = spec((2,), np.dtype("float64"))
+    read, seed = placeholder(of), placeholder(of)
+    body = closed((read, seed), (seed * read,))
+    params = {"count": 1, "having": (True, False), "body": body}
+    arrays = tuple(np.array([0.5, 1.5]) * scale for scale in (1.0, 2.0, 3.0, 4.0))
+    return [Sample(arrays, params, 0)]
+
+
+CUSTOM_BODY = declare(
+    Op(
+        "custom_body",
+        "custom",
+        spec=lambda *specs, count, having, body: tuple(specs[:count]),
+        numpy=lambda *values, count, having, body: tuple(values[:count]),
+        pullback=_pullback,
+        batch=_batch,
+        sparsity=_reads,
+        params=PARAMS,
+        samples=_samples,
+    )
+)
+
+
+def _batch_by_rule(
+    inputs: Inputs,
+    flags: Flags,
+    y: Node,
+    *,
+    count: int,
+    arguments: int,
+    name: str,
+    rules: tuple[tuple[int, Program], ...],
+) -> tuple[Node, ...]:
+    """What the user's rule gives for all examples, if it was asked for so many."""
+    size = size_of(inputs, flags)
+    last = count + arguments
+    body = dict(rules).get(size)
+    if body is None or not any(flags[count:last]):
+        return tuple(
+            node if flag else spread(node, size)
+            for node, flag in zip(inputs[:count], flags, strict=False)
+        )
+    if any(flags[last:]):
+        raise NoValueError(
+            f"custom_vmap: {name}: its rule reads a tensor that differs from example to example "
+            "and is not among the arguments. Pass it as an argument."
+        )
+    many = [
+        node if flag else spread(node, size)
+        for node, flag in zip(inputs[count:last], flags[count:last], strict=True)
+    ]
+    return tuple(bodies.inlined(body, (*inputs[last:], *many)))
+
+
+def _passing_reads(
+    y: Node, operands: tuple[Operand, ...], *, count: int, **_: Any
+) -> list[tuple[Any, ...]]:
+    return [
+        tuple(SAME if at == number else None for at in range(len(operands)))
+        for number in range(count)
+    ]
+
+
+def _rule_samples() -> list[Sample]:
+    arrays = (np.array([0.5, 1.5]), np.array([1.0, 2.0]))
+    return [Sample(arrays, {"count": 1, "arguments": 1, "name": "f", "rules": ()}, 0)]
+
+
+# Inputs: the outputs as computed for one example; the arguments; what the rule reads besides.
+# `rules` has for each number of examples that may be mapped over what the user's rule made: it
+# takes the last of these and the arguments of all examples.
+CUSTOM_BATCH_BODY = declare(
+    Op(
+        "custom_batch_body",
+        "custom",
+        spec=lambda *specs, count, **_: tuple(specs[:count]),
+        numpy=lambda *values, count, **_: tuple(values[:count]),
+        batch=_batch_by_rule,
+        jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
+        sparsity=_passing_reads,
+        params=("count", "arguments", "name", "rules"),
+        samples=_rule_samples,
+    )
+)

@@ -1,0 +1,67 @@
+"""Ops that say what is kept of a checkpointed function: names, and values used for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Spec
+from gradtape.ops.families import batching
+from gradtape.ops.families.reads import Operand, elements, stretched
+from gradtape.ops.families.samples import Sample
+
+
+def _same_spec(x: Spec, name: str) -> Spec:
+    return x
+
+
+# A value under a name that policies of checkpoints know.
+NAMED = declare(
+    Op(
+        "checkpoint_name",
+        "custom",
+        spec=_same_spec,
+        numpy=lambda x, name: x,
+        batch=batching.leading,
+        jvp=lambda tangents, y, inputs, name: tangents[0],
+        vjp=lambda index, g, y, inputs, name: g,
+        mask=lambda index, mask, y, inputs, name: mask,
+        sparsity=elements,
+        params=("name",),
+        samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
+    )
+)
+
+
+def _saved_spec(saved: Spec, again: Spec) -> Spec:
+    return saved
+
+
+def _saved_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    return apply(y.op, batching.spread_all(inputs, batched), ())
+
+
+def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+    return None, stretched(operands[1].shape, y.shape)
+
+
+# The first operand with the derivative of the second, which has the same value. The pass `share`
+# makes it the first, so that the second is not computed unless a derivative reads it.
+USE_SAVED = declare(
+    Op(
+        "use_saved",
+        "custom",
+        spec=_saved_spec,
+        numpy=lambda saved, again: saved,
+        batch=_saved_batch,
+        jvp=lambda tangents, y, inputs: tangents[1],
+        vjp=lambda index, g, y, inputs: g if index else None,
+        mask=lambda index, mask, y, inputs: mask if index else None,
+        sparsity=_saved_sparsity,
+        # Derivatives assume that both operands are the same: order 0.
+        samples=lambda: [Sample((np.array([1.0, 2.0]), np.array([1.0, 2.0])), {}, 0)],
+    )
+)

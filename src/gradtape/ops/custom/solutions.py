@@ -1,0 +1,105 @@
+"""Solutions of equations whose numbers are known only when a program runs, as inside vmap.
+
+The op finds the number. It has no derivative of its own: that follows from the equation, and is
+that of the node around it; see gradtape.derive.solution_rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.families import batching
+from gradtape.ops.families.for_each import rows_of
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample
+
+# An equation is an object of an upper layer, hashed by what it computes:
+#   solve(start, others, example)   the solution near a start; `example` is its number, or None
+# `over` says which operands have an axis of examples in front, and is None where none has.
+
+
+def _spec(start: Spec, *others: Spec, equation: Any, over: batching.Flags | None) -> Spec:
+    if over is None or over[0]:
+        return start
+    size = next(of.shape[0] for of, flag in zip(others, over[1:], strict=True) if flag)
+    return spec((size, *start.shape), start.dtype)
+
+
+def _kernel(start: Any, *others: Any, equation: Any, over: batching.Flags | None) -> Any:
+    if over is None:
+        return np.asarray(equation.solve(start, others, None), start.dtype)
+    arrays = (start, *others)
+    size = next(len(array) for array, flag in zip(arrays, over, strict=True) if flag)
+    found = np.empty((size, *start.shape[1 if over[0] else 0 :]), start.dtype)
+    for number in range(size):
+        one, *rest = [
+            array[number] if flag else array for array, flag in zip(arrays, over, strict=True)
+        ]
+        found[number] = equation.solve(one, rest, number)
+    return found
+
+
+def _batch(
+    inputs: batching.Inputs,
+    batched: batching.Flags,
+    y: Node,
+    equation: Any,
+    over: batching.Flags | None,
+) -> Node:
+    """Examples are solved one after the other."""
+    if over is None:
+        return apply(SOLVE_EQUATION, inputs, (equation, batched))
+    outer_size = batching.size_of(inputs, batched)
+    rows, flags = rows_of(inputs, over, batched, outer_size, y.shape[0])
+    found = apply(SOLVE_EQUATION, rows, (equation, flags))
+    return batching.reshaped(found, (outer_size, *y.shape))
+
+
+@dataclass(frozen=True)
+class SquareRoot:
+    """The equation that the generated tests use."""
+
+    def solve(self, start: Any, others: Any, example: int | None) -> Any:
+        return np.sign(start) * np.sqrt(others[0])
+
+
+def _samples() -> list[Sample]:
+    start, square = np.array([1.0, -1.0]), np.array([4.0, 9.0])
+    return [
+        Sample((start, square), {"equation": SquareRoot(), "over": None}, 0),
+        Sample(
+            (start, np.stack([square, 2 * square])),
+            {"equation": SquareRoot(), "over": (False, True)},
+            0,
+        ),
+        Sample(
+            (np.stack([start, -start]), square),
+            {"equation": SquareRoot(), "over": (True, False)},
+            0,
+        ),
+        Sample((start, np.zeros((0, 2))), {"equation": SquareRoot(), "over": (False, True)}, 0),
+    ]
+
+
+SOLVE_EQUATION = declare(
+    Op(
+        "solve_equation",
+        "library",
+        spec=_spec,
+        numpy=_kernel,
+        batch=_batch,
+        params=("equation", "over"),
+        jvp=lambda tangents, y, inputs, **params: None,
+        vjp=lambda index, g, y, inputs, **params: None,
+        sparsity=nothing,
+        samples=_samples,
+        expensive=True,
+        may_fail=True,
+    )
+)

@@ -1,0 +1,1 @@
+"""Ops that are computed element by element."""

@@ -1,0 +1,424 @@
+"""Element-wise functions of two operands, comparison, logic, bits, and `where`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import promote
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
+from gradtape.ops.families import batching, lowering
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
+from gradtape.ops.families.reads import elements, nothing
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.recording.recording import Handle, record
+
+_NUMERIC: dict[str, Any] = {
+    "arity": 2, "promote": "same", "accepts": "any",
+    "dtypes": ("float64", "float32", "complex128", "int32"),
+}  # fmt: skip
+_REAL: dict[str, Any] = {
+    "arity": 2,
+    "promote": "same",
+    "accepts": "real",
+    "dtypes": ("float64", "float32", "int32"),
+}
+_FLOAT: dict[str, Any] = {
+    "arity": 2,
+    "promote": "float",
+    "accepts": "float",
+    "dtypes": ("float64", "float32"),
+}
+
+add: Binary = elementwise(
+    "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
+    llvm=lowering.arithmetic("fadd", "add"),
+)  # fmt: skip
+subtract: Binary = elementwise(
+    "subtract", np.subtract, "Difference of two operands.",
+    ("float(gt.subtract(1.0, 2.0))", "-1.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
+    llvm=lowering.arithmetic("fsub", "sub"),
+)  # fmt: skip
+multiply: Binary = elementwise(
+    "multiply", np.multiply, "Product of two operands.", ("float(gt.multiply(3.0, 2.0))", "6.0"),
+    partials=[lambda y, a, b: b, lambda y, a, b: a], **_NUMERIC,
+    llvm=lowering.arithmetic("fmul", "mul"),
+)  # fmt: skip
+divide: Binary = elementwise(
+    "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
+    # One division serves both.
+    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
+    domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
+    llvm=lowering.arithmetic("fdiv", "sdiv"),
+)  # fmt: skip
+floor_divide: Binary = elementwise(
+    "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
+    ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
+    domains=[(3.2, 3.4), (2.9, 3.1)], llvm=lowering.floor_divide,
+    **{**_REAL, "accepts": "real number"},
+)  # fmt: skip
+remainder: Binary = elementwise(
+    "remainder", np.remainder, "Remainder with the sign of the divisor.",
+    ("float(gt.remainder(-1.0, 3.0))", "2.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
+    domains=[(4.0, 5.0), (2.9, 3.1)], llvm=lowering.remainder,
+    **{**_REAL, "accepts": "real number"},
+)  # fmt: skip
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    found = np.floor_divide(x, y)
+    if found.dtype.kind == "f":
+        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard the quotient.
+        infinite = np.isinf(x) | np.isinf(y)
+        if infinite.any():
+            found = np.where(infinite, x / y, found)
+    return found
+
+
+def _power_base(y: Node, x: Node, p: Node) -> Node:
+    # p * x**(p-1) is 0 * inf at x = 0, p = 0, where the derivative of x**0 is 0.
+    return where(equal(p, 0), 0.0, p * power(x, p - 1))
+
+
+def _power_exponent(y: Node, x: Node, p: Node) -> Node:
+    return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1.0, x)))
+
+
+power = elementwise(
+    "pow", np.power, "First operand to the power of the second.",
+    ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
+    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"},
+)  # fmt: skip
+integer_power = elementwise(
+    "integer_power", lambda x, exponent: np.power(x, exponent),
+    "Integer power that is part of the program, not a leaf.",
+    ("float(gt.ops.arithmetic.integer_power(3, 2.0))", "8.0"),
+    partials=[lambda y, x, exponent: (
+        0 if exponent == 0 else exponent * pow(x, exponent - 1))],
+    promote="same", accepts="numeric", params=("exponent",),
+    sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
+    dtypes=("float64", "float32", "complex128", "int32"),
+    llvm=lowering.integer_power,
+    sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
+)  # fmt: skip
+
+
+def pow(x: Any, exponent: Any, /) -> Any:
+    """First operand to the power of the second; small integer powers are products.
+
+    >>> float(gt.pow(2.0, 3))
+    8.0
+    """
+    if type(exponent) is int and hasattr(x, "dtype") and type(x) is not np.ndarray:
+        kind = x.dtype.kind
+        if exponent == 2 and kind != "b":
+            return square(x)
+        if -8 <= exponent <= 8 and kind in "fc":
+            return integer_power(exponent, x)
+        if exponent < 0 and kind in "biu":
+            raise ValueError(
+                f"pow: integers to the negative power {exponent} are not integers. "
+                "Cast the base to a float first."
+            )
+    return power(x, exponent)
+
+
+atan2 = elementwise(
+    "atan2", np.arctan2, "Angle of the point (second, first).",
+    ("float(gt.atan2(0.0, 1.0))", "0.0"),
+    partials=[lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)],
+    domains=[(0.4, 2.0)], **_FLOAT,
+)  # fmt: skip
+hypot = elementwise(
+    "hypot", np.hypot, "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
+    ("float(gt.hypot(3.0, 4.0))", "5.0"),
+    partials=[lambda y, a, b: _ratio(a, y), lambda y, a, b: _ratio(b, y)],
+    domains=[(0.4, 2.0)], **_FLOAT,
+)  # fmt: skip
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp, "log(exp(x) + exp(y)) without overflow.",
+    ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
+    partials=[lambda y, a, b: sigmoid(a - b), lambda y, a, b: sigmoid(b - a)], **_FLOAT,
+)  # fmt: skip
+copysign = elementwise(
+    "copysign", np.copysign, "First operand with the sign of the second.",
+    ("float(gt.copysign(1.0, -0.0))", "-1.0"),
+    partials=[
+        lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
+    ],
+    domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
+    llvm=lowering.copysign,
+)  # fmt: skip
+nextafter = elementwise(
+    "nextafter", np.nextafter, "Next number from the first operand towards the second.",
+    ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
+    partials=[lambda y, a, b: 1, zero], **_FLOAT,
+)  # fmt: skip
+maximum = elementwise(
+    "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",
+    ("float(gt.maximum(1.0, 2.0))", "2.0"),
+    partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
+    llvm=lowering.larger,
+)  # fmt: skip
+minimum = elementwise(
+    "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
+    ("float(gt.minimum(1.0, 2.0))", "1.0"),
+    partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
+    llvm=lowering.smaller,
+)  # fmt: skip
+
+
+def _ratio(numerator: Node, norm: Node) -> Node:
+    """numerator / norm, 0 where the norm is."""
+    return where(equal(norm, 0), 0.0, numerator / norm)
+
+
+def _comparison(
+    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str, *predicates: str
+) -> Binary:
+    dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
+    return elementwise(
+        name, kernel, doc, example, arity=2, promote="same", accepts=accepts, result="bool",
+        dtypes=dtypes, llvm=lowering.comparison(*predicates),
+    )  # fmt: skip
+
+
+equal: Binary = _comparison(
+    "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"),
+    "any", "oeq", "eq",
+)  # fmt: skip
+not_equal = _comparison(
+    "not_equal", np.not_equal, "Whether operands differ.", ("bool(gt.not_equal(1, 1))", "False"),
+    "any", "une", "ne",
+)  # fmt: skip
+less = _comparison(
+    "less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real", "olt", "lt"
+)
+less_equal = _comparison(
+    "less_equal", np.less_equal, "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"),
+    "real", "ole", "le",
+)  # fmt: skip
+greater = _comparison(
+    "greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"),
+    "real", "ogt", "gt",
+)  # fmt: skip
+greater_equal = _comparison(
+    "greater_equal", np.greater_equal, "Whether x >= y.",
+    ("bool(gt.greater_equal(1, 2))", "False"), "real", "oge", "ge",
+)  # fmt: skip
+
+
+def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str], word: str) -> Binary:
+    return elementwise(
+        name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",),
+        llvm=lowering.bits(word),
+    )  # fmt: skip
+
+
+logical_and = _logic(
+    "logical_and", np.logical_and, "Logical and.",
+    ("bool(gt.logical_and(True, False))", "False"), "and",
+)  # fmt: skip
+logical_or = _logic(
+    "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True"), "or"
+)
+logical_xor = _logic(
+    "logical_xor", np.logical_xor, "Logical exclusive or.",
+    ("bool(gt.logical_xor(True, True))", "False"), "xor",
+)  # fmt: skip
+
+
+def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Binary:
+    more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
+    return elementwise(name, kernel, doc, example, arity=2, promote="same",
+                       domains=[(0, 5)], **more)  # fmt: skip
+
+
+bitwise_and = _bits(
+    "bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2"),
+    llvm=lowering.bits("and"),
+)  # fmt: skip
+bitwise_or = _bits(
+    "bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7"),
+    llvm=lowering.bits("or"),
+)  # fmt: skip
+bitwise_xor = _bits(
+    "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5"),
+    llvm=lowering.bits("xor"),
+)  # fmt: skip
+bitwise_left_shift = _bits(
+    "bitwise_left_shift", np.left_shift, "Bits shifted left.",
+    ("int(gt.bitwise_left_shift(1, 3))", "8"), dtypes=("int32", "uint8"), accepts="whole number",
+)  # fmt: skip
+bitwise_right_shift = _bits(
+    "bitwise_right_shift", np.right_shift, "Bits shifted right.",
+    ("int(gt.bitwise_right_shift(8, 3))", "1"), dtypes=("int32", "uint8"), accepts="whole number",
+)  # fmt: skip
+
+
+def _where_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
+    return spec(broadcast_shapes("where", [condition.shape, x.shape, y.shape]), x.dtype)
+
+
+def _where_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    condition, x, y = inputs
+    dtype = promote(x.dtype, y.dtype)
+    return cast(condition, np.dtype(bool)), cast(x, dtype), cast(y, dtype)
+
+
+def _where_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+    return where(
+        inputs[0],
+        *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)],
+    )
+
+
+def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node | None:
+    if index == 0:
+        return None
+    nothing = zeros_like(g)
+    return where(inputs[0], g, nothing) if index == 1 else where(inputs[0], nothing, g)
+
+
+def branch_mask(index: int, node: Node) -> Node:
+    """Where branch `index` of a `where` node is taken, in the shape of that branch."""
+    condition = node.inputs[0] if index == 1 else ~node.inputs[0]
+    from gradtape.ops.families.shapes import broadcast_to
+
+    return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
+
+
+WHERE = declare(
+    Op(
+        "where",
+        "elementwise",
+        spec=_where_spec,
+        numpy=np.where,
+        batch=batching.broadcasting,
+        llvm=lowering.select,
+        promote=_where_promote,
+        weak=(1, 2),
+        jvp=_where_jvp,
+        vjp=_where_vjp,
+        mask=mask_of,
+        sparsity=elements,
+        samples=lambda: [
+            Sample(
+                (
+                    np.array([True, False, True]),
+                    np.array([1.0, 2.0, 3.0]),
+                    np.array([4.0, 5.0, 6.0]),
+                )
+            ),
+            Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
+            Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
+            Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
+            Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
+        ],
+    )
+)
+
+
+def where(condition: Any, x: Any, y: Any, /) -> Any:
+    """x where the condition holds, y elsewhere; the branch not taken never sends back a NaN.
+
+    >>> gt.where(gt.asarray([True, False]), [1.0, 2.0], [3.0, 4.0]).tolist()
+    [1.0, 4.0]
+    """
+    return record(WHERE, (condition, x, y))
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """x limited to [min, max]; the derivative passes on the bounds.
+
+    >>> gt.clip(gt.asarray([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    x = record_operand(x)
+    if min is not None:
+        x = maximum(x, min)
+    if max is not None:
+        x = minimum(x, max)
+    return x
+
+
+def record_operand(x: Any) -> Any:
+    """A node or tensor as it is, anything else as a tensor."""
+    if type(x) is Node or isinstance(x, Handle):
+        return x
+    return record(IDENTITY, (x,))
+
+
+def _identity_rule(order: int) -> dict[str, Any]:
+    return {
+        "spec": lambda x: x,
+        "numpy": lambda x: x,
+        "batch": batching.broadcasting,
+        "llvm": lowering.same,
+        "mask": lambda index, mask, y, inputs: mask,
+        "samples": lambda: [
+            Sample((np.array([1.0, -2.0]),), order=order),
+            Sample((np.array(3),), order=order),
+            Sample((np.array(1j),), order=order),
+        ],
+    }
+
+
+IDENTITY = declare(
+    Op(
+        "identity",
+        "elementwise",
+        jvp=lambda tangents, y, inputs: tangents[0],
+        vjp=lambda index, g, y, inputs: g,
+        sparsity=elements,
+        **_identity_rule(2),
+    )
+)
+STOP_GRADIENT = declare(
+    Op(
+        "stop_gradient",
+        "elementwise",
+        jvp=lambda tangents, y, inputs: None,
+        vjp=lambda index, g, y, inputs: None,
+        sparsity=nothing,
+        **_identity_rule(0),
+    )
+)
+
+
+def identity(x: Any, /) -> Any:
+    """The same value as a new tensor.
+
+    >>> float(gt.identity(2.0))
+    2.0
+    """
+    return record(IDENTITY, (x,))
+
+
+def stop_gradient(x: Any, /) -> Any:
+    """The same value, through which no derivative passes.
+
+    >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
+    3.0
+    """
+    return record(STOP_GRADIENT, (x,))
+
+
+__all__ = [
+    "add", "apply", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "clip", "copysign", "divide", "equal", "exp",
+    "floor_divide", "greater", "greater_equal", "hypot", "identity", "less", "less_equal",
+    "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply",
+    "nextafter", "not_equal", "pow", "remainder", "stop_gradient", "subtract", "where",
+]  # fmt: skip

@@ -1,0 +1,139 @@
+"""Functions of complex numbers that are not analytic, and the same functions of real ones.
+
+The cotangent of z is dL/dRe + i dL/dIm, so a reverse rule is the adjoint of its forward rule in
+the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign at 0 are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.families import lowering
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import conjugate, elementwise, zeros_like
+from gradtape.ops.families.reads import Operand, elements, nothing
+
+__all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
+
+_INTEGERS = ("int32", "uint8")
+_INEXACT = ("float64", "float32", "complex128")
+# Away from 0, where abs, angle and sign have a kink.
+_NONZERO = [(0.4, 2.0)]
+
+
+def _is_complex(node: Node) -> bool:
+    return node.dtype.kind == "c"
+
+
+def _over(numerator: Node, size: Node) -> Node:
+    """numerator / size, 0 where the size is."""
+    return where(equal(size, 0), 0.0, numerator / size)
+
+
+def _if_complex(y: Node, operands: tuple[Operand, ...]) -> Any:
+    """The sparsity of what is constant, or a step, along the real numbers."""
+    return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
+
+
+def _times_i(node: Node) -> Node:
+    return node * 1j
+
+
+def _real_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    return cast(g, inputs[0].dtype)
+
+
+def _imag_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+    return imag(tangents[0]) if _is_complex(inputs[0]) else zeros_like(y)
+
+
+def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    (z,) = inputs
+    return _times_i(cast(g, z.dtype)) if _is_complex(z) else zeros_like(z)
+
+
+real: Callable[..., Any] = elementwise(
+    "real", lambda x: x.real, "Real part; a real operand is its own.",
+    ("float(gt.real(1.0 + 2.0j))", "1.0"),
+    jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
+    vjp=_real_vjp, promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    llvm=lowering.real,
+)  # fmt: skip
+imag = elementwise(
+    "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
+    ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
+    promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
+    llvm=lowering.imag,
+)  # fmt: skip
+conj = elementwise(
+    "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
+    ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
+    jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
+    vjp=lambda index, g, y, inputs: conjugate(g),
+    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    llvm=lowering.conjugate,
+)  # fmt: skip
+
+
+def _abs_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+    (z,) = inputs
+    return real(conjugate(sign(z)) * tangents[0]) if _is_complex(z) else sign(z) * tangents[0]
+
+
+def _abs_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    return g * sign(inputs[0])
+
+
+abs = elementwise(
+    "abs", np.abs, "Absolute value; derivative 0 at 0.", ("float(gt.abs(3.0 + 4.0j))", "5.0"),
+    jvp=_abs_jvp, vjp=_abs_vjp, promote="same", accepts="numeric", result="real",
+    domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.absolute,
+)  # fmt: skip
+
+
+def _turn(tangent: Node, z: Node) -> Node:
+    """The part of a change of z that turns it: symmetric, so it serves both modes."""
+    direction = sign(z)
+    turning = _over(imag(conjugate(direction) * tangent), abs(z))
+    return _times_i(direction) * turning
+
+
+sign = elementwise(
+    "sign", np.sign, "-1, 0 or 1; z / |z| for complex numbers.", ("float(gt.sign(-2.0))", "-1.0"),
+    jvp=lambda tangents, y, inputs: (
+        _turn(tangents[0], inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
+    ),
+    vjp=lambda index, g, y, inputs: (
+        _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
+    ),
+    promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.sign, sparsity=_if_complex,
+)  # fmt: skip
+
+
+def _angle_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+    (z,) = inputs
+    if not _is_complex(z):
+        return zeros_like(y)
+    return _over(imag(conjugate(sign(z)) * tangents[0]), abs(z))
+
+
+def _angle_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    (z,) = inputs
+    return _times_i(sign(z)) * _over(g, abs(z)) if _is_complex(z) else zeros_like(z)
+
+
+angle = elementwise(
+    "angle", lambda z: np.arctan2(z.imag, z.real), "Angle with the real axis, in radians.",
+    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
+    jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
+    sparsity=_if_complex,
+    llvm=lowering.angle,
+)  # fmt: skip

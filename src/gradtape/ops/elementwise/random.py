@@ -1,0 +1,228 @@
+"""Random numbers: one op gives bits, and distributions are ordinary ops on them.
+
+The bits come from Philox4x64-10, a function of a key and a counter without any state (Salmon et
+al. 2011). A position is four uint64 words, `key[0], key[1], counter[0], counter[1]`; the upper two
+of the counter's four words are 0. Word number w of a draw is word w % 4 of the block at counter
+position + 1 + w // 4, so that a draw is `np.random.Philox(key=key, counter=counter).random_raw(n)`.
+
+A draw of n numbers takes ceil(n / 4) blocks, whatever their dtype or distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import broadcast_shapes
+from gradtape.recording.recording import record
+
+WORDS_PER_BLOCK = 4
+_WORD = np.dtype(np.uint64)
+_ROOT_TWO = math.sqrt(2.0)
+# How many leading bits of a word make a number in [0, 1): as many as its significand holds.
+_SIGNIFICAND = {np.dtype(np.float64): 53, np.dtype(np.float32): 24}
+
+
+def _bits_spec(position: Spec, shape: Shape) -> Spec:
+    if position.shape[-1:] != (4,) or position.dtype != _WORD:
+        raise ShapeError(
+            f"random_bits: a position of {position} is not uint64[4]. "
+            "Pass the two words of the key and two of the counter."
+        )
+    return spec(position.shape[:-1] + shape, _WORD)
+
+
+def _words(position: Any, count: int) -> Any:
+    """So many words from a position; from each of them, where leading axes make them several."""
+    if position.ndim > 1:
+        drawn = np.empty((math.prod(position.shape[:-1]), count), _WORD)
+        for row, one in zip(drawn, position.reshape(-1, 4), strict=True):
+            row[:] = _words(one, count)
+        return drawn.reshape((*position.shape[:-1], count))
+    counter = np.array([position[2], position[3], 0, 0], _WORD)
+    return np.random.Philox(key=position[:2], counter=counter).random_raw(count)
+
+
+def _bits_kernel(position: Any, shape: Shape) -> Any:
+    return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
+
+
+RANDOM_BITS = declare(
+    Op(
+        "random_bits",
+        "random",
+        spec=_bits_spec,
+        numpy=_bits_kernel,
+        batch=batching.leading,
+        jvp=Undefined("random bits do not depend on anything smoothly"),
+        vjp=Undefined("random bits do not depend on anything smoothly"),
+        params=("shape",),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
+            for shape in ((5,), (2, 3), (), (0, 2))
+        ],
+        expensive=True,
+    )
+)
+
+
+def blocks(count: int) -> int:
+    """How far a draw of so many numbers moves the counter."""
+    return -(-count // WORDS_PER_BLOCK)
+
+
+def bits(position: Any, shape: Shape) -> Any:
+    """Uniform 64-bit words."""
+    return record(RANDOM_BITS, (position,), (shape,))
+
+
+def unit_interval(words: Any, dtype: Any) -> Any:
+    """Numbers in [0, 1) from the leading bits of words, evenly spaced."""
+    kept = _SIGNIFICAND[dtype]
+    return cast(bitwise_right_shift(words, 64 - kept), dtype) * 2.0**-kept
+
+
+# Numbers that a seed replays must not depend on the tier that computes them, and compiled functions
+# differ from NumPy's in the last bits: so each distribution is one op with NumPy's kernel.
+
+
+def _fractions(words: Any, dtype: Any) -> Any:
+    kept = _SIGNIFICAND[dtype]
+    return (words >> np.uint64(64 - kept)).astype(dtype) * dtype.type(2.0**-kept)
+
+
+def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+    """Box and Muller: a pair of words gives the radius and angle of a pair of numbers."""
+    count = math.prod(shape)
+    pairs = -(-count // 2)
+    lead = position.shape[:-1]
+    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(*lead, pairs, 2)
+    radius = np.sqrt(dtype.type(-2) * np.log1p(-uniform[..., 0]))
+    angle = uniform[..., 1] * dtype.type(2 * math.pi)
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    return both.reshape(*lead, 2 * pairs)[..., :count].reshape(lead + shape)
+
+
+def _exponential_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+    """Minus the logarithm of a uniform number that is never 0."""
+    uniform = _fractions(_words(position, math.prod(shape)), dtype)
+    return -np.log1p(-uniform).reshape(position.shape[:-1] + shape)
+
+
+def _distribution(name: str, kernel: Any) -> Op:
+    why = Undefined("random numbers do not depend on their seed smoothly")
+    return declare(
+        Op(
+            name,
+            "random",
+            spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype),
+            numpy=kernel,
+            batch=batching.leading,
+            jvp=why,
+            vjp=why,
+            params=("shape", "dtype"),
+            sparsity=nothing,
+            samples=lambda: [
+                Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
+                for shape in ((5,), (2, 3), (), (0, 2))
+                for dtype in _SIGNIFICAND
+            ],
+            expensive=True,
+        )
+    )
+
+
+NORMAL = _distribution("standard_normal", _normal_kernel)
+EXPONENTIAL = _distribution("standard_exponential", _exponential_kernel)
+
+
+def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype: Any) -> Any:
+    """The inverse of the distribution function between two bounds."""
+    from scipy import special
+
+    root = dtype.type(_ROOT_TWO)
+    low, high = special.erf(lower / root), special.erf(upper / root)
+    uniform = _fractions(_words(position, math.prod(shape)), dtype)
+    uniform = uniform.reshape(position.shape[:-1] + shape)
+    found = special.erfinv(low + (high - low) * uniform) * root
+    return np.clip(found, lower, upper).astype(dtype)
+
+
+def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: Any) -> Spec:
+    drawn = position.shape[:-1] + shape
+    return spec(broadcast_shapes("truncated_normal", [drawn, lower.shape, upper.shape]), dtype)
+
+
+def _truncated_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: Any
+) -> Node:
+    position, lower, upper = inputs
+    bounds = batching.aligned((lower, upper), batched[1:], y.ndim)
+    # As many axes as the result has, so that the positions of examples are those in front.
+    own = len(shape) + y.inputs[0].ndim - 1
+    full = (1,) * (y.ndim - own) + shape
+    return apply(y.op, (position, *bounds), (full, dtype))
+
+
+TRUNCATED_NORMAL = declare(
+    Op(
+        "standard_truncated_normal",
+        "random",
+        spec=_truncated_spec,
+        numpy=_truncated_kernel,
+        batch=_truncated_batch,
+        jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+        vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+        params=("shape", "dtype"),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample(
+                (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
+                {"shape": (2, 3), "dtype": np.dtype(np.float64)},
+                order=0,
+            )
+        ],
+        expensive=True,
+    )
+)
+
+# A sum that is not contracted with the product before it, in any tier, for the same reason.
+shift = elementwise(
+    "shift", np.add, "Sum of two operands, rounded on its own.",
+    ("float(gt.ops.random.shift(1.0, 2.0))", "3.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: 1], arity=2,
+    llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
+)  # fmt: skip
+
+
+def standard_normal(position: Any, shape: Shape, dtype: Any) -> Any:
+    return record(NORMAL, (position,), (shape, dtype))
+
+
+def standard_exponential(position: Any, shape: Shape, dtype: Any) -> Any:
+    return record(EXPONENTIAL, (position,), (shape, dtype))
+
+
+def standard_truncated_normal(
+    position: Any, shape: Shape, dtype: Any, lower: Any, upper: Any
+) -> Any:
+    bounds = [stop_gradient(cast(bound, dtype)) for bound in (lower, upper)]
+    return record(TRUNCATED_NORMAL, (position, *bounds), (shape, dtype))
+
+
+def integers_below(words: Any, count: int) -> Any:
+    """Words to integers 0 to count - 1; the bias is at most count / 2⁶⁴."""
+    return words if count == 2**64 else remainder(words, count)

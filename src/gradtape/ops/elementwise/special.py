@@ -1,0 +1,208 @@
+"""Special functions: SciPy computes the values, and each derivative is one of the same family."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
+from gradtape.ops.families.elementwise import elementwise
+
+__all__ = [
+    "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
+    "ndtr", "polygamma", "sinc", "xlogy",
+]  # fmt: skip
+
+_REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
+_POSITIVE = [(0.3, 4.0)]
+_SLOPE = 2.0 / math.sqrt(math.pi)
+
+
+def _scipy() -> ModuleType:
+    # Imported at first use: it takes longer than importing gradtape.
+    import scipy.special
+
+    return scipy.special
+
+
+erf = elementwise(
+    "erf", lambda x: _scipy().erf(x), "Error function.", ("float(gt.erf(0.0))", "0.0"),
+    partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL,
+)  # fmt: skip
+erfc = elementwise(
+    "erfc", lambda x: _scipy().erfc(x), "1 - erf(x), exact where erf is close to 1.",
+    ("float(gt.erfc(0.0))", "1.0"), partials=[lambda y, x: -_SLOPE * exp(-square(x))], **_REAL,
+)  # fmt: skip
+erfinv = elementwise(
+    "erfinv", lambda x: _scipy().erfinv(x), "Inverse of the error function.",
+    ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
+    domains=[(-0.8, 0.8)], **_REAL,
+)  # fmt: skip
+ndtr = elementwise(
+    "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
+    ("float(gt.ndtr(0.0))", "0.5"),
+    partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
+)  # fmt: skip
+log_sigmoid = elementwise(
+    "log_sigmoid", lambda x: -np.logaddexp(-x, x.dtype.type(0)),
+    "Logarithm of the logistic function, without overflow.",
+    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
+    partials=[lambda y, x: sigmoid(-x)], **_REAL,
+)  # fmt: skip
+
+lgamma = elementwise(
+    "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
+    ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)],
+    domains=_POSITIVE, **_REAL,
+)  # fmt: skip
+digamma: Callable[..., Any] = elementwise(
+    "digamma", lambda x: _scipy().psi(x), "Derivative of lgamma.",
+    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
+    partials=[lambda y, x: polygamma(1, x)], domains=_POSITIVE, **_REAL,
+)  # fmt: skip
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    # ψⁿ(x) = (-1)^(n+1) n! ζ(n+1, x), the Hurwitz zeta function.
+    factor = math.gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
+    return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
+
+
+_record_polygamma = elementwise(
+    "polygamma", _polygamma, "Derivative of digamma, of any order from 1.",
+    ("round(float(gt.polygamma(1, 1.0)), 6)", "1.644934"),
+    partials=[lambda y, x, n: polygamma(n + 1, x)], domains=_POSITIVE, params=("n",),
+    sample_params=({"n": 1}, {"n": 2}), **_REAL,
+)  # fmt: skip
+
+
+def polygamma(n: int, x: Any, /) -> Any:
+    """The n-th derivative of digamma; n is an integer, not a tensor.
+
+    >>> round(float(gt.polygamma(1, 1.0)), 6)
+    1.644934
+    """
+    order = _order("polygamma", n)
+    return _record_polygamma(order, x) if order else digamma(x)
+
+
+def _order(name: str, n: Any) -> int:
+    try:
+        found = operator.index(n)
+    except TypeError:
+        raise TypeError(f"{name}: order {n!r} is not an integer. Pass an int.") from None
+    if found < 0:
+        raise ValueError(f"{name}: order {found} is negative. Choose 0 or more.")
+    return found
+
+
+def _xlogy_partial(y: Any, a: Any, b: Any) -> Any:
+    # Guarded at 0 / 0 only: at a = 0 elsewhere, a / b is right, and so is its derivative.
+    both = equal(a, 0) & equal(b, 0)
+    return where(both, 0.0, a / where(both, 1.0, b))
+
+
+xlogy = elementwise(
+    "xlogy", lambda a, b: _scipy().xlogy(a, b), "x log(y), 0 where x is 0.",
+    ("float(gt.xlogy(0.0, 0.0))", "0.0"), partials=[lambda y, a, b: log(b), _xlogy_partial],
+    arity=2, domains=[(-2.0, 2.0), (0.3, 3.0)], dtypes=("float64", "float32", "complex128"),
+)  # fmt: skip
+
+# A `where` would do, but its mask would be carried back through everything that x came from.
+multiply_no_nan = elementwise(
+    "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
+    "x y, 0 where y is 0 even if x is infinite or NaN.",
+    ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
+    partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL,
+)  # fmt: skip
+
+
+def _sinc_kernel(x: Any, order: int) -> Any:
+    """The n-th derivative of sin(u)/u, u = πx, times πⁿ: a series near 0, a recurrence elsewhere.
+
+    The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹ multiplies errors by n / u at each step, and the terms
+    of the series Σ ±uʲ / (j! (j+n+1)) grow with u: at u = n / 2 both lose little.
+    """
+    u = np.asarray(x, np.result_type(x, np.float64)) * math.pi
+    near = np.abs(u) < max(1.0, order / 2.0)
+    # Each formula sees only arguments that are good for it.
+    small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
+    result = np.where(near, _sinc_series(small, order), _sinc_recurrence(large, order))
+    return (result * math.pi**order).astype(x.dtype)
+
+
+def _sinc_series(u: Any, order: int) -> Any:
+    lowest = order % 2
+    total = np.zeros_like(u)
+    for j in range(lowest + 2 * (10 + order), lowest - 1, -2):
+        sign = -1.0 if (j + order) // 2 % 2 else 1.0
+        total = total * (u * u) + sign / (math.factorial(j) * (j + order + 1))
+    return total * u if lowest else total
+
+
+def _sinc_recurrence(u: Any, order: int) -> Any:
+    sine, cosine = np.sin(u), np.cos(u)
+    derivatives = (sine, cosine, -sine, -cosine)
+    found = sine / u
+    for n in range(1, order + 1):
+        found = (derivatives[n % 4] - n * found) / u
+    return found
+
+
+_record_sinc: Callable[..., Any] = elementwise(
+    "sinc", _sinc_kernel, "Derivative of sinc, of any order from 0.",
+    ("float(gt.sinc(0.0))", "1.0"), partials=[lambda y, x, order: _record_sinc(order + 1, x)],
+    params=("order",), sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
+    dtypes=("float64", "float32", "complex128"),
+)  # fmt: skip
+
+
+def sinc(x: Any, /) -> Any:
+    """sin(πx) / (πx), and 1 at 0; derivatives of every order are exact there too.
+
+    >>> float(gt.sinc(0.0))
+    1.0
+    """
+    return _record_sinc(0, x)
+
+
+def _bessel_kernel(x: Any, order: int) -> Any:
+    special = _scipy()
+    known = {0: special.i0, 1: special.i1}.get(order)
+    return known(x) if known else np.asarray(special.iv(order, x)).astype(x.dtype)
+
+
+def _bessel_partial(y: Any, x: Any, order: int) -> Any:
+    above = _record_bessel(order + 1, x)
+    return above if order == 0 else 0.5 * (_record_bessel(order - 1, x) + above)
+
+
+_record_bessel = elementwise(
+    "bessel_i", _bessel_kernel, "Modified Bessel function of the first kind, of integer order.",
+    ("float(gt.i0(0.0))", "1.0"), partials=[_bessel_partial], params=("order",),
+    sample_params=({"order": 0}, {"order": 1}, {"order": 2}), **_REAL,
+)  # fmt: skip
+
+
+def i0(x: Any, /) -> Any:
+    """Modified Bessel function of the first kind, of order 0.
+
+    >>> float(gt.i0(0.0))
+    1.0
+    """
+    return _record_bessel(0, x)
+
+
+def i1(x: Any, /) -> Any:
+    """Modified Bessel function of the first kind, of order 1; the derivative of i0.
+
+    >>> float(gt.i1(0.0))
+    0.0
+    """
+    return _record_bessel(1, x)

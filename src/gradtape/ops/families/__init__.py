@@ -1,0 +1,1 @@
+"""What follows for an op from its nature: the families, and the rules that they share."""

@@ -1,0 +1,101 @@
+"""What reductions share: the shape that is left, the dtype they accumulate in, their samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import default_dtype
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.spec import Shape
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.samples import Sample, generator
+
+Axes = tuple[int, ...]
+
+
+def reduced_shape(shape: Shape, axis: Axes, keepdims: bool) -> Shape:
+    """The shape that is left after reducing over `axis`."""
+    if keepdims:
+        return tuple(1 if position in axis else n for position, n in enumerate(shape))
+    return tuple(n for position, n in enumerate(shape) if position not in axis)
+
+
+def count(x: Any, axis: Axes) -> int:
+    """How many elements a reduction over `axis` combines."""
+    return math.prod(x.shape[position] for position in axis)
+
+
+def accumulator(dtype: Any) -> Any:
+    """Sums of small integers and booleans are wide ones, as in NumPy."""
+    if dtype.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def in_dtype(x: Any, dtype: Any) -> Any:
+    """A tensor or node in the dtype that was asked for, if any was."""
+    return x if dtype is None or x.dtype == dtype else cast(x, dtype)
+
+
+def inexact_operand(x: Any) -> Any:
+    """An operand that can be divided: integers and booleans become the default float."""
+    x = record_operand(x)
+    return x if x.dtype.kind in "fc" else cast(x, default_dtype())
+
+
+def add_up(x: Node, axis: Axes, keepdims: bool) -> Node:
+    """The sum as a node, for rules in modules that `reduction` itself imports."""
+    return apply(REGISTRY["sum"], (x,), (axis, keepdims))
+
+
+def require_order(name: str, x: Any, axis: Axes) -> None:
+    """Refuse what has no largest element: complex numbers, and nothing at all."""
+    if x.dtype.kind == "c":
+        raise DtypeError(f"{name}: {x.dtype} has no order. Take gt.abs or gt.real first.")
+    if count(x, axis) == 0:
+        raise ShapeError(
+            f"{name}: axis {axis} of shape {x.shape} has no elements to choose from. "
+            "Check the size first."
+        )
+
+
+def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Any:
+    """Every kind of axis, kept or not, on 2-d, 3-d, 0-d and empty operands."""
+
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        cases: list[tuple[Shape, Axes, bool]] = [
+            ((2, 3), (0,), False),
+            ((2, 3), (1,), True),
+            ((2, 3), (0, 1), False),
+            ((2, 2, 3), (0, 2), False),
+            ((), (), False),
+            ((0, 3), (1,), False),
+            ((3,), (), False),
+        ]
+        return [
+            Sample(
+                (distinct_values(rng, shape, dtype),), {"axis": axis, "keepdims": keepdims, **more}
+            )
+            for dtype in dtypes
+            for shape, axis, keepdims in cases
+        ]
+
+    return samples
+
+
+def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
+    """Values without accidental ties, so that extrema and orders can be differentiated."""
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return np.asarray(rng.integers(0, 2, shape) > 0)
+    if kind in "iu":
+        return np.asarray(rng.integers(1, 6, shape), dtype)
+    values = np.asarray(rng.permutation(math.prod(shape)).reshape(shape) * 0.3 + 0.4)
+    return (values + 0.2j * values).astype(dtype) if kind == "c" else values.astype(dtype)

@@ -1,0 +1,116 @@
+"""Casts between dtypes, and the promotion rules that insert them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, promote, to_inexact
+from gradtape.errors import DtypeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.families import batching, lowering
+from gradtape.ops.families.reads import elements
+from gradtape.ops.families.samples import Sample
+from gradtape.recording.recording import record
+
+KINDS = {
+    "any": "biufc",
+    "numeric": "iufc",
+    "real": "biuf",
+    "real number": "iuf",
+    "inexact": "fc",
+    "float": "f",
+    "integer": "biu",
+    "whole number": "iu",
+    "bool": "b",
+}
+
+
+def _cast_spec(x: Spec, dtype: Any) -> Spec:
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        raise DtypeError(
+            f"cast: {x.dtype} to {dtype} would drop the imaginary part. Use gt.real first."
+        )
+    return spec(x.shape, dtype)
+
+
+def _cast_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], dtype: Any) -> Node | None:
+    source = inputs[0].dtype
+    if source.kind not in "fc" or dtype.kind not in "fc":
+        return None
+    if dtype.kind == "c" and source.kind == "f":
+        g = apply(REGISTRY["real"], (g,))
+    return cast(g, source)
+
+
+def _cast_numpy(x: Any, dtype: Any) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(x).astype(dtype)
+
+
+CAST = declare(
+    Op(
+        "cast",
+        "elementwise",
+        spec=_cast_spec,
+        numpy=_cast_numpy,
+        batch=batching.broadcasting,
+        llvm=lowering.cast,
+        params=("dtype",),
+        jvp=lambda tangents, y, inputs, dtype: (
+            cast(tangents[0], dtype) if dtype.kind in "fc" else None
+        ),
+        vjp=_cast_vjp,
+        mask=lambda index, mask, y, inputs, dtype: mask,
+        sparsity=elements,
+        samples=lambda: [
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
+            Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
+            Sample((np.array(True),), {"dtype": np.dtype("float64")}),
+        ],
+    )
+)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """Convert to another dtype; differentiable between floating dtypes.
+
+    >>> gt.cast(gt.asarray([1, 2]), gt.float32).dtype
+    dtype('float32')
+    """
+    dtype = as_dtype(dtype)
+    if type(x) is Node:
+        return x if x.dtype == dtype else apply(CAST, (x,), (dtype,))
+    return record(CAST, (x,), (dtype,))
+
+
+def cast_to(nodes: tuple[Node, ...], dtype: Any) -> tuple[Node, ...]:
+    return tuple(cast(node, dtype) for node in nodes)
+
+
+def promotion(name: str, kind: str, accepted: str) -> Callable[..., Any]:
+    """A promote rule: `same` computes in the common dtype, `float` in at least a float."""
+    allowed = KINDS[accepted]
+
+    def rule(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+        dtype = promote(*[node.dtype for node in inputs])
+        if kind == "float":
+            dtype = to_inexact(dtype)
+        elif kind == "bool":
+            return cast_to(inputs, np.dtype(bool))
+        if dtype.kind not in allowed:
+            raise DtypeError(
+                f"{name}: dtype {dtype} is not accepted (only {accepted}). Cast with gt.cast first."
+            )
+        return cast_to(inputs, dtype)
+
+    return rule
+
+
+__all__ = ["CAST", "COMPLEX_OF", "REAL_OF", "cast", "cast_to", "promotion"]

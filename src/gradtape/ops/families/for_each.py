@@ -1,0 +1,104 @@
+"""for_each: an op on each of several examples in turn, where no single call does it.
+
+Its kernel is a loop over the NumPy kernel of the op. It serves ops that give integers or booleans,
+which have no derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.families import batching
+from gradtape.ops.families.batching import Flags, Inputs
+from gradtape.ops.families.reads import dense
+from gradtape.ops.families.samples import Sample
+
+
+def _spec(*inputs: Spec, op: Op, params: tuple[Any, ...], over: Flags) -> Spec:
+    alone = [
+        spec(of.shape[1:], of.dtype) if flag else of for of, flag in zip(inputs, over, strict=True)
+    ]
+    result = op.spec(*alone, **op.keywords(params))
+    size = next(of.shape[0] for of, flag in zip(inputs, over, strict=True) if flag)
+    return spec((size, *result.shape), result.dtype)
+
+
+def _kernel(*arrays: Any, op: Op, params: tuple[Any, ...], over: Flags) -> Any:
+    of = _spec(
+        *[spec(array.shape, array.dtype) for array in arrays],
+        op=op, params=params, over=over,
+    )  # fmt: skip
+    result = np.empty(of.shape, of.dtype)
+    keywords = op.keywords(params)
+    for number in range(of.shape[0]):
+        result[number] = op.numpy(
+            *[array[number] if flag else array for array, flag in zip(arrays, over, strict=True)],
+            **keywords,
+        )
+    return result
+
+
+def _batch(
+    inputs: Inputs, batched: Flags, y: Node, op: Op, params: tuple[Any, ...], over: Flags
+) -> Node:
+    """Examples of examples, in one row."""
+    outer_size = batching.size_of(inputs, batched)
+    rows, flags = rows_of(inputs, over, batched, outer_size, y.shape[0])
+    found = apply(FOR_EACH, rows, (op, params, flags))
+    return batching.reshaped(found, (outer_size, *y.shape))
+
+
+def rows_of(
+    inputs: Inputs, over: Flags, batched: Flags, outer_size: int, inner_size: int
+) -> tuple[Inputs, Flags]:
+    """Operands of examples of examples, as operands of examples, and which of them are."""
+    rows = []
+    for node, own, more in zip(inputs, over, batched, strict=True):
+        if not own and not more:
+            rows.append(node)
+            continue
+        if not more:
+            node = batching.spread(node, outer_size)
+        elif not own:
+            node = batching.lifted(node, node.ndim)
+            shape = (outer_size, inner_size, *node.shape[2:])
+            node = apply(REGISTRY["broadcast_to"], (node,), (shape,))
+        rows.append(batching.reshaped(node, (outer_size * inner_size, *node.shape[2:])))
+    return tuple(rows), tuple(own or more for own, more in zip(over, batched, strict=True))
+
+
+def _samples() -> list[Sample]:
+    search = REGISTRY["searchsorted"]
+    rows, values = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 5.0]]), np.array([1.5, 2.5])
+    return [
+        Sample((rows, values), {"op": search, "params": ("left",), "over": (True, False)}),
+        Sample((rows, values), {"op": search, "params": ("right",), "over": (True, True)}),
+        Sample((rows[:0], values), {"op": search, "params": ("left",), "over": (True, False)}),
+    ]
+
+
+FOR_EACH = declare(
+    Op(
+        "for_each",
+        "library",
+        spec=_spec,
+        numpy=_kernel,
+        batch=_batch,
+        sparsity=dense,
+        jvp=Undefined("it serves ops that give integers or booleans"),
+        vjp=Undefined("it serves ops that give integers or booleans"),
+        params=("op", "params", "over"),
+        samples=_samples,
+        expensive=True,
+    )
+)
+
+
+def each(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
+    """A batch rule: the op on each example, in one node."""
+    return apply(FOR_EACH, inputs, (y.op, y.params, batched))

@@ -1,0 +1,90 @@
+"""The linear families: reductions and movements, whose derivative is their own transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.spec import Shape
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import broadcast_to
+
+
+def linear(
+    name: str,
+    family: str,
+    *,
+    spec: Callable[..., Any],
+    numpy: Callable[..., Any],
+    batch: Callable[..., Any],
+    transpose: Callable[..., Any],
+    params: tuple[str, ...] = (),
+    samples: Callable[..., Any],
+    expensive: bool = False,
+    view: bool = False,
+    promote: Callable[..., Any] | None = None,
+    mask: Callable[..., Any] | None = None,
+    sparsity: Callable[..., Any] | None = None,
+) -> Op:
+    """Declare an op that is linear in its one operand.
+
+    `transpose(g, x, **params)` carries a cotangent back to the operand `x`. Forward mode applies
+    the op to the tangent; the mask follows from the transpose.
+    """
+
+    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+        return apply(op, (tangents[0],), y.params)
+
+    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+        return transpose(g, inputs[0], **given)
+
+    op = declare(
+        Op(
+            name,
+            family,
+            spec=spec,
+            numpy=numpy,
+            batch=batch,
+            jvp=jvp,
+            vjp=vjp,
+            mask=mask or mask_by_vjp,
+            promote=promote,
+            params=params,
+            sparsity=sparsity,
+            samples=samples,
+            expensive=expensive,
+            view=view,
+        )
+    )
+    return op
+
+
+def mask_by_vjp(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """The mask of a linear op's operand: where its transpose carries any of the mask back."""
+    weight = cast(mask, np.dtype(y.dtype))
+    back = y.op.vjp(index, weight, y, inputs, **params)  # type: ignore[operator,misc]
+    back = back.dense() if hasattr(back, "dense") else back
+    zero_like = apply(REGISTRY["full"], (), ((), 0, back.dtype))
+    return apply(REGISTRY["not_equal"], (back, zero_like))
+
+
+def keep_axes(node: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
+    """Give a reduced node back its axes, with length 1."""
+    kept = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+    return node if node.shape == kept else apply(REGISTRY["reshape"], (node,), (kept,))
+
+
+def expand_reduced(node: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
+    """Stretch a reduced node over the axes it was reduced over."""
+    return broadcast_to(keep_axes(node, shape, axes), shape)
+
+
+def mask_reduced(
+    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: Any, **params: Any
+) -> Node:
+    """The mask of a reduction's operand is its own, stretched."""
+    return expand_reduced(mask, inputs[0].shape, axis)

@@ -1,0 +1,1 @@
+"""Ops on matrices: products, systems, decompositions, Fourier transforms."""

@@ -1,0 +1,103 @@
+"""What the ops on matrices share: checks of shapes, batches, masks, and errors on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import MatrixError, ShapeError
+from gradtape.graph.node import Node, apply, outputs
+from gradtape.graph.spec import Shape, Spec
+from gradtape.ops.arrays import movement
+from gradtape.ops.arrays.creation import EYE, constant_beside
+from gradtape.ops.families.samples import generator
+from gradtape.ops.families.shapes import broadcast_to, reduce_to
+from gradtape.ops.matrices.contraction import adjoint
+from gradtape.ops.reductions.reduction import ANY
+
+
+def require_matrix(name: str, x: Spec) -> None:
+    if x.ndim < 2:
+        raise ShapeError(
+            f"{name}: shape {x.shape} is not a matrix or a stack of them. "
+            "Reshape it to two axes or more."
+        )
+
+
+def require_square(name: str, x: Spec) -> None:
+    require_matrix(name, x)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            f"{name}: shape {x.shape} is not square (axis {x.ndim - 2}: {x.shape[-2]}, "
+            f"axis {x.ndim - 1}: {x.shape[-1]}). Pass square matrices."
+        )
+
+
+def batch_mask(core: int) -> Callable[..., Node]:
+    """A mask rule, one bit per matrix: library calls mix all elements of a matrix.
+
+    `core` is how many axes of the result belong to one matrix.
+    """
+
+    def mask_rule(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+        axes = tuple(range(mask.ndim - core, mask.ndim))
+        bits = apply(ANY, (mask,), (axes, False)) if axes else mask
+        shape = inputs[index].shape
+        bits = reduce_to(bits, shape[:-2], "any")
+        return broadcast_to(movement.reshape(bits, (*shape[:-2], 1, 1)), shape)
+
+    return mask_rule
+
+
+def explained(name: str, problem: str, remedy: str, kernel: Callable[..., Any]) -> Any:
+    """Run a LAPACK call; where it fails on values, say in which op, why, and what to do."""
+    try:
+        return kernel()
+    except np.linalg.LinAlgError as error:
+        raise MatrixError(f"{name}: {problem} ({error}). {remedy}") from None
+
+
+def outputs_of(found: Any) -> tuple[Any, ...]:
+    """The outputs of an op that has several, recorded or applied to nodes."""
+    return outputs(found) if type(found) is Node else found
+
+
+def symmetric_part(x: Any) -> Any:
+    """(x + xᴴ) / 2, of a node, a tensor or an array."""
+    if isinstance(x, np.ndarray):
+        return (x + np.conj(np.swapaxes(x, -1, -2))) * x.dtype.type(0.5)
+    return (x + adjoint(x)) * 0.5
+
+
+def identity_like(x: Any) -> Any:
+    """The identity of the size of a square matrix."""
+    n = x.shape[-1]
+    return constant_beside(x, EYE, (n, n, 0, x.dtype))
+
+
+def as_row(x: Any) -> Any:
+    """A vector as a matrix of one row, for each of a stack."""
+    return movement.reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+
+
+def as_column(x: Any) -> Any:
+    """A vector as a matrix of one column, for each of a stack."""
+    return movement.reshape(x, (*x.shape, 1))
+
+
+def sample_matrices(name: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> list[Any]:
+    """Well-conditioned matrices: random ones, pushed away from singular by their diagonal."""
+    rng = generator(name)
+    found = []
+    for dtype in dtypes:
+        for shape in shapes:
+            values = rng.uniform(-1.0, 1.0, shape)
+            if np.dtype(dtype).kind == "c":
+                values = values + 1j * rng.uniform(-1.0, 1.0, shape)
+            # Distinct, so that eigenvalues and singular values are far apart.
+            count = min(shape[-2:])
+            values[..., range(count), range(count)] += 2.0 + 1.5 * np.arange(count)
+            found.append(values.astype(dtype))
+    return found

@@ -1,0 +1,244 @@
+"""Contraction: the matrix product, in which all other sums of products end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays import movement
+from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.elementwise import RECORDERS, binary_function
+from gradtape.ops.families.reads import Operand, agreeing
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ops.reductions.reduction import ANY
+from gradtape.recording.recording import record
+
+__all__ = ["matmul"]
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate of a node or tensor; a real one is itself."""
+    return record(REGISTRY["conj"], (x,)) if x.dtype.kind == "c" else x
+
+
+def transposed(x: Any) -> Any:
+    """The last two axes exchanged; twice is not at all, so that derivatives stay small."""
+    if type(x) is Node and x.op is movement.PERMUTE_DIMS:
+        (axes,), last = x.params, x.ndim - 1
+        if axes == (*range(last - 1), last, last - 1):
+            return x.inputs[0]
+    return movement.matrix_transpose(x)
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose of a node or tensor, over its last two axes."""
+    if type(x) is Node and x.op.name == "conj":
+        return transposed(x.inputs[0])
+    return conjugate(transposed(x))
+
+
+def own(x: Any) -> Any:
+    """A result that only ends in a view of itself, as a tensor that may be written to."""
+    is_view = type(x) is not Node and type(x) is not x.result_class
+    return identity(x) if is_view else x
+
+
+def _matmul_spec(a: Spec, b: Spec) -> Spec:
+    if not a.ndim or not b.ndim:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape}: a 0-d operand has no axis to sum over. "
+            "Use multiply."
+        )
+    left, right = a.ndim - 1, max(b.ndim - 2, 0)
+    if a.shape[left] != b.shape[right]:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape} do not match "
+            f"(axis {left}: {a.shape[left]}, axis {right}: {b.shape[right]}). "
+            "Transpose or reshape one of them."
+        )
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    return spec(batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ()), a.dtype)
+
+
+def _matmul_kernel(a: Any, b: Any) -> Any:
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:
+        # One large product instead of one per batch item.
+        return np.matmul(a.reshape(flat_rows(a.shape)), b).reshape(a.shape[:-1] + b.shape[1:])
+    return np.matmul(a, b)
+
+
+def flat_rows(shape: Shape) -> Shape:
+    """All axes but the last as one."""
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def _matmul_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    (da, db), (a, b) = tangents, inputs
+    if da is None or db is None:
+        return matmul(a, db) if da is None else matmul(da, b)
+    return matmul(da, b) + matmul(a, db)
+
+
+def _matmul_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    a, b = inputs
+    if a.ndim == 1 or b.ndim == 1:
+        return _vector_vjp(index, g, a, b)
+    if index == 0:
+        return reduce_to(matmul(g, adjoint(b)), a.shape)
+    if b.ndim == 2 and a.ndim > 2:
+        # The sum over the batch is part of the product when the batch is folded into its rows.
+        rows = movement.reshape(a, flat_rows(a.shape))
+        return matmul(adjoint(rows), movement.reshape(g, flat_rows(g.shape)))
+    return reduce_to(matmul(adjoint(a), g), b.shape)
+
+
+def _vector_vjp(index: int, g: Node, a: Node, b: Node) -> Node:
+    """The cotangent of an operand when one of them, or both, is a vector."""
+    if a.ndim == 1 and b.ndim == 1:
+        return g * conjugate(b if index == 0 else a)
+    if b.ndim == 1:
+        if index == 0:
+            return movement.reshape(g, (*g.shape, 1)) * conjugate(b)
+        rows = movement.reshape(a, flat_rows(a.shape))
+        return matmul(adjoint(rows), movement.reshape(g, (g.size,)))
+    if index == 1:
+        row = movement.reshape(g, (*g.shape[:-1], 1, g.shape[-1]))
+        return movement.reshape(conjugate(a), (*a.shape, 1)) * row
+    if b.ndim == 2:
+        return matmul(conjugate(b), g)
+    product = matmul(conjugate(b), movement.reshape(g, (*g.shape, 1)))
+    return reduce_to(movement.reshape(product, product.shape[:-1]), a.shape)
+
+
+def _matmul_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    """A row of `a` matters where any element of the same row of the result does; `b` by columns."""
+    a, b = inputs
+    batch = y.shape[: y.ndim - (a.ndim > 1) - (b.ndim > 1)]
+    rows, columns = a.shape[-2:-1] or (1,), (b.shape[-1:] if b.ndim > 1 else (1,))
+    shape = inputs[index].shape
+    mask = movement.reshape(mask, batch + rows + columns)
+    found = record(ANY, (mask,), ((len(batch) + (1 if index == 0 else 0),), True))
+    if len(shape) == 1:
+        # The vector is summed against everything that is left.
+        return broadcast_to(record(ANY, (found,), (tuple(range(found.ndim)), False)), shape)
+    kept = shape[:-2] + ((shape[-2], 1) if index == 0 else (1, shape[-1]))
+    return broadcast_to(reduce_to(found, kept, "any"), shape)
+
+
+def as_columns(b: Node) -> Node:
+    """The matrices of a stack side by side: (..., k, n) to (k, all the n)."""
+    front = batching.moved(b, b.ndim - 2, 0)
+    return batching.reshaped(front, (front.shape[0], math.prod(front.shape[1:])))
+
+
+def from_columns(product: Node, shape: Shape) -> Node:
+    """The way back, to a stack of this shape."""
+    parted = batching.reshaped(product, (product.shape[0], *shape[:-2], shape[-1]))
+    return batching.moved(parted, 0, len(shape) - 2)
+
+
+def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> Node:
+    """One large product where one operand is the same matrix for all examples."""
+    (a, b), (left, right) = inputs, y.inputs
+    shape = (batching.size_of(inputs, batched), *y.shape)
+    if not batched[1] and right.ndim <= 2:
+        rows = batching.reshaped(a, flat_rows(a.shape))
+        return batching.reshaped(apply(y.op, (rows, b)), shape)
+    if not batched[0] and left.ndim <= 2:
+        if right.ndim == 1:
+            return apply(y.op, (b, transposed(a) if left.ndim == 2 else a))
+        if left.ndim == 1:
+            return apply(y.op, (a, b))
+        return from_columns(apply(y.op, (a, as_columns(b))), shape)
+    if left.ndim == right.ndim == 1 and y.dtype.kind in "fc":
+        return apply(REGISTRY["sum"], (a * b,), ((1,), False))
+    # Vectors become matrices of one row or column, as a batch of them is not what matmul means.
+    if left.ndim == 1:
+        a = batching.reshaped(a, (*a.shape[:-1], 1, a.shape[-1]))
+    if right.ndim == 1:
+        b = batching.reshaped(b, (*b.shape, 1))
+    ndim = max(left.ndim, right.ndim, 2)
+    return batching.reshaped(apply(y.op, batching.aligned((a, b), batched, ndim)), shape)
+
+
+def _matmul_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+    """An element reads a row of the first operand and a column of the second."""
+    a, b = operands
+    lead = y.ndim - (a.ndim > 1) - (b.ndim > 1)
+
+    def batch(operand: Operand) -> list[tuple[int, int]]:
+        own = operand.ndim - 2
+        return [(at, lead - own + at) for at in range(own)]
+
+    rows = [*batch(a), (a.ndim - 2, lead)] if a.ndim > 1 else []
+    columns = [*batch(b), (b.ndim - 1, y.ndim - 1)] if b.ndim > 1 else []
+    return (
+        agreeing(a.shape, y.shape, rows) if a.active else None,
+        agreeing(b.shape, y.shape, columns) if b.active else None,
+    )
+
+
+def _matmul_samples() -> list[Sample]:
+    rng = generator("matmul")
+    shapes: list[tuple[Shape, Shape]] = [
+        ((2, 3), (3, 2)),
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 2)),
+        ((2, 2, 3), (3, 2)),
+        ((2, 3), (2, 3, 1)),
+        ((2, 1, 2, 3), (3, 3, 2)),
+        ((2, 2, 3), (3,)),
+        ((3,), (2, 3, 2)),
+        ((2, 0), (0, 3)),
+        ((0, 2), (2, 3)),
+        ((0, 2, 3), (3, 2)),
+    ]
+    found = [
+        Sample(tuple(uniform(rng, (-1.0, 1.0), shape, dtype) for shape in pair))
+        for dtype in ("float64", "complex128")
+        for pair in shapes
+    ]
+    for dtype in ("float32", "int32", "uint8", "bool", "complex64"):
+        found.append(Sample(tuple(uniform(rng, (0, 3), shape, dtype) for shape in shapes[0])))
+    return found
+
+
+MATMUL = declare(
+    Op(
+        "matmul",
+        "contraction",
+        spec=_matmul_spec,
+        numpy=_matmul_kernel,
+        batch=_matmul_batch,
+        jvp=_matmul_jvp,
+        vjp=_matmul_vjp,
+        mask=_matmul_mask,
+        promote=promotion("matmul", "same", "any"),
+        sparsity=_matmul_sparsity,
+        samples=_matmul_samples,
+        expensive=True,
+    )
+)
+
+# The path of known structure is that of element-wise functions: a look-up per operand.
+_record_matmul = binary_function(MATMUL)
+RECORDERS.append(_record_matmul)
+
+
+def matmul(x1: Any, x2: Any, /) -> Any:
+    """Matrix product over the last two axes; leading axes broadcast, vectors are summed over.
+
+    >>> gt.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
+    [3.0, 7.0]
+    """
+    return _record_matmul(x1, x2)

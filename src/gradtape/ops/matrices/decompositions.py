@@ -1,0 +1,180 @@
+"""Cholesky and QR: a matrix as a product of triangular and orthonormal ones.
+
+Rules are forward ones; reverse mode is their transpose.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.slicing import along_axis
+from gradtape.ops.arrays.triangles import tril
+from gradtape.ops.elementwise.complexes import imag
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.reads import matrices
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.matrices.checks import (
+    batch_mask,
+    explained,
+    identity_like,
+    outputs_of,
+    require_matrix,
+    require_square,
+    sample_matrices,
+    symmetric_part,
+)
+from gradtape.ops.matrices.contraction import adjoint, matmul, own
+from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
+from gradtape.recording.recording import record
+
+__all__ = ["QR", "cholesky", "qr"]
+
+_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+_TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
+
+
+def _cholesky_spec(x: Spec) -> Spec:
+    require_square("cholesky", x)
+    return x
+
+
+def _cholesky_kernel(x: Any) -> Any:
+    return explained(
+        "cholesky",
+        "a matrix is not positive definite",
+        "Add a small multiple of the identity.",
+        lambda: np.linalg.cholesky(symmetric_part(x)),
+    )
+
+
+def _solve_lower(factor: Any, right: Any) -> Any:
+    return record(TRIANGULAR_SOLVE, (factor, right), (True, False))
+
+
+def _cholesky_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    # L⁻¹ dA L⁻ᴴ = L⁻¹ dL + (L⁻¹ dL)ᴴ: its lower triangle with half the diagonal is L⁻¹ dL.
+    inner = _solve_lower(y, adjoint(_solve_lower(y, symmetric_part(tangents[0]))))
+    halved = tril(inner) - inner * (identity_like(inner) * 0.5)
+    return matmul(y, halved)
+
+
+def _positive_samples() -> list[Sample]:
+    matrices = sample_matrices("cholesky", _SQUARE, ("float64", "complex128", "float32"))
+    return [
+        Sample((x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1], dtype=x.dtype),))
+        for x in matrices
+    ]
+
+
+CHOLESKY = declare(
+    Op(
+        "cholesky",
+        "library",
+        spec=_cholesky_spec,
+        numpy=_cholesky_kernel,
+        batch=batching.leading,
+        jvp=_cholesky_jvp,
+        mask=batch_mask(2),
+        promote=promotion("cholesky", "float", "inexact"),
+        sparsity=matrices,
+        samples=_positive_samples,
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """The lower triangular L with L @ Lᴴ = x, or its conjugate transpose.
+
+    >>> gt.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+
+    x counts as symmetric (Hermitian): of a matrix that is not, the symmetric part is taken.
+    """
+    found = record(CHOLESKY, (x,))
+    return own(adjoint(found)) if upper else found
+
+
+class QR(NamedTuple):
+    """Orthonormal columns and the upper triangle that give the matrix.
+
+    >>> gt.linalg.qr([[2.0, 0.0], [0.0, 3.0]]).R.shape
+    (2, 2)
+    """
+
+    Q: Any
+    R: Any
+
+
+def _qr_spec(x: Spec, complete: bool) -> tuple[Spec, Spec]:
+    require_matrix("qr", x)
+    *batch, rows, columns = x.shape
+    inner = rows if complete else min(rows, columns)
+    return spec((*batch, rows, inner), x.dtype), spec((*batch, inner, columns), x.dtype)
+
+
+def _qr_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], complete: bool) -> Any:
+    (q, r), (x,), (dx,) = y, inputs, tangents
+    rows, columns = x.shape[-2:]
+    if complete and rows > columns:
+        Undefined(
+            "the columns of Q past those of the matrix are arbitrary. Use mode='reduced'"
+        ).refuse("qr", "the derivative")
+    square, moved = r, dx
+    if columns > rows:
+        # Q and the first columns of R come from the first columns of the matrix alone.
+        square = along_axis(r, r.ndim - 1, 0, rows)
+        moved = along_axis(dx, dx.ndim - 1, 0, rows)
+    # dx R⁻¹ by a solve with the lower triangle Rᴴ.
+    scaled = adjoint(_solve_lower(adjoint(square), adjoint(moved)))
+    inner = matmul(adjoint(q), scaled)
+    below = tril(inner, k=-1)
+    rotation = below - adjoint(below)
+    if inner.dtype.kind == "c":
+        # R keeps a real diagonal, so the phase of each column turns with it.
+        rotation = rotation + cast(imag(inner), inner.dtype) * (identity_like(inner) * 1j)
+    dq = scaled + matmul(q, rotation - inner)
+    return dq, matmul(adjoint(q), dx - matmul(dq, r))
+
+
+QR_OP = declare(
+    Op(
+        "qr",
+        "library",
+        spec=_qr_spec,
+        batch=batching.leading,
+        numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+        jvp=_qr_jvp,
+        promote=promotion("qr", "float", "inexact"),
+        params=("complete",),
+        sparsity=matrices,
+        samples=lambda: [
+            Sample((x,), {"complete": complete}, order=0 if complete else 2)
+            for complete in (False, True)
+            for x in sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
+        ],
+        expensive=True,
+    )
+)
+
+
+def qr(x: Any, /, *, mode: str = "reduced") -> QR:
+    """Orthonormal Q and upper triangular R with Q @ R = x.
+
+    >>> q, r = gt.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
+    >>> np.allclose(gt.matmul(q, r), [[3.0, 1.0], [4.0, 2.0]])
+    True
+
+    Differentiable in mode "reduced" where the leading columns are independent; in mode "complete"
+    where the matrix has no more rows than columns.
+    """
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"qr: mode {mode!r} is not known. Use 'reduced' or 'complete'.")
+    return QR(*outputs_of(record(QR_OP, (x,), (mode == "complete",))))

@@ -1,0 +1,368 @@
+"""Einstein summation: any sum of products, taken apart into pairs of operands.
+
+`einsum` reads the subscripts, then contracts two operands at a time along a path that is chosen
+once per shape. A pair becomes what says most about it: a product of elements where nothing is
+summed, a `matmul` where axes fall into place, else the op `einsum` on canonical subscripts, such as
+`"abc,cdb->ad"`: every label once per operand, and in two of the three terms at least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays import movement
+from gradtape.ops.arrays.triangles import diagonal
+from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.reads import Operand, agreeing
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.matrices.contraction import conjugate, matmul, own
+from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
+from gradtape.ops.reductions.reduction import ANY, SUM
+from gradtape.recording.recording import record
+
+__all__ = ["einsum"]
+
+
+def _terms(subscripts: str) -> tuple[list[str], str]:
+    inputs, _, output = subscripts.partition("->")
+    return inputs.split(","), output
+
+
+def _einsum_spec(a: Spec, b: Spec, subscripts: str) -> Spec:
+    (left, right), output = _terms(subscripts)
+    sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+    return spec(tuple(sizes[label] for label in output), a.dtype)
+
+
+class Lowering:
+    """How a canonical pair becomes one batched matrix product: axes and their groups."""
+
+    def __init__(self, subscripts: str) -> None:
+        (left, right), output = _terms(subscripts)
+        batch = [label for label in output if label in left and label in right]
+        summed = [label for label in left if label in right and label not in output]
+        rows = [label for label in output if label not in right]
+        columns = [label for label in output if label not in left]
+        # Each operand keeps the order it has in memory, where it can: a transposed matrix is a
+        # flag to BLAS, a merged and reordered one is a copy.
+        self.left_swapped = _begins_with(left, summed, rows)
+        self.right_swapped = _begins_with(right, columns, summed)
+        self.left_axes = _positions(left, batch, *_order(self.left_swapped, rows, summed))
+        self.right_axes = _positions(right, batch, *_order(self.right_swapped, summed, columns))
+        result = [*batch, *rows, *columns]
+        self.output_axes = tuple(result.index(label) for label in output)
+        self.groups = tuple(map(len, (batch, rows, summed, columns)))
+
+    def run(self, a: Any, b: Any) -> Any:
+        batch, rows, summed, columns = self.groups
+        a, b = np.transpose(a, self.left_axes), np.transpose(b, self.right_axes)
+        middle = batch + (summed if self.left_swapped else rows)
+        leading, first, second = a.shape[:batch], a.shape[batch:middle], a.shape[middle:]
+        a = a.reshape(leading + (math.prod(first), math.prod(second)))
+        middle = batch + (columns if self.right_swapped else summed)
+        third, fourth = b.shape[batch:middle], b.shape[middle:]
+        b = b.reshape(leading + (math.prod(third), math.prod(fourth)))
+        kept = (second if self.left_swapped else first) + (third if self.right_swapped else fourth)
+        product = np.matmul(
+            np.swapaxes(a, -1, -2) if self.left_swapped else a,
+            np.swapaxes(b, -1, -2) if self.right_swapped else b,
+        )
+        return np.transpose(product.reshape(leading + kept), self.output_axes)
+
+
+def _begins_with(term: str, first: list[str], second: list[str]) -> bool:
+    return bool(first) and bool(second) and term.index(first[0]) < term.index(second[0])
+
+
+def _order(swapped: bool, first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
+    return (second, first) if swapped else (first, second)
+
+
+def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
+    return tuple(term.index(label) for group in groups for label in group)
+
+
+_lowering = lru_cache(maxsize=4096)(Lowering)
+
+
+def _einsum_kernel(a: Any, b: Any, subscripts: str) -> Any:
+    return _lowering(subscripts).run(a, b)
+
+
+def _einsum_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Any:
+    total = None
+    for index, tangent in enumerate(tangents):
+        if tangent is not None:
+            term = apply(EINSUM, (*inputs[:index], tangent, *inputs[index + 1 :]), (subscripts,))
+            total = term if total is None else total + term
+    return total
+
+
+def _einsum_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Node:
+    terms, output = _terms(subscripts)
+    other = 1 - index
+    return contract_pair(
+        g, tuple(output), conjugate(inputs[other]), tuple(terms[other]), tuple(terms[index])
+    )
+
+
+def _einsum_mask(
+    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], subscripts: str
+) -> Node:
+    """An element matters where any element of the result that shares its labels does."""
+    terms, output = _terms(subscripts)
+    term = terms[index]
+    gone = tuple(axis for axis, label in enumerate(output) if label not in term)
+    if gone:
+        mask = apply(ANY, (mask,), (gone, False))
+    kept = tuple(label for label in output if label in term)
+    return broadcast_to(stretch(mask, kept, tuple(term)), inputs[index].shape)
+
+
+def _einsum_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, subscripts: str
+) -> Node:
+    """One more label, of the operands that are batched and of the result."""
+    terms, output = _terms(subscripts)
+    (a, b), own = inputs, ("example",)
+    left, right = (
+        (*own, *term) if flag else tuple(term) for term, flag in zip(terms, batched, strict=True)
+    )
+    return contract_pair(a, left, b, right, (*own, *output))
+
+
+def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) -> tuple[Any, ...]:
+    """An element reads those that agree with it in every label that both have."""
+    terms, output = _terms(subscripts)
+    return tuple(
+        agreeing(
+            operand.shape,
+            y.shape,
+            [(axis, output.index(label)) for axis, label in enumerate(term) if label in output],
+        )
+        if operand.active
+        else None
+        for operand, term in zip(operands, terms, strict=True)
+    )
+
+
+def _einsum_samples() -> list[Sample]:
+    rng = generator("einsum")
+    sizes = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 0}
+    cases = [
+        "ab,bc->ac",
+        "abc,cdb->ad",
+        "abc,bdac->dba",
+        "bac,cab->b",
+        "ab,ab->",
+        "abe,ea->b",
+    ]
+    dtypes = ["float64", "complex128"]
+    found = []
+    for dtype in dtypes:
+        for subscripts in cases:
+            shapes = [tuple(sizes[label] for label in term) for term in _terms(subscripts)[0]]
+            inputs = tuple(uniform(rng, (-1.0, 1.0), shape, dtype) for shape in shapes)
+            found.append(Sample(inputs, {"subscripts": subscripts}))
+    for dtype in ("float32", "int32", "bool"):
+        inputs = uniform(rng, (0, 3), (2, 3, 2), dtype), uniform(rng, (0, 3), (2, 1, 3), dtype)
+        found.append(Sample(inputs, {"subscripts": "abc,cdb->ad"}))
+    return found
+
+
+EINSUM = declare(
+    Op(
+        "einsum",
+        "contraction",
+        spec=_einsum_spec,
+        numpy=_einsum_kernel,
+        batch=_einsum_batch,
+        jvp=_einsum_jvp,
+        vjp=_einsum_vjp,
+        mask=_einsum_mask,
+        promote=promotion("einsum", "same", "any"),
+        params=("subscripts",),
+        sparsity=_einsum_sparsity,
+        samples=_einsum_samples,
+        expensive=True,
+    )
+)
+
+
+def arrange(x: Any, have: Labels, want: Labels) -> Any:
+    """The axes of a node or tensor in another order."""
+    if have == want:
+        return x
+    return movement.permute_dims(x, tuple(have.index(label) for label in want))
+
+
+def stretch(x: Any, have: Labels, want: Labels) -> Any:
+    """The axes in another order, with an axis of length 1 for every label that `x` has not."""
+    x = arrange(x, have, tuple(label for label in want if label in have))
+    shape = iter(x.shape)
+    full = tuple(next(shape) if label in have else 1 for label in want)
+    return x if x.shape == full else movement.reshape(x, full)
+
+
+def contract_pair(a: Any, left: Labels, b: Any, right: Labels, output: Labels) -> Any:
+    """Two operands into one, each label once per operand and in two of the three terms."""
+    summed = [label for label in left if label in right and label not in output]
+    if not summed:
+        return multiply(stretch(a, left, output), stretch(b, right, output))
+    if len(summed) == 1:
+        if _is_matrix_product(left, right, output, summed[0]):
+            return _matrix_product(a, left, b, right, summed[0])
+        if _is_matrix_product(right, left, output, summed[0]):
+            return _matrix_product(b, right, a, left, summed[0])
+        if _is_rows_times_matrix(left, right, output, summed[0]):
+            return _matrix_product(a, left, b, right, summed[0])
+        if _is_rows_times_matrix(right, left, output, summed[0]):
+            return _matrix_product(b, right, a, left, summed[0])
+    return record(EINSUM, (a, b), (canonical([left, right], output),))
+
+
+def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
+    """Whether it is a stack of matrix products but for the order of each matrix's two axes."""
+    if len(left) < 2 or len(right) < 2:
+        # With vectors there is no batch: a batch of them is not what matmul means by one.
+        rest = tuple(label for label in (*left, *right) if label != summed)
+        return len(left) <= 2 and len(right) <= 2 and output == rest
+    batch = output[:-2]
+    if left[:-2] != batch or right[:-2] != batch or len(output) < 2:
+        return False
+    row, column = output[-2:]
+    return {*left[-2:]} == {row, summed} and {*right[-2:]} == {summed, column}
+
+
+def _is_rows_times_matrix(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
+    """Whether all axes of `left` but the last are rows of one product with the matrix `right`."""
+    return (
+        len(left) > 2
+        and len(right) == 2
+        and left[-1] == summed
+        and output[:-1] == left[:-1]
+        and {*right} == {summed, output[-1]}
+    )
+
+
+def _matrix_product(a: Any, left: Labels, b: Any, right: Labels, summed: str) -> Any:
+    if len(left) > 1 and left[-1] != summed:
+        a = movement.matrix_transpose(a)
+    if len(right) > 1 and right[-2] != summed:
+        b = movement.matrix_transpose(b)
+    return matmul(a, b)
+
+
+def reduce_labels(x: Any, have: Labels, needed: Any) -> tuple[Any, Labels]:
+    """Repeated labels become diagonals, and labels that nobody else needs are summed out."""
+    while repeated := next((label for label in have if have.count(label) > 1), None):
+        first = have.index(repeated)
+        second = have.index(repeated, first + 1)
+        x = diagonal(x, axis1=first, axis2=second)
+        have = (*have[:first], *have[first + 1 : second], *have[second + 1 :], repeated)
+    gone = tuple(axis for axis, label in enumerate(have) if label not in needed)
+    if gone:
+        dtype = x.dtype
+        x = record(SUM, (x,), (gone, False))
+        # Sums of small integers are wide elsewhere; here, as in NumPy, the dtype stays.
+        x = x if x.dtype == dtype else cast(x, dtype)
+    return x, tuple(label for label in have if label in needed)
+
+
+def contract(operands: Sequence[Any], terms: Sequence[Labels], output: Labels) -> Any:
+    """Any number of operands into one, pair by pair; lengths must agree, or be 1 to broadcast."""
+    sizes = sizes_of(terms, [x.shape for x in operands])
+    found: list[tuple[Any, Labels]] = []
+    for x, term in zip(operands, terms, strict=True):
+        stretched = [sizes[label] != n for label, n in zip(term, x.shape, strict=True)]
+        if any(stretched):
+            # A length of 1 that broadcasts does not depend on its label.
+            kept = [axis for axis, gone in enumerate(stretched) if not gone]
+            x = movement.reshape(x, tuple(x.shape[axis] for axis in kept))
+            term = tuple(term[axis] for axis in kept)
+        found.append((x, term))
+    shapes = tuple(tuple(x.shape) for x, _ in found)
+    for pair in contraction_path(tuple(term for _, term in found), output, shapes):
+        chosen = [found[position] for position in pair]
+        rest = [entry for position, entry in enumerate(found) if position not in pair]
+        result = chosen[0]
+        for number, other in enumerate(chosen[1:], start=2):
+            later = {label for _, term in (*rest, *chosen[number:]) for label in term}
+            result = _join(result, other, {*output, *later})
+        found = [*rest, result]
+    ((x, term),) = found
+    x, term = reduce_labels(x, term, set(output))
+    return arrange(x, term, output)
+
+
+def _join(first: tuple[Any, Labels], second: tuple[Any, Labels], later: set[str]) -> Any:
+    """Contract two operands, keeping the labels that are needed later."""
+    a, left = reduce_labels(*first, later | {*second[1]})
+    b, right = reduce_labels(*second, later | {*left})
+    batch = tuple(label for label in left if label in right and label in later)
+    rows = tuple(label for label in left if label not in right)
+    columns = tuple(label for label in right if label not in left)
+    output = batch + rows + columns
+    return contract_pair(a, left, b, right, output), output
+
+
+@lru_cache(maxsize=4096)
+def contraction_path(
+    terms: tuple[Labels, ...], output: Labels, shapes: tuple[Shape, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Which operands to contract next; results are put last."""
+    if len(terms) <= 2:
+        return ((0, 1),) if len(terms) == 2 else ()
+    stand_ins = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
+    method: Any = ("optimal" if len(terms) <= 6 else "greedy", 2**62)
+    path = np.einsum_path(canonical(list(terms), output), *stand_ins, optimize=method)[0]
+    return tuple(tuple(step) for step in path[1:])
+
+
+def einsum(subscripts: str, /, *operands: Any) -> Any:
+    """Sum of products named by subscripts, as in `"ij,jk->ik"`; `...` and diagonals included.
+
+    >>> gt.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
+    [3.0, 7.0]
+    >>> float(gt.einsum("ii", [[1.0, 2.0], [3.0, 4.0]]))
+    5.0
+
+    Without `->` the labels that appear once are the result's axes, in alphabetical order.
+    """
+    tensors = [record_operand(x) for x in operands]
+    terms, output = parse(subscripts, [tuple(x.shape) for x in tensors])
+    if len(tensors) > 1:
+        tensors = _in_common_dtype(tensors)
+    result = contract(tensors, terms, output)
+    if len(tensors) > 1:
+        return own(result)
+    return identity(result) if result is tensors[0] else result
+
+
+def _in_common_dtype(tensors: list[Any]) -> list[Any]:
+    """Products in the dtype of all operands, not of the pair that comes first."""
+    dtype = np.result_type(*[x.dtype for x in tensors])
+    return [x if x.dtype == dtype else cast(x, dtype) for x in tensors]
+
+
+def check_equal_lengths(name: str, a: Any, b: Any, axes: Sequence[tuple[int, int]]) -> None:
+    """Axes that are summed over must agree; there is no broadcasting among them."""
+    for left, right in axes:
+        if a.shape[left] != b.shape[right]:
+            raise ShapeError(
+                f"{name}: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match "
+                f"(axis {left}: {a.shape[left]}, axis {right}: {b.shape[right]}). "
+                "Transpose or reshape one of them."
+            )

@@ -1,0 +1,378 @@
+"""Discrete Fourier transforms: three linear ops, and the functions of the standard made of them.
+
+The adjoint of a transform is the unscaled transform the other way, so `backward` and `forward`
+scaling change places and `ortho` stays. Half spectra of real signals stand for both halves: their
+adjoints weigh the inner frequencies, which occur twice, by 2 or 1/2.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, to_inexact
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.arrays.padding import pad
+from gradtape.ops.arrays.slicing import along_axis
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.elementwise.complexes import conj
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.linear import keep_axes, linear
+from gradtape.ops.families.reads import elements, lanes
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_to, normalize_axis
+from gradtape.ops.reductions.reduction import ANY
+from gradtape.recording.recording import record
+
+__all__ = [
+    "fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
+]  # fmt: skip
+
+# The scaling of a transform to that of its adjoint, or of the same sum under the other name.
+ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+Axes = Sequence[int] | None
+
+
+def _mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """One bit for each signal: a transform mixes everything along its axes."""
+    axes = params["axes"] if "axes" in params else (params["axis"],)
+    bits = keep_axes(apply(ANY, (mask,), (axes, False)), mask.shape, axes)
+    return broadcast_to(bits, inputs[0].shape)
+
+
+def _to_complex(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    (x,) = inputs
+    return (cast(x, COMPLEX_OF[to_inexact(x.dtype)]),)
+
+
+def _to_real(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    (x,) = inputs
+    if x.dtype.kind == "c":
+        raise DtypeError(
+            f"rfft: {x.dtype} is not real, so its spectrum has two halves. Use fft, or gt.real."
+        )
+    return (cast(x, to_inexact(x.dtype)),)
+
+
+def _changed(x: Spec, axis: int, length: int, dtype: Any) -> Spec:
+    return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype)
+
+
+def _samples(name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, Any]]) -> Any:
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        return [
+            Sample((uniform(rng, (-1.0, 1.0), shape, dtype),), params)
+            for dtype in dtypes
+            for shape, params in cases
+        ]
+
+    return samples
+
+
+def _fft_numpy(x: Any, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
+    transform = np.fft.ifftn if inverse else np.fft.fftn
+    return transform(x, axes=axes, norm=norm)
+
+
+FFT: Op = linear(
+    "fft",
+    "library",
+    spec=lambda x, axes, inverse, norm: x,
+    numpy=_fft_numpy,
+    batch=batching.shifted("axes"),
+    transpose=lambda g, x, axes, inverse, norm: apply(
+        FFT, (g,), (axes, not inverse, ADJOINT[norm])
+    ),
+    params=("axes", "inverse", "norm"),
+    sparsity=lanes,
+    samples=_samples(
+        "fft",
+        ("complex128", "complex64"),
+        ((3,), {"axes": (0,), "inverse": False, "norm": "backward"}),
+        ((2, 4), {"axes": (0, 1), "inverse": True, "norm": "backward"}),
+        ((4, 3), {"axes": (0,), "inverse": False, "norm": "ortho"}),
+        ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
+        ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
+    ),
+    expensive=True,
+    promote=_to_complex,
+    mask=_mask,
+)
+
+WEIGH_INNER: Op = linear(
+    "weigh_inner_frequencies",
+    "library",
+    spec=lambda x, axis, length, factor: x,
+    numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
+    batch=batching.shifted("axis"),
+    transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
+    params=("axis", "length", "factor"),
+    sparsity=elements,
+    samples=_samples(
+        "weigh_inner_frequencies",
+        ("complex128", "complex64"),
+        ((3,), {"axis": 0, "length": 4, "factor": 2.0}),
+        ((3, 2), {"axis": 0, "length": 5, "factor": 0.5}),
+        ((2, 1), {"axis": 1, "length": 1, "factor": 2.0}),
+        ((0, 2), {"axis": 1, "length": 2, "factor": 2.0}),
+    ),
+    mask=lambda index, mask, y, inputs, **params: mask,
+)
+
+
+def _weigh_inner(x: Any, axis: int, length: int, factor: float) -> Any:
+    """All frequencies but 0 and, of an even number of points, the highest: they occur twice."""
+    found = np.array(x)
+    inner = (slice(None),) * axis + (slice(1, (length + 1) // 2),)
+    found[inner] = found[inner] * factor
+    return found
+
+
+def _rfft_transpose(g: Node, x: Node, axis: int, norm: str) -> Node:
+    length = x.shape[axis]
+    halved = apply(WEIGH_INNER, (g,), (axis, length, 0.5))
+    return apply(IRFFT, (halved,), (axis, length, ADJOINT[norm]))
+
+
+def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Node:
+    spectrum = apply(RFFT, (g,), (axis, ADJOINT[norm]))
+    return apply(WEIGH_INNER, (spectrum,), (axis, length, 2.0))
+
+
+RFFT: Op = linear(
+    "rfft",
+    "library",
+    spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
+    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
+    batch=batching.shifted("axis"),
+    transpose=_rfft_transpose,
+    params=("axis", "norm"),
+    sparsity=lanes,
+    samples=_samples(
+        "rfft",
+        ("float64", "float32"),
+        ((4,), {"axis": 0, "norm": "backward"}),
+        ((5,), {"axis": 0, "norm": "forward"}),
+        ((3, 2), {"axis": 0, "norm": "ortho"}),
+        ((2, 1), {"axis": 1, "norm": "backward"}),
+        ((0, 4), {"axis": 1, "norm": "backward"}),
+    ),
+    expensive=True,
+    promote=_to_real,
+    mask=_mask,
+)
+
+IRFFT: Op = linear(
+    "irfft",
+    "library",
+    spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
+    numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
+    batch=batching.shifted("axis"),
+    transpose=_irfft_transpose,
+    params=("axis", "length", "norm"),
+    sparsity=lanes,
+    samples=_samples(
+        "irfft",
+        ("complex128", "complex64"),
+        ((3,), {"axis": 0, "length": 4, "norm": "backward"}),
+        ((3,), {"axis": 0, "length": 5, "norm": "forward"}),
+        ((2, 3), {"axis": 0, "length": 3, "norm": "ortho"}),
+        ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
+        ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
+    ),
+    expensive=True,
+    promote=_to_complex,
+    mask=_mask,
+)
+
+
+def _norm(name: str, norm: Any) -> str:
+    if norm not in ADJOINT:
+        raise ValueError(f"{name}: norm {norm!r} is not one of {', '.join(map(repr, ADJOINT))}.")
+    return norm
+
+
+def require_points(name: str, n: Any) -> int:
+    found = operator.index(n)
+    if found < 1:
+        raise ShapeError(f"{name}: {found} points cannot be transformed. Use 1 or more.")
+    return found
+
+
+def _resized(x: Any, axis: int, length: int) -> Any:
+    """Cut off, or followed by zeros, to a length along one axis."""
+    missing = length - x.shape[axis]
+    if missing < 0:
+        return along_axis(x, axis, 0, length)
+    widths = [(0, missing if at == axis else 0) for at in range(x.ndim)]
+    return pad(x, widths) if missing else x
+
+
+def _axes_and_lengths(
+    name: str, x: Any, s: Any, axes: Any, half: bool = False
+) -> tuple[tuple[int, ...], list[int]]:
+    """The axes in the order given and the points along each; `half` of the last are in x."""
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    found = tuple(normalize_axis(name, axis, x.ndim) for axis in axes)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{name}: axes {tuple(axes)} name an axis twice. Name each once.")
+    if s is not None and len(s) != len(found):
+        raise ShapeError(f"{name}: {len(s)} lengths for {len(found)} axes. Give one for each.")
+    given = [x.shape[axis] for axis in found]
+    if s is not None:
+        # As in NumPy, -1 keeps the length of the axis.
+        given = [
+            old if new is None or new == -1 else new for new, old in zip(s, given, strict=True)
+        ]
+    elif half and given:
+        given[-1] = 2 * (given[-1] - 1)
+    return found, [require_points(name, n) for n in given]
+
+
+def _one(axis: int, n: int | None) -> tuple[Any, Any]:
+    """A transform along one axis in the arguments of one along several."""
+    return None if n is None else (n,), (axis,)
+
+
+def _full(name: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Any:
+    x, norm = record_operand(x), _norm(name, norm)
+    order, lengths = _axes_and_lengths(name, x, s, axes)
+    for axis, n in zip(order, lengths, strict=True):
+        x = _resized(x, axis, n)
+    return record(FFT, (x,), (tuple(sorted(order)), inverse, norm))
+
+
+def _from_real(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    x, norm = record_operand(x), _norm(name, norm)
+    order, lengths = _axes_and_lengths(name, x, s, axes)
+    _require_axis(name, order)
+    for axis, n in zip(order, lengths, strict=True):
+        x = _resized(x, axis, n)
+    found = record(RFFT, (x,), (order[-1], norm))
+    others = tuple(sorted(order[:-1]))
+    return record(FFT, (found,), (others, False, norm)) if others else found
+
+
+def _to_signal(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    x, norm = record_operand(x), _norm(name, norm)
+    order, lengths = _axes_and_lengths(name, x, s, axes, half=True)
+    _require_axis(name, order)
+    for axis, n in zip(order[:-1], lengths[:-1], strict=True):
+        x = _resized(x, axis, n)
+    x = _resized(x, order[-1], lengths[-1] // 2 + 1)
+    others = tuple(sorted(order[:-1]))
+    found = record(FFT, (x,), (others, True, norm)) if others else x
+    return record(IRFFT, (found,), (order[-1], lengths[-1], norm))
+
+
+def _require_axis(name: str, axes: tuple[int, ...]) -> None:
+    if not axes:
+        raise ShapeError(f"{name}: no axis is left for the real signal. Name one or more.")
+
+
+def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Discrete Fourier transform along an axis, cut or filled with zeros to n points.
+
+    >>> gt.fft.fft([1.0, 0.0, -1.0, 0.0]).tolist()
+    [0j, (2+0j), 0j, (2+0j)]
+    """
+    return _full("fft", x, *_one(axis, n), norm, inverse=False)
+
+
+def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Inverse of `fft`.
+
+    >>> gt.fft.ifft([0.0, 2.0, 0.0, 2.0]).tolist()
+    [(1+0j), 0j, (-1+0j), 0j]
+    """
+    return _full("ifft", x, *_one(axis, n), norm, inverse=True)
+
+
+def fftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Any:
+    """Discrete Fourier transform along several axes, all by default.
+
+    >>> gt.fft.fftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
+    [[(4+0j), 0j], [0j, 0j]]
+    """
+    return _full("fftn", x, s, axes, norm, inverse=False)
+
+
+def ifftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Any:
+    """Inverse of `fftn`.
+
+    >>> gt.fft.ifftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return _full("ifftn", x, s, axes, norm, inverse=True)
+
+
+def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Fourier transform of a real signal: the half with frequencies from 0 up, n // 2 + 1 of them.
+
+    >>> gt.fft.rfft([1.0, 0.0, -1.0, 0.0]).tolist()
+    [0j, (2+0j), 0j]
+    """
+    return _from_real("rfft", x, *_one(axis, n), norm)
+
+
+def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Inverse of `rfft`: a real signal of n points, by default an even number.
+
+    >>> gt.fft.irfft([0.0, 2.0, 0.0]).tolist()
+    [1.0, 0.0, -1.0, 0.0]
+    """
+    return _to_signal("irfft", x, *_one(axis, n), norm)
+
+
+def rfftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Any:
+    """Fourier transform of a real signal along several axes; the last one is halved.
+
+    >>> gt.fft.rfftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
+    [[(4+0j), 0j], [0j, 0j]]
+    """
+    return _from_real("rfftn", x, s, axes, norm)
+
+
+def irfftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Any:
+    """Inverse of `rfftn`.
+
+    >>> gt.fft.irfftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return _to_signal("irfftn", x, s, axes, norm)
+
+
+def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Real spectrum of a signal of which one half is given, the other being its conjugate.
+
+    >>> gt.fft.hfft([1.0, 0.5, 0.0]).tolist()
+    [2.0, 1.0, 0.0, 1.0]
+    """
+    return _to_signal("hfft", conj(x), *_one(axis, n), ADJOINT[_norm("hfft", norm)])
+
+
+def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """Inverse of `hfft`.
+
+    >>> gt.real(gt.fft.ihfft([2.0, 1.0, 0.0, 1.0])).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    return conj(_from_real("ihfft", x, *_one(axis, n), ADJOINT[_norm("ihfft", norm)]))

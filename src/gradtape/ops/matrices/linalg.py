@@ -1,0 +1,444 @@
+"""Linear systems, inverses and determinants."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.dtypes import REAL_OF, as_dtype
+from gradtape.errors import MatrixError, ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays import movement
+from gradtape.ops.arrays.creation import FULL, constant_beside
+from gradtape.ops.arrays.triangles import tril, triu
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.elementwise.complexes import imag, real
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.elementwise import zeros_like
+from gradtape.ops.families.reads import Operand, agreeing, matrices
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.matrices.checks import (
+    as_column,
+    batch_mask,
+    explained,
+    identity_like,
+    outputs_of,
+    require_matrix,
+    require_square,
+    sample_matrices,
+)
+from gradtape.ops.matrices.contraction import (
+    adjoint,
+    as_columns,
+    conjugate,
+    from_columns,
+    matmul,
+    own,
+)
+from gradtape.ops.reductions.reduction import sum
+from gradtape.recording.recording import record
+
+__all__ = [
+    "Slogdet", "det", "inv", "matrix_power", "slogdet", "solve", "triangular_solve",
+]  # fmt: skip
+
+_SINGULAR = "a matrix is singular"
+_PSEUDO = "Add a multiple of the identity, or use gt.linalg.pinv."
+_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+_DTYPES = ("float64", "complex128", "float32")
+
+
+def _system_spec(name: str, a: Spec, b: Spec) -> Spec:
+    require_square(name, a)
+    require_matrix(name, b)
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(
+            f"{name}: shapes {a.shape} and {b.shape} do not match (axis {a.ndim - 1}: "
+            f"{a.shape[-1]}, axis {b.ndim - 2}: {b.shape[-2]}). "
+            "The right-hand side needs a row for each row of the matrix."
+        )
+    batch = broadcast_shapes(name, [a.shape[:-2], b.shape[:-2]])
+    return spec(batch + b.shape[-2:], a.dtype)
+
+
+def _system_samples(name: str, **params: Any) -> list[Sample]:
+    found = []
+    for dtype in _DTYPES:
+        shapes: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (2, 2), (2, 1, 2, 2), (0, 0), (3, 3))
+        sides: tuple[Shape, ...] = ((3, 2), (2, 2, 1), (3, 2, 2), (3, 2, 1), (0, 2), (3, 0))
+        matrices = sample_matrices(name, shapes, (dtype,))
+        right = sample_matrices(name + " right", sides, (dtype,))
+        found += [Sample((a, b), params) for a, b in zip(matrices, right, strict=True)]
+    return found
+
+
+def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    """One matrix for all examples is factored once: their right-hand sides are its columns."""
+    a, b = inputs
+    if not batched[0] and a.ndim == 2:
+        return from_columns(apply(y.op, (a, as_columns(b)), y.params), (b.shape[0], *y.shape))
+    return apply(y.op, batching.aligned(inputs, batched, y.ndim), y.params)
+
+
+def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[Any, ...]:
+    """A column of the solution reads all of its matrix and one column of the right-hand side."""
+    a, b = operands
+
+    def stacked(operand: Operand) -> list[tuple[int, int]]:
+        return [(at, y.ndim - operand.ndim + at) for at in range(operand.ndim - 2)]
+
+    columns = [*stacked(b), (b.ndim - 1, y.ndim - 1)]
+    return (
+        agreeing(a.shape, y.shape, stacked(a)) if a.active else None,
+        agreeing(b.shape, y.shape, columns) if b.active else None,
+    )
+
+
+def _solve_kernel(a: Any, b: Any) -> Any:
+    return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
+
+
+def _solve_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    da, db = tangents
+    right = db
+    if da is not None:
+        right = -matmul(da, y) if db is None else db - matmul(da, y)
+    return solve_matrix(inputs[0], right)
+
+
+def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    back = solve_matrix(adjoint(inputs[0]), g)
+    if index == 0:
+        back = -matmul(back, adjoint(y))
+    return reduce_to(back, inputs[index].shape)
+
+
+SOLVE = declare(
+    Op(
+        "solve",
+        "library",
+        spec=lambda a, b: _system_spec("solve", a, b),
+        numpy=_solve_kernel,
+        batch=_system_batch,
+        jvp=_solve_jvp,
+        vjp=_solve_vjp,
+        mask=batch_mask(2),
+        promote=promotion("solve", "float", "inexact"),
+        sparsity=_system_sparsity,
+        samples=lambda: _system_samples("solve"),
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def solve_matrix(a: Any, b: Any) -> Any:
+    """The solution for a right-hand side of columns."""
+    return record(SOLVE, (a, b))
+
+
+def solve(x1: Any, x2: Any, /) -> Any:
+    """The x for which x1 @ x = x2; a 1-d x2 is one vector, else x2 is a stack of matrices.
+
+    >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
+    [1.0, 1.0]
+
+    If x1 is a matrix of `scipy.sparse`, it is `sparse_solve`.
+    """
+    if hasattr(x1, "tocsr"):
+        from gradtape.ops.matrices.sparse_solve import sparse_solve
+
+        return sparse_solve(x1, x2)
+    a, b = record_operand(x1), record_operand(x2)
+    if b.ndim == 1:
+        found = solve_matrix(a, as_column(b))
+        return own(movement.reshape(found, found.shape[:-1]))
+    return solve_matrix(a, b)
+
+
+def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    from scipy.linalg import get_lapack_funcs
+
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    matrices = np.broadcast_to(a, batch + a.shape[-2:])
+    right = np.broadcast_to(b, batch + b.shape[-2:])
+    result = np.empty(right.shape, right.dtype)
+    if not result.size:
+        return result
+    solver: Any = get_lapack_funcs("trtrs", (a, b))
+    for item in np.ndindex(*batch):
+        result[item], info = solver(
+            matrices[item], right[item], lower=lower, unitdiag=unit_diagonal
+        )
+        if info:
+            raise MatrixError(
+                f"triangular_solve: a matrix is singular "
+                f"(0 at position {info - 1} of its diagonal). "
+                "Add a multiple of the identity, or use gt.linalg.lstsq."
+            )
+    return result
+
+
+def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """The part of a matrix that a triangular solve reads."""
+    beside = 1 if unit_diagonal else 0
+    return tril(x, k=-beside) if lower else triu(x, k=beside)
+
+
+def _triangular_jvp(
+    tangents: Any, y: Node, inputs: tuple[Node, ...], lower: bool, unit_diagonal: bool
+) -> Any:
+    da, db = tangents
+    right = db
+    if da is not None:
+        change = matmul(_triangle(da, lower, unit_diagonal), y)
+        right = -change if db is None else db - change
+    return record(TRIANGULAR_SOLVE, (inputs[0], right), (lower, unit_diagonal))
+
+
+def _triangular_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], lower: bool, unit_diagonal: bool
+) -> Node:
+    back = record(TRIANGULAR_SOLVE, (adjoint(inputs[0]), g), (not lower, unit_diagonal))
+    if index == 0:
+        back = -_triangle(matmul(back, adjoint(y)), lower, unit_diagonal)
+    return reduce_to(back, inputs[index].shape)
+
+
+TRIANGULAR_SOLVE = declare(
+    Op(
+        "triangular_solve",
+        "library",
+        spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
+        numpy=_triangular_kernel,
+        batch=_system_batch,
+        jvp=_triangular_jvp,
+        vjp=_triangular_vjp,
+        mask=batch_mask(2),
+        promote=promotion("triangular_solve", "float", "inexact"),
+        params=("lower", "unit_diagonal"),
+        sparsity=_system_sparsity,
+        samples=lambda: [
+            *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
+            *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
+        ],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def triangular_solve(
+    x1: Any, x2: Any, /, *, lower: bool = True, unit_diagonal: bool = False
+) -> Any:
+    """The x for which x1 @ x = x2, where only one triangle of x1 is read.
+
+    >>> gt.linalg.triangular_solve([[2.0, 9.0], [1.0, 1.0]], [2.0, 3.0]).tolist()
+    [1.0, 2.0]
+    """
+    a, b = record_operand(x1), record_operand(x2)
+    params = (bool(lower), bool(unit_diagonal))
+    if b.ndim == 1:
+        found = record(TRIANGULAR_SOLVE, (a, as_column(b)), params)
+        return own(movement.reshape(found, found.shape[:-1]))
+    return record(TRIANGULAR_SOLVE, (a, b), params)
+
+
+def _square_spec(name: str) -> Any:
+    def rule(x: Spec) -> Spec:
+        require_square(name, x)
+        return x
+
+    return rule
+
+
+INV = declare(
+    Op(
+        "inv",
+        "library",
+        spec=_square_spec("inv"),
+        batch=batching.leading,
+        numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
+        jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
+        vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
+        mask=batch_mask(2),
+        promote=promotion("inv", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def inv(x: Any, /) -> Any:
+    """The inverse of square matrices. To apply it to something, `solve` is faster and exacter.
+
+    >>> gt.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return record(INV, (x,))
+
+
+def _trace_of_product(a: Any, b: Any) -> Any:
+    """trace(a @ b), without the product."""
+    return sum(movement.matrix_transpose(a) * b, axis=(-2, -1))
+
+
+def _cofactor_kernel(x: Any) -> Any:
+    """det(x) x⁻ᵀ, which exists for singular x too: products of all singular values but one."""
+    if not x.size:
+        return np.zeros_like(x)
+    u, s, vh = np.linalg.svd(x)
+    n = s.shape[-1]
+    others = np.where(np.eye(n, dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
+    signs = np.linalg.det(u) * np.linalg.det(vh)
+    scaled = (np.conj(u) * (signs[..., None, None] * others[..., None, :])) @ np.conj(vh)
+    return scaled.astype(x.dtype, copy=False)
+
+
+def _cofactor_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    # det(x) (tr(x⁻¹ dx) x⁻ᵀ - (x⁻¹ dx x⁻¹)ᵀ): a second derivative needs the inverse.
+    (x,), (dx,) = inputs, tangents
+    inverse = record(INV, (x,))
+    moved = matmul(inverse, dx)
+    trace = sum(moved * identity_like(moved), axis=(-2, -1), keepdims=True)
+    change = trace * inverse - matmul(moved, inverse)
+    size = movement.reshape(record(DET, (x,)), (*x.shape[:-2], 1, 1))
+    return size * movement.matrix_transpose(change)
+
+
+COFACTOR = declare(
+    Op(
+        "cofactor",
+        "library",
+        spec=_square_spec("cofactor"),
+        batch=batching.leading,
+        numpy=_cofactor_kernel,
+        jvp=_cofactor_jvp,
+        mask=batch_mask(2),
+        promote=promotion("cofactor", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [Sample((x,)) for x in sample_matrices("cofactor", _SQUARE, _DTYPES)],
+        expensive=True,
+    )
+)
+
+
+def _det_spec(x: Spec) -> Spec:
+    require_square("det", x)
+    return spec(x.shape[:-2], x.dtype)
+
+
+def _det_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
+    scale = movement.reshape(g, (*g.shape, 1, 1))
+    return scale * conjugate(record(COFACTOR, inputs))
+
+
+DET = declare(
+    Op(
+        "det",
+        "library",
+        spec=_det_spec,
+        batch=batching.leading,
+        numpy=lambda x: np.asarray(np.linalg.det(x)),
+        jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
+        vjp=_det_vjp,
+        mask=batch_mask(0),
+        promote=promotion("det", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [Sample((x,)) for x in sample_matrices("det", _SQUARE, _DTYPES)],
+        expensive=True,
+    )
+)
+
+
+def det(x: Any, /) -> Any:
+    """The determinant of square matrices; its first derivative exists at singular ones too.
+
+    >>> round(float(gt.linalg.det([[2.0, 0.0], [0.0, 4.0]])), 6)
+    8.0
+    """
+    return record(DET, (x,))
+
+
+class Slogdet(NamedTuple):
+    """Sign and logarithm of the absolute value of a determinant.
+
+    >>> float(gt.linalg.slogdet([[-1.0, 0.0], [0.0, 1.0]]).sign)
+    -1.0
+    """
+
+    sign: Any
+    logabsdet: Any
+
+
+def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
+    require_square("slogdet", x)
+    return spec(x.shape[:-2], x.dtype), spec(x.shape[:-2], as_dtype(REAL_OF[x.dtype]))
+
+
+def _slogdet_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+    change = _trace_of_product(record(INV, inputs), tangents[0])
+    if change.dtype.kind == "f":
+        return zeros_like(y[0]), change
+    # The determinant's logarithm moves along the real axis in size, along the imaginary in angle.
+    return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
+
+
+SLOGDET = declare(
+    Op(
+        "slogdet",
+        "library",
+        spec=_slogdet_spec,
+        batch=batching.leading,
+        numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+        jvp=_slogdet_jvp,
+        promote=promotion("slogdet", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [Sample((x,)) for x in sample_matrices("slogdet", _SQUARE, _DTYPES)],
+        expensive=True,
+    )
+)
+
+
+def slogdet(x: Any, /) -> Slogdet:
+    """Sign and logarithm of the absolute value of the determinant, without overflow.
+
+    >>> float(gt.linalg.slogdet([[1.0, 0.0], [0.0, 1.0]]).logabsdet)
+    0.0
+
+    Of a singular matrix they are 0 and minus infinity, and the derivative raises LinAlgError.
+    """
+    return Slogdet(*outputs_of(record(SLOGDET, (x,))))
+
+
+def matrix_power(x: Any, n: int, /) -> Any:
+    """A square matrix times itself n times; a negative n inverts first.
+
+    >>> gt.linalg.matrix_power([[1.0, 1.0], [0.0, 1.0]], 3).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
+    x = record_operand(x)
+    require_square("matrix_power", spec(tuple(x.shape), x.dtype))
+    exponent = operator.index(n)
+    if exponent == 0:
+        nothing = constant_beside(x, FULL, (tuple(x.shape), 0, x.dtype))
+        return nothing + identity_like(x)
+    if exponent == 1:
+        return identity(x)
+    if exponent < 0:
+        x, exponent = inv(x), -exponent
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else matmul(result, x)
+        exponent >>= 1
+        x = matmul(x, x) if exponent else x
+    return result

@@ -1,0 +1,390 @@
+"""Functions of matrices: pseudo-inverse, exponential, rank, trace, norms, and the cross product."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import to_inexact
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays import movement
+from gradtape.ops.arrays.creation import FULL, constant_beside
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.slicing import along_axis
+from gradtape.ops.arrays.triangles import diagonal as diagonals
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.elementwise.complexes import abs
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
+from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
+from gradtape.ops.matrices.checks import (
+    as_column,
+    batch_mask,
+    explained,
+    require_matrix,
+    require_square,
+    sample_matrices,
+)
+from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
+from gradtape.ops.matrices.spectral import svdvals
+from gradtape.ops.reductions.extrema import max, min
+from gradtape.ops.reductions.norm import norm
+from gradtape.ops.reductions.reduction import any, sum
+from gradtape.recording.recording import record
+
+__all__ = [
+    "cross", "diagonal", "expm", "lstsq", "matrix_norm", "matrix_rank", "pinv", "trace",
+    "vector_norm",
+]  # fmt: skip
+
+_DTYPES = ("float64", "complex128", "float32")
+
+
+def _relative(name: str, x: Any, rtol: Any) -> Any:
+    """A tolerance as a param: a number or nested tuples of one for each matrix, or None."""
+    if rtol is None or isinstance(rtol, (int, float)):
+        return None if rtol is None else float(rtol)
+    # Part of the structure, so a tensor of tolerances is observed here.
+    values = np.asarray(rtol.numpy() if hasattr(rtol, "result_class") else rtol, np.float64)
+    batch = tuple(x.shape[:-2])
+    if broadcast_shapes(name, [batch, values.shape]) != batch:
+        raise ShapeError(
+            f"{name}: rtol of shape {values.shape} is more than one for each matrix of {x.shape}. "
+            f"Give one number, or numbers of shape {batch}."
+        )
+
+    def nest(items: Any) -> Any:
+        return tuple(nest(item) for item in items) if isinstance(items, list) else items
+
+    # Without any matrix there is nothing to tolerate, and empty tuples would lose the shape.
+    return nest(values.tolist()) if values.size else None
+
+
+def _pinv_spec(x: Spec, rtol: Any) -> Spec:
+    require_matrix("pinv", x)
+    *batch, rows, columns = x.shape
+    return spec((*batch, columns, rows), x.dtype)
+
+
+def _tolerance(x: Any, rtol: Any) -> Any:
+    """The standard's: singular values below this share of the largest count as 0."""
+    if rtol is None:
+        return np.max(x.shape[-2:], initial=0) * np.finfo(x.dtype).eps
+    return np.asarray(rtol)
+
+
+def _pinv_kernel(x: Any, rtol: Any) -> Any:
+    def kernel() -> Any:
+        return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
+
+    return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
+
+
+def _pinv_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
+    # Golub and Pereyra (1973): exact while the rank stays the same.
+    (x,), (dx,) = inputs, tangents
+    back = adjoint(dx)
+    rows = matmul(back, matmul(x, y))
+    columns = matmul(matmul(y, x), back)
+    outside_rows = matmul(matmul(y, adjoint(y)), back - rows)
+    outside_columns = matmul(back - columns, matmul(adjoint(y), y))
+    return outside_rows + outside_columns - matmul(matmul(y, dx), y)
+
+
+def _pinv_samples() -> list[Sample]:
+    shapes: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2, 2), (2, 0), (0, 0))
+    found = [Sample((x,), {"rtol": None}) for x in sample_matrices("pinv", shapes, _DTYPES)]
+    deficient = np.outer([1.0, 2.0, 3.0], [1.0, -1.0])
+    return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
+
+
+PINV = declare(
+    Op(
+        "pinv",
+        "library",
+        spec=_pinv_spec,
+        numpy=_pinv_kernel,
+        batch=batching.leading,
+        jvp=_pinv_jvp,
+        mask=batch_mask(2),
+        promote=promotion("pinv", "float", "inexact"),
+        params=("rtol",),
+        sparsity=matrices,
+        samples=_pinv_samples,
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+    """The Moore-Penrose pseudo-inverse; singular values below rtol times the largest count as 0.
+
+    >>> gt.linalg.pinv([[2.0], [0.0]]).tolist()
+    [[0.5, 0.0]]
+
+    Its derivative is that of matrices of the same rank.
+    """
+    x = record_operand(x)
+    return record(PINV, (x,), (_relative("pinv", x, rtol),))
+
+
+def lstsq(x1: Any, x2: Any, /, *, rtol: Any = None) -> Any:
+    """The shortest x for which x1 @ x is nearest to x2.
+
+    >>> round(gt.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0]).item(), 6)
+    2.0
+    """
+    a, b = record_operand(x1), record_operand(x2)
+    inverse = pinv(a, rtol=rtol)
+    if b.ndim > 1:
+        return matmul(inverse, b)
+    found = matmul(inverse, as_column(b))
+    return own(movement.reshape(found, found.shape[:-1]))
+
+
+def _expm_kernel(x: Any) -> Any:
+    from scipy.linalg import expm as exponential
+
+    return np.asarray(exponential(x)).astype(x.dtype, copy=False) if x.size else x
+
+
+def _expm_spec(x: Spec) -> Spec:
+    require_square("expm", x)
+    return x
+
+
+def _expm_along(x: Node, direction: Node) -> Node:
+    """The derivative of expm along a direction: a corner of expm([[x, direction], [0, x]])."""
+    n = x.shape[-1]
+    nothing = constant_beside(x, FULL, (x.shape, 0, x.dtype))
+    upper, lower = concat([x, direction], axis=-1), concat([nothing, x], axis=-1)
+    whole = expm(concat([upper, lower], axis=-2))
+    corner = along_axis(whole, whole.ndim - 2, 0, n)
+    return along_axis(corner, whole.ndim - 1, n, n)
+
+
+EXPM = declare(
+    Op(
+        "expm",
+        "library",
+        spec=_expm_spec,
+        numpy=_expm_kernel,
+        batch=batching.leading,
+        jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
+        vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
+        mask=batch_mask(2),
+        promote=promotion("expm", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [
+            Sample((x * np.array(0.2, x.dtype),))
+            for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
+        ],
+        expensive=True,
+    )
+)
+
+
+def expm(x: Any, /) -> Any:
+    """The exponential of square matrices.
+
+    >>> gt.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return record(EXPM, (x,))
+
+
+def _rank_spec(x: Spec, rtol: Any) -> Spec:
+    require_matrix("matrix_rank", x)
+    return spec(x.shape[:-2], np.dtype(np.int64))
+
+
+def _rank_kernel(x: Any, rtol: Any) -> Any:
+    values = np.linalg.svd(x, compute_uv=False)
+    largest = np.max(values, axis=-1, keepdims=True, initial=0)
+    limit = largest * _tolerance(x, rtol)[..., None]
+    return np.sum(values > limit, axis=-1, dtype=np.int64)
+
+
+MATRIX_RANK = declare(
+    Op(
+        "matrix_rank",
+        "library",
+        spec=_rank_spec,
+        numpy=_rank_kernel,
+        batch=batching.leading,
+        jvp=Undefined("a rank is an integer"),
+        vjp=Undefined("a rank is an integer"),
+        promote=promotion("matrix_rank", "float", "inexact"),
+        params=("rtol",),
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((x,), {"rtol": None}, order=0)
+            for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
+        ],
+        expensive=True,
+    )
+)
+
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """How many singular values exceed rtol times the largest.
+
+    >>> int(gt.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]))
+    1
+    """
+    x = record_operand(x)
+    return record(MATRIX_RANK, (x,), (_relative("matrix_rank", x, rtol),))
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The offset-th diagonal of the last two axes.
+
+    >>> gt.linalg.diagonal(gt.asarray([[1, 2], [3, 4]]), offset=1).tolist()
+    [2]
+    """
+    return diagonals(x, offset=offset)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sum along a diagonal of the last two axes.
+
+    >>> int(gt.linalg.trace(gt.asarray([[1, 2], [3, 4]])))
+    5
+    """
+    return sum(diagonals(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """A norm over axes, all by default; its derivative is 0 where it is 0.
+
+    >>> float(gt.linalg.vector_norm([3.0, 4.0]))
+    5.0
+    """
+    return norm(x, ord, axis, keepdims)
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """A norm of the matrices in the last two axes: "fro", "nuc", 1, 2, inf, or their negatives.
+
+    >>> float(gt.linalg.matrix_norm([[3.0, 0.0], [0.0, 4.0]]))
+    5.0
+    >>> float(gt.linalg.matrix_norm([[3.0, 0.0], [0.0, 4.0]], ord=2))
+    4.0
+    """
+    x = record_operand(x)
+    require_matrix("matrix_norm", spec(tuple(x.shape), x.dtype))
+    x = cast(x, to_inexact(x.dtype)) if x.dtype.kind not in "fc" else x
+    if ord == "fro":
+        return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
+    found = _by_singular_values(x, ord) if ord in ("nuc", 2, -2) else _by_sums(x, ord)
+    return own(movement.reshape(found, (*found.shape, 1, 1))) if keepdims else found
+
+
+def _by_singular_values(x: Any, ord: Any) -> Any:
+    values = svdvals(x)
+    if ord == "nuc":
+        return sum(values, axis=-1)
+    return max(values, axis=-1) if ord == 2 else min(values, axis=-1)
+
+
+def _by_sums(x: Any, ord: Any) -> Any:
+    """The largest or smallest sum of absolute values of a column (1) or row (infinity)."""
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError(
+            f"matrix_norm: ord {ord!r} is not known. Use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
+        )
+    sums = sum(abs(x), axis=-2 if ord in (1, -1) else -1)
+    return max(sums, axis=-1) if ord > 0 else min(sums, axis=-1)
+
+
+def _cross_spec(a: Spec, b: Spec, axis: int) -> Spec:
+    for operand in (a, b):
+        if operand.ndim < -axis or operand.shape[axis] != 3:
+            raise ShapeError(
+                f"cross: shapes {a.shape} and {b.shape} do not both have length 3 "
+                f"along axis {axis}. "
+                "A cross product needs three components."
+            )
+    return spec(broadcast_shapes("cross", [a.shape, b.shape]), a.dtype)
+
+
+def _cross_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    a, b = inputs
+    pair = (conjugate(b), g) if index == 0 else (g, conjugate(a))
+    return reduce_to(record(CROSS, pair, (axis,)), inputs[index].shape)
+
+
+def _cross_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Any:
+    (da, db), (a, b) = tangents, inputs
+    left = None if da is None else record(CROSS, (da, b), (axis,))
+    right = None if db is None else record(CROSS, (a, db), (axis,))
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def _cross_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+    """One bit per vector."""
+    bits = broadcast_to(any(mask, axis=axis, keepdims=True), y.shape)
+    return reduce_to(bits, inputs[index].shape, "any")
+
+
+def _cross_reads(operand: Operand, result: Spec, axis: int) -> Reads:
+    """Whole vectors, wherever they are stretched to; the axis counts from the end."""
+    lead = result.ndim - operand.ndim
+    mixed = operand.ndim + axis
+    pairs = [(at, lead + at) for at in range(operand.ndim) if at != mixed]
+    return agreeing(operand.shape, result.shape, pairs)
+
+
+def _cross_samples() -> list[Sample]:
+    rng = generator("cross")
+    cases: list[tuple[Shape, Shape, int]] = [
+        ((3,), (3,), -1),
+        ((2, 3), (3,), -1),
+        ((3, 1), (2, 3, 2), -2),
+        ((0, 3), (0, 3), -1),
+    ]
+    return [
+        Sample((uniform(rng, (-2, 2), a, dtype), uniform(rng, (-2, 2), b, dtype)), {"axis": axis})
+        for dtype in ("float64", "complex128", "float32", "int32")
+        for a, b, axis in cases
+    ]
+
+
+CROSS = declare(
+    Op(
+        "cross",
+        "contraction",
+        spec=_cross_spec,
+        numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
+        batch=batching.broadcasting,
+        jvp=_cross_jvp,
+        vjp=_cross_vjp,
+        mask=_cross_mask,
+        promote=promotion("cross", "same", "numeric"),
+        params=("axis",),
+        sparsity=each(_cross_reads),
+        samples=_cross_samples,
+        expensive=True,
+    )
+)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross product of vectors of three components; other axes broadcast.
+
+    >>> gt.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    a, b = record_operand(x1), record_operand(x2)
+    ndim = a.ndim if a.ndim > b.ndim else b.ndim
+    return record(CROSS, (a, b), (normalize_axis("cross", axis, ndim) - ndim,))

@@ -1,0 +1,287 @@
+"""Eigenvalues of symmetric matrices, and singular values, with their vectors.
+
+Rules are forward ones; reverse mode is their transpose. Vectors are unique only up to sign or
+phase, and are differentiated with that choice held still: what does not depend on the choice has an
+exact derivative. Where eigenvalues or singular values are equal, their vectors have no derivative;
+the share of such a pair is taken as 0, which is right for everything that treats both alike, such
+as a sum of eigenvalues.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.dtypes import REAL_OF, as_dtype
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.triangles import diagonal
+from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
+from gradtape.ops.elementwise.complexes import real
+from gradtape.ops.families import batching
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.reads import matrices
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.matrices.checks import (
+    as_column,
+    as_row,
+    batch_mask,
+    explained,
+    identity_like,
+    outputs_of,
+    require_matrix,
+    require_square,
+    sample_matrices,
+    symmetric_part,
+)
+from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
+from gradtape.ops.reductions.reduction import sum
+from gradtape.recording.recording import record
+
+__all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
+
+_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+_TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
+
+
+def _reciprocal_or_zero(x: Node) -> Node:
+    """1 / x, and 0 where x is 0."""
+    flat = equal(x, 0)
+    return where(flat, 0.0, 1.0 / where(flat, 1.0, x))
+
+
+class Eigh(NamedTuple):
+    """Eigenvalues in ascending order, and eigenvectors as columns.
+
+    >>> gt.linalg.eigh([[2.0, 0.0], [0.0, 1.0]]).eigenvalues.tolist()
+    [1.0, 2.0]
+    """
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def _eigvalsh_spec(name: str, x: Spec) -> Spec:
+    require_square(name, x)
+    return spec(x.shape[:-1], as_dtype(REAL_OF[x.dtype]))
+
+
+def _eigh_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+    w, v = y
+    inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
+    gaps = _reciprocal_or_zero(as_row(w) - as_column(w))
+    return real(diagonal(inner)), matmul(v, inner * cast(gaps, inner.dtype))
+
+
+def _converged(name: str, kernel: Any) -> Any:
+    return explained(name, "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
+
+
+def _eigh_samples(name: str, vectors: bool) -> Any:
+    def samples() -> list[Sample]:
+        # Complex eigenvectors have a phase that LAPACK chooses: differences cannot confirm them.
+        return [
+            Sample((x,), order=0 if vectors and x.dtype.kind == "c" else 2)
+            for x in sample_matrices(name, _SQUARE, ("float64", "complex128", "float32"))
+        ]
+
+    return samples
+
+
+EIGH = declare(
+    Op(
+        "eigh",
+        "library",
+        spec=lambda x: (_eigvalsh_spec("eigh", x), x),
+        batch=batching.leading,
+        numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
+        jvp=_eigh_jvp,
+        promote=promotion("eigh", "float", "inexact"),
+        sparsity=matrices,
+        samples=_eigh_samples("eigh", vectors=True),
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def _eigvalsh_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    _, v = outputs_of(record(EIGH, inputs))
+    return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
+
+
+EIGVALSH = declare(
+    Op(
+        "eigvalsh",
+        "library",
+        spec=lambda x: _eigvalsh_spec("eigvalsh", x),
+        batch=batching.leading,
+        numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
+        jvp=_eigvalsh_jvp,
+        mask=batch_mask(1),
+        promote=promotion("eigvalsh", "float", "inexact"),
+        sparsity=matrices,
+        samples=_eigh_samples("eigvalsh", vectors=False),
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def eigh(x: Any, /) -> Eigh:
+    """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
+
+    >>> w, v = gt.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
+    >>> [round(value, 6) for value in w.tolist()]
+    [1.0, 3.0]
+
+    Of a matrix that is not symmetric, the symmetric part is taken. Where eigenvalues are equal,
+    their eigenvectors have no derivative, and the share of such a pair is taken as 0.
+    """
+    return Eigh(*outputs_of(record(EIGH, (x,))))
+
+
+def eigvalsh(x: Any, /) -> Any:
+    """Eigenvalues of symmetric (Hermitian) matrices, in ascending order.
+
+    >>> gt.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).tolist()
+    [1.0, 2.0]
+    """
+    return record(EIGVALSH, (x,))
+
+
+class SVD(NamedTuple):
+    """Left singular vectors, singular values in descending order, and right vectors as rows.
+
+    >>> gt.linalg.svd([[3.0, 0.0], [0.0, 4.0]]).S.tolist()
+    [4.0, 3.0]
+    """
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def _svd_spec(x: Spec, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
+    require_matrix("svd", x)
+    *batch, rows, columns = x.shape
+    inner = min(rows, columns)
+    left, right = (rows, columns) if full_matrices else (inner, inner)
+    return (
+        spec((*batch, rows, left), x.dtype),
+        spec((*batch, inner), as_dtype(REAL_OF[x.dtype])),
+        spec((*batch, right, columns), x.dtype),
+    )
+
+
+def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: bool) -> Any:
+    (u, s, vh), (x,), (dx,) = y, inputs, tangents
+    rows, columns = x.shape[-2:]
+    if full_matrices and rows != columns:
+        Undefined(
+            "the vectors of a full basis past the singular ones are arbitrary. "
+            "Use full_matrices=False"
+        ).refuse("svd", "the derivative")
+    v = adjoint(vh)
+    moved = matmul(dx, v)
+    inner = matmul(adjoint(u), moved)
+    ds = real(diagonal(inner))
+    # (s_j - s_i)(s_j + s_i) rather than a difference of squares, which would cancel.
+    gaps = _reciprocal_or_zero((as_row(s) - as_column(s)) * (as_row(s) + as_column(s)))
+    gaps = cast(gaps, inner.dtype)
+    right, left = cast(as_row(s), inner.dtype), cast(as_column(s), inner.dtype)
+    inverse = cast(_reciprocal_or_zero(s), inner.dtype)
+    turn = symmetric_part(inner * right) * 2.0 * gaps
+    if inner.dtype.kind == "c":
+        # The phases of a pair of vectors turn together: all of it is given to the left ones.
+        turn = turn + (inner - adjoint(inner)) * 0.5 * (identity_like(inner) * as_row(inverse))
+    du = matmul(u, turn)
+    dv = matmul(v, symmetric_part(left * inner) * 2.0 * gaps)
+    if rows > columns:
+        du = du + (moved - matmul(u, inner)) * as_row(inverse)
+    if columns > rows:
+        back = matmul(adjoint(dx), u)
+        dv = dv + (back - matmul(v, adjoint(inner))) * as_row(inverse)
+    return du, ds, adjoint(dv)
+
+
+def _svd_matrices(name: str) -> list[Any]:
+    return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
+
+
+SVD_OP = declare(
+    Op(
+        "svd",
+        "library",
+        spec=_svd_spec,
+        batch=batching.leading,
+        numpy=lambda x, full_matrices: _converged(
+            "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
+        ),
+        jvp=_svd_jvp,
+        promote=promotion("svd", "float", "inexact"),
+        params=("full_matrices",),
+        sparsity=matrices,
+        samples=lambda: [
+            # The phases of complex vectors are LAPACK's choice: differences cannot confirm them.
+            Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
+            for full in (False, True)
+            for x in _svd_matrices("svd")
+        ],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def _svdvals_spec(x: Spec) -> Spec:
+    return _svd_spec(x, False)[1]
+
+
+def _svdvals_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+    u, _, vh = outputs_of(record(SVD_OP, inputs, (False,)))
+    return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
+
+
+SVDVALS = declare(
+    Op(
+        "svdvals",
+        "library",
+        spec=_svdvals_spec,
+        batch=batching.leading,
+        numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
+        jvp=_svdvals_jvp,
+        mask=batch_mask(1),
+        promote=promotion("svdvals", "float", "inexact"),
+        sparsity=matrices,
+        samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
+        expensive=True,
+        may_fail=True,
+    )
+)
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
+    """Singular value decomposition: x = U @ diag(S) @ Vh.
+
+    >>> u, s, vh = gt.linalg.svd([[0.0, 2.0], [1.0, 0.0]], full_matrices=False)
+    >>> s.tolist()
+    [2.0, 1.0]
+
+    Differentiable for square matrices, or with full_matrices=False. Where singular values are equal
+    or 0, their vectors have no derivative, and the share of such a pair is taken as 0.
+    """
+    x = record_operand(x)
+    full = bool(full_matrices) and x.ndim >= 2 and x.shape[-1] != x.shape[-2]
+    return SVD(*outputs_of(record(SVD_OP, (x,), (full,))))
+
+
+def svdvals(x: Any, /) -> Any:
+    """Singular values, in descending order.
+
+    >>> gt.linalg.svdvals([[3.0, 0.0], [0.0, 4.0]]).tolist()
+    [4.0, 3.0]
+    """
+    return record(SVDVALS, (x,))

@@ -1,0 +1,1 @@
+"""Ops that combine elements along axes."""

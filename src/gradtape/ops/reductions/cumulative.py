@@ -1,0 +1,325 @@
+"""Cumulative sums and products, and the linear recurrence that differentiates products.
+
+y_i = x_0 … x_i satisfies y_i = x_i y_(i-1), so its tangent satisfies
+t_i = x_i t_(i-1) + y_(i-1) dx_i: a first-order linear recurrence. It divides by nothing, so zeros
+in the data cost no exactness, and its own derivatives are recurrences again: every order is O(n).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.elementwise import conjugate
+from gradtape.ops.families.linear import linear
+from gradtape.ops.families.reads import moved, running
+from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.recording.recording import record
+
+__all__ = ["cumulative_prod", "cumulative_sum"]
+
+# Up to this length a loop over the axis costs less than importing and calling BLAS.
+SHORT = 64
+
+
+def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: Any) -> Spec:
+    length = x.shape[axis] + before + after
+    return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
+
+
+def _resize_kernel(x: Any, axis: int, before: int, after: int, fill: Any) -> Any:
+    old = x.shape[axis]
+    new = old + before + after
+    result = np.full((*x.shape[:axis], new, *x.shape[axis + 1 :]), fill, x.dtype)
+    start, stop = max(0, before), min(new, old + before)
+    if start < stop:
+        rest = (slice(None),) * axis
+        result[(*rest, slice(start, stop))] = x[(*rest, slice(start - before, stop - before))]
+    return result
+
+
+RESIZE_AXIS = declare(
+    Op(
+        "resize_axis",
+        "movement",
+        spec=_resize_spec,
+        numpy=_resize_kernel,
+        batch=batching.shifted("axis"),
+        params=("axis", "before", "after", "fill"),
+        jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
+            tangents[0], axis, before, after
+        ),
+        vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
+            g, axis, -before, -after
+        ),
+        mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
+            mask, axis, -before, -after
+        ),
+        sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
+        samples=lambda: (
+            [
+                Sample(
+                    (np.arange(1.0, 7.0).reshape(2, 3),),
+                    {"axis": axis, "before": before, "after": after, "fill": fill},
+                )
+                for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
+            ]
+            + [
+                Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
+                Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
+            ]
+        ),
+    )
+)
+
+
+def resize_axis(x: Any, axis: int, before: int, after: int, fill: Any = 0) -> Any:
+    """Put `before` fill values in front of an axis and `after` behind it; negative ones drop."""
+    return record(RESIZE_AXIS, (x,), (axis, before, after, fill))
+
+
+def previous(x: Any, axis: int, reverse: bool, fill: Any = 0) -> Any:
+    """Each element's predecessor along the axis, its successor if reversed."""
+    return resize_axis(x, axis, -1, 1, fill) if reverse else resize_axis(x, axis, 1, -1, fill)
+
+
+def _in_direction(kernel: Any) -> Any:
+    def directed(x: Any, axis: int, reverse: bool) -> Any:
+        if not reverse:
+            return kernel(x, axis=axis)
+        return np.flip(kernel(np.flip(x, axis), axis=axis), axis)
+
+    return directed
+
+
+def _cumulative_spec(x: Spec, axis: int, reverse: bool) -> Spec:
+    return spec(x.shape, accumulator(x.dtype))
+
+
+def _samples(name: str) -> Any:
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        cases: list[tuple[tuple[int, ...], int, bool]] = [
+            ((4,), 0, False),
+            ((2, 3), 0, True),
+            ((2, 3), 1, False),
+            ((0, 2), 0, False),
+            ((2, 0), 0, True),
+        ]
+        found = [
+            Sample((distinct_values(rng, shape, dtype),), {"axis": axis, "reverse": reverse})
+            for dtype in ("float64", "float32", "complex128", "int32", "uint8", "bool")
+            for shape, axis, reverse in cases
+        ]
+        zeros = np.array([0.7, 0.0, 1.3, 0.0, -0.4])
+        return [*found, Sample((zeros,), {"axis": 0, "reverse": False})]
+
+    return samples
+
+
+CUMULATIVE_SUM: Op = linear(
+    "cumulative_sum",
+    "cumulative",
+    spec=_cumulative_spec,
+    numpy=_in_direction(np.cumsum),
+    batch=batching.shifted("axis"),
+    transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
+    params=("axis", "reverse"),
+    sparsity=running,
+    samples=_samples("cumulative_sum"),
+    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+    expensive=True,
+)
+
+
+def _reached(mask: Node, axis: int, reverse: bool) -> Node:
+    """Where any later element is masked: each element reaches those after it."""
+    total = apply(CUMULATIVE_SUM, (mask,), (axis, not reverse))
+    return apply(REGISTRY["not_equal"], (total, apply(REGISTRY["full"], (), ((), 0, total.dtype))))
+
+
+def _recurrence_spec(a: Spec, b: Spec, axis: int, reverse: bool) -> Spec:
+    if a.shape != b.shape:
+        raise ShapeError(
+            f"linear_recurrence: shapes {a.shape} and {b.shape} differ. Broadcast one first."
+        )
+    return spec(b.shape, b.dtype)
+
+
+def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    if reverse:
+        a, b = np.flip(a, axis), np.flip(b, axis)
+    result = np.empty_like(b, order="C")
+    # Views with the recurrence along the first axis; writing to `lanes` fills `result`.
+    a, b, lanes = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), np.moveaxis(result, axis, 0)
+    length = len(b)
+    # The state is a derivative: where it is 0 it stays 0, even times an infinity of a branch that
+    # `where` did not take.
+    finite = bool(np.isfinite(a).all())
+    if finite and length > max(SHORT, lanes.size // max(length, 1)):
+        _recurrence_by_substitution(a, b, lanes)
+    else:
+        for i in range(length):
+            if i == 0:
+                lanes[i] = b[i]
+            elif finite:
+                lanes[i] = a[i] * lanes[i - 1] + b[i]
+            else:
+                lanes[i] = np.where(lanes[i - 1] == 0, 0, a[i] * lanes[i - 1]) + b[i]
+    return np.flip(result, axis) if reverse else result
+
+
+def _recurrence_by_substitution(a: Any, b: Any, lanes: Any) -> None:
+    """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which BLAS substitutes in one call a lane."""
+    from scipy.linalg.blas import get_blas_funcs
+
+    (solve,) = get_blas_funcs(("tbsv",), (lanes,))
+    band = np.zeros((2, len(b)), lanes.dtype, order="F")
+    for lane in np.ndindex(b.shape[1:]):
+        band[1, :-1] = -a[(slice(1, None), *lane)]
+        lanes[(slice(None), *lane)] = solve(1, band, b[(slice(None), *lane)], lower=1, diag=1)
+
+
+def _recurrence_jvp(
+    tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
+) -> Node:
+    a, _ = inputs
+    ta, tb = tangents
+    drive = tb
+    if ta is not None:
+        bent = ta * previous(y, axis, reverse)
+        drive = bent if tb is None else bent + tb
+    return apply(LINEAR_RECURRENCE, (a, drive), (axis, reverse))
+
+
+def _recurrence_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
+) -> Node:
+    # The adjoint runs the other way, each step with the coefficient of the step after it.
+    following = previous(conjugate(inputs[0]), axis, not reverse)
+    adjoint = apply(LINEAR_RECURRENCE, (following, g), (axis, not reverse))
+    return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
+
+
+LINEAR_RECURRENCE = declare(
+    Op(
+        "linear_recurrence",
+        "cumulative",
+        spec=_recurrence_spec,
+        numpy=_recurrence_kernel,
+        batch=batching.shifted("axis"),
+        jvp=_recurrence_jvp,
+        vjp=_recurrence_vjp,
+        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+        promote=promotion("linear_recurrence", "float", "inexact"),
+        params=("axis", "reverse"),
+        sparsity=running,
+        samples=lambda: _recurrence_samples(),
+        expensive=True,
+        doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
+    )
+)
+
+
+def _recurrence_samples() -> list[Sample]:
+    rng = generator("linear_recurrence")
+    cases: list[tuple[tuple[int, ...], int, bool, str]] = [
+        ((4,), 0, False, "float64"),
+        ((3, 2), 0, True, "float64"),
+        ((2, 3), 1, False, "complex128"),
+        ((2, 3), 1, False, "float32"),
+        ((SHORT + 6,), 0, False, "float64"),
+        ((2, SHORT + 6), 1, True, "float64"),
+        ((0,), 0, False, "float64"),
+        ((2, 0), 0, False, "float64"),
+    ]
+    found = []
+    for shape, axis, reverse, dtype in cases:
+        a, b = rng.uniform(-1, 1, (2, *shape)).astype(dtype)
+        if a.dtype.kind == "c":
+            a = a + 0.3j
+        found.append(Sample((a, b), {"axis": axis, "reverse": reverse}))
+    return found
+
+
+def _cumulative_prod_jvp(
+    tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
+) -> Node:
+    before = previous(y, axis, reverse, fill=1)
+    return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))
+
+
+CUMULATIVE_PROD = declare(
+    Op(
+        "cumulative_prod",
+        "cumulative",
+        spec=_cumulative_spec,
+        numpy=_in_direction(np.cumprod),
+        batch=batching.shifted("axis"),
+        jvp=_cumulative_prod_jvp,
+        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+        params=("axis", "reverse"),
+        sparsity=running,
+        samples=_samples("cumulative_prod"),
+        expensive=True,
+    )
+)
+
+
+def product_of_others(x: Node, axis: int) -> Node:
+    """For each element the product of all others along the axis."""
+    before = previous(apply(CUMULATIVE_PROD, (x,), (axis, False)), axis, False, fill=1)
+    after = previous(apply(CUMULATIVE_PROD, (x,), (axis, True)), axis, True, fill=1)
+    return before * after
+
+
+def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
+    dtype = None if dtype is None else as_dtype(dtype)
+    x = in_dtype(record_operand(x), dtype)
+    if x.ndim == 0:
+        x = record(REGISTRY["reshape"], (x,), ((1,),))
+    if axis is None and x.ndim > 1:
+        raise ShapeError(
+            f"{op.name}: axis is None and the tensor has shape {x.shape}. "
+            f"Pass an axis from {-x.ndim} to {x.ndim - 1}."
+        )
+    position = normalize_axis(op.name, 0 if axis is None else axis, x.ndim)
+    result = in_dtype(record(op, (x,), (position, False)), dtype)
+    return result if initial is None else resize_axis(result, position, 1, 0, initial)
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
+
+    >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
+    [1, 3, 6]
+    >>> gt.cumulative_sum(gt.asarray([1, 2, 3]), include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
+    return _cumulative(CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Products of the first elements along an axis; the derivative is exact at zeros too.
+
+    >>> gt.cumulative_prod(gt.asarray([1, 2, 3])).tolist()
+    [1, 2, 6]
+    >>> gt.cumulative_prod(gt.asarray([1, 2, 3]), include_initial=True).tolist()
+    [1, 1, 2, 6]
+    """
+    return _cumulative(CUMULATIVE_PROD, x, axis, dtype, 1 if include_initial else None)

@@ -1,0 +1,360 @@
+"""Extrema and order statistics: what is chosen by comparing elements.
+
+Derivatives follow a choice that one op makes from the operand alone. A recomputed operand may
+differ in its last bits from the saved extremum, so the two are never compared with each other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.arithmetic import record_operand, where
+from gradtape.ops.families import batching
+from gradtape.ops.families.axes import (
+    Axes,
+    add_up,
+    count,
+    distinct_values,
+    inexact_operand,
+    reduced_shape,
+    reduction_samples,
+    require_order,
+)
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families.reads import nothing, reduced
+from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.recording.recording import record
+
+__all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
+
+_BOOL = np.dtype(bool)
+_INDEX = np.dtype(np.int64)
+_ORDERED = ("float64", "float32", "int32", "uint8", "bool")
+
+
+def _chosen(name: str, kernel: Any) -> Op:
+    """The op that marks the extreme elements; a NaN is extreme wherever there is one."""
+
+    def choose(x: Any, axis: Axes) -> Any:
+        extreme = kernel(x, axis=axis, keepdims=True)
+        return (x == extreme) | ((x != x) & (extreme != extreme))
+
+    return declare(
+        Op(
+            f"{name}_mask",
+            "reduction",
+            spec=lambda x, axis: spec(x.shape, _BOOL),
+            numpy=choose,
+            batch=batching.shifted("axis"),
+            jvp=Undefined(f"{name}_mask gives booleans"),
+            vjp=Undefined(f"{name}_mask gives booleans"),
+            params=("axis",),
+            sparsity=nothing,
+            samples=lambda: [
+                Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
+                Sample((np.array(2),), {"axis": ()}),
+                Sample((np.zeros((0, 2)),), {"axis": (1,)}),
+            ],
+            expensive=True,
+        )
+    )
+
+
+def _extremum(name: str, kernel: Any) -> Op:
+    chosen = _chosen(name, kernel)
+
+    def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
+        require_order(name, x, axis)
+        return spec(reduced_shape(x.shape, axis, keepdims), x.dtype)
+
+    def number_chosen(mask: Node, dtype: Any, axis: Axes, keepdims: bool) -> Node:
+        return cast(add_up(mask, axis, keepdims), dtype)
+
+    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
+        mask = apply(chosen, inputs, (axis,))
+        total = add_up(where(mask, tangents[0], 0.0), axis, keepdims)
+        return total / number_chosen(mask, y.dtype, axis, keepdims)
+
+    def vjp(
+        index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    ) -> Node:
+        mask = apply(chosen, inputs, (axis,))
+        share = g / number_chosen(mask, y.dtype, axis, keepdims)
+        return where(mask, expand_reduced(share, inputs[0].shape, axis), 0.0)
+
+    return declare(
+        Op(
+            name,
+            "reduction",
+            spec=spec_rule,
+            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            batch=batching.shifted("axis"),
+            jvp=jvp,
+            vjp=vjp,
+            mask=mask_reduced,
+            params=("axis", "keepdims"),
+            sparsity=reduced,
+            samples=reduction_samples(name, _ORDERED),
+            expensive=True,
+        )
+    )
+
+
+MAX = _extremum("max", np.max)
+MIN = _extremum("min", np.min)
+
+
+def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Largest element over axes, all by default; ties share the derivative equally.
+
+    >>> gt.max(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
+    [5.0, 4.0]
+    """
+    x = record_operand(x)
+    return record(MAX, (x,), (normalize_axes("max", axis, x.ndim), bool(keepdims)))
+
+
+def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Smallest element over axes, all by default; ties share the derivative equally.
+
+    >>> gt.min(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
+    [1.0, 3.0]
+    """
+    x = record_operand(x)
+    return record(MIN, (x,), (normalize_axes("min", axis, x.ndim), bool(keepdims)))
+
+
+def _position_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, axis: int | None, keepdims: bool
+) -> Node:
+    if axis is not None:
+        return apply(y.op, inputs, (axis + 1, keepdims))
+    # A position among all elements of one example.
+    flat = batching.reshaped(inputs[0], (inputs[0].shape[0], y.inputs[0].size))
+    return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
+
+
+def _position(name: str, kernel: Any) -> Op:
+    def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
+        axes = tuple(range(x.ndim)) if axis is None else (axis,)
+        require_order(name, x, axes)
+        return spec(reduced_shape(x.shape, axes, keepdims), _INDEX)
+
+    def samples() -> list[Sample]:
+        rng = generator(name)
+        cases: list[tuple[tuple[int, ...], int | None, bool]] = [
+            ((2, 3), None, False),
+            ((2, 3), None, True),
+            ((2, 3), 1, False),
+            ((2, 3), 0, True),
+            ((), None, False),
+            ((0, 3), 1, False),
+        ]
+        return [
+            Sample((distinct_values(rng, shape, dtype),), {"axis": axis, "keepdims": keepdims})
+            for dtype in _ORDERED
+            for shape, axis, keepdims in cases
+        ]
+
+    return declare(
+        Op(
+            name,
+            "reduction",
+            spec=spec_rule,
+            numpy=lambda x, axis, keepdims: np.asarray(
+                kernel(x, axis=axis, keepdims=keepdims), _INDEX
+            ),
+            batch=_position_batch,
+            jvp=Undefined(f"{name} gives integers"),
+            vjp=Undefined(f"{name} gives integers"),
+            params=("axis", "keepdims"),
+            sparsity=nothing,
+            samples=samples,
+            expensive=True,
+        )
+    )
+
+
+ARGMAX = _position("argmax", np.argmax)
+ARGMIN = _position("argmin", np.argmin)
+
+
+def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
+    x = record_operand(x)
+    position = None if axis is None else normalize_axis(op.name, axis, x.ndim)
+    return record(op, (x,), (position, bool(keepdims)))
+
+
+def argmax(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Index of the first largest element along an axis, of all elements by default.
+
+    >>> gt.argmax(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
+    [1, 0]
+    """
+    return _record_position(ARGMAX, x, axis, keepdims)
+
+
+def argmin(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Index of the first smallest element along an axis, of all elements by default.
+
+    >>> gt.argmin(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
+    [0, 1]
+    """
+    return _record_position(ARGMIN, x, axis, keepdims)
+
+
+def _lanes(x: Any, axis: Axes) -> Any:
+    """The array with what is reduced as its last axis."""
+    moved = np.moveaxis(x, axis, range(-len(axis), 0)) if axis else x
+    return moved.reshape((*moved.shape[: x.ndim - len(axis)], count(x, axis)))
+
+
+def _order_kernel(
+    x: Any, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> Any:
+    # NaN sorts last, so one look at the end tells whether a lane holds any.
+    lanes = np.partition(_lanes(x, axis), sorted({*ranks, count(x, axis) - 1}), axis=-1)
+    total = np.zeros(lanes.shape[:-1], x.dtype)
+    for rank, weight in zip(ranks, weights, strict=True):
+        total += lanes[..., rank] * x.dtype.type(weight)
+    last = lanes[..., -1]
+    return np.where(last != last, last, total).reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _order_weights_kernel(
+    x: Any, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> Any:
+    lanes = _lanes(x, axis)
+    order = np.argsort(lanes, axis=-1, kind="stable")
+    chosen = np.zeros(lanes.shape, x.dtype)
+    for rank, weight in zip(ranks, weights, strict=True):
+        np.put_along_axis(chosen, order[..., rank : rank + 1], weight, axis=-1)
+    undefined = lanes != lanes
+    first = np.cumsum(undefined, axis=-1) == 1
+    chosen = np.where(undefined.any(axis=-1, keepdims=True), undefined & first, chosen)
+    kept = [n for position, n in enumerate(x.shape) if position not in axis]
+    moved = chosen.reshape((*kept, *(x.shape[position] for position in axis)))
+    return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
+
+
+def _order_samples(**more: Any) -> Any:
+    def samples() -> list[Sample]:
+        rng = generator("order_statistic")
+        cases: list[tuple[tuple[int, ...], Axes, tuple[int, ...], tuple[float, ...]]] = [
+            ((5,), (0,), (2,), (1.0,)),
+            ((2, 4), (1,), (1, 2), (0.5, 0.5)),
+            ((2, 3, 2), (0, 2), (1, 2), (0.25, 0.75)),
+            ((), (), (0,), (1.0,)),
+            ((0, 3), (1,), (1,), (1.0,)),
+        ]
+        return [
+            Sample(
+                (distinct_values(rng, shape, dtype),),
+                {"axis": axis, "ranks": ranks, "weights": weights, **more},
+            )
+            for dtype in ("float64", "float32")
+            for shape, axis, ranks, weights in cases
+        ]
+
+    return samples
+
+
+# What the choice is does not change with small changes of the operand: its derivative is zero.
+ORDER_WEIGHTS = declare(
+    Op(
+        "order_weights",
+        "reduction",
+        spec=lambda x, axis, ranks, weights: x,
+        numpy=_order_weights_kernel,
+        batch=batching.shifted("axis"),
+        jvp=lambda tangents, y, inputs, **params: None,
+        vjp=lambda index, g, y, inputs, **params: None,
+        params=("axis", "ranks", "weights"),
+        sparsity=nothing,
+        samples=_order_samples(),
+        expensive=True,
+    )
+)
+
+
+def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> Node:
+    """Values at the chosen elements times their weights, 0 elsewhere even beside an infinity."""
+    found = apply(ORDER_WEIGHTS, (x,), (axis, ranks, weights))
+    chosen = apply(REGISTRY["not_equal"], (found, apply(REGISTRY["full"], (), ((), 0, x.dtype))))
+    return where(chosen, found * values, 0.0)
+
+
+ORDER_STATISTIC = declare(
+    Op(
+        "order_statistic",
+        "reduction",
+        spec=lambda x, axis, keepdims, ranks, weights: spec(
+            reduced_shape(x.shape, axis, keepdims), x.dtype
+        ),
+        numpy=_order_kernel,
+        batch=batching.shifted("axis"),
+        jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
+            _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
+        ),
+        vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
+            expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
+        ),
+        mask=mask_reduced,
+        params=("axis", "keepdims", "ranks", "weights"),
+        sparsity=reduced,
+        samples=_order_samples(keepdims=False),
+        expensive=True,
+        doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
+    )
+)
+
+
+def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool) -> Any:
+    """The element at a fraction of the way from the smallest to the largest."""
+    x = inexact_operand(x)
+    axes = normalize_axes(name, axis, x.ndim)
+    number = count(x, axes)
+    if number == 0:
+        return record(REGISTRY["sum"], (x,), (axes, bool(keepdims))) / 0
+    require_order(name, x, axes)
+    place = fraction * (number - 1)
+    low = math.floor(place)
+    pairs = [(low, 1.0 - (place - low)), (low + 1, place - low)]
+    ranks, weights = zip(*[pair for pair in pairs if pair[1] > 0.0], strict=True)
+    return record(ORDER_STATISTIC, (x,), (axes, bool(keepdims), ranks, weights))
+
+
+def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """Middle element over axes, or the mean of the two in the middle.
+
+    The derivative goes to the elements chosen; equal ones count in the order they stand in.
+
+    >>> gt.median(gt.asarray([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]]), axis=1).tolist()
+    [2.0, 5.0]
+    """
+    return _interpolated("median", x, 0.5, axis, keepdims)
+
+
+def quantile(x: Any, q: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """Quantile over axes by linear interpolation; several make a new first axis.
+
+    `q` is a number from 0 to 1 or a sequence of them, and part of the program.
+
+    >>> float(gt.quantile(gt.asarray([0.0, 1.0, 2.0, 4.0]), 0.75))
+    2.5
+    """
+    if np.ndim(q):
+        parts = tuple(quantile(x, one, axis, keepdims) for one in q)
+        return record(REGISTRY["stack"], parts, (0,))
+    fraction = float(q)
+    if not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"quantile: q = {fraction} is not a fraction. Choose from 0 to 1.")
+    return _interpolated("quantile", x, fraction, axis, keepdims)

@@ -1,0 +1,106 @@
+"""Log-sum-exp, and the weights that are its derivative: the softmax of its operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, declare
+from gradtape.graph.spec import spec
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.families import batching
+from gradtape.ops.families.axes import Axes, reduced_shape, reduction_samples
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families.reads import lanes, reduced
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions.reduction import ANY, SUM
+from gradtape.recording.recording import record
+
+__all__ = ["logsumexp"]
+
+
+def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
+    """exp(x - m) and m, the maximum; at x = m also where both are infinite."""
+    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
+
+
+def _logsumexp_kernel(x: Any, axis: Axes, keepdims: bool) -> Any:
+    terms, highest = _exponentials(x, axis)
+    total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
+    return total.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_kernel(x: Any, axis: Axes) -> Any:
+    terms, highest = _exponentials(x, axis)
+    weights = terms / np.sum(terms, axis=axis, keepdims=True)
+    return np.where(highest == -np.inf, x.dtype.type(0), weights)
+
+
+def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
+    """The derivative of the weights is symmetric: it serves both modes."""
+    weighted = y * tangent
+    return weighted - y * apply(SUM, (weighted,), (axis, True))
+
+
+# The weights come from the operand alone: exp(x - logsumexp(x)) would lose digits to large results.
+LOGSUMEXP_WEIGHTS = declare(
+    Op(
+        "logsumexp_weights",
+        "reduction",
+        spec=lambda x, axis: x,
+        numpy=_weights_kernel,
+        batch=batching.shifted("axis"),
+        sparsity=lanes,
+        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+        mask=lambda index, mask, y, inputs, axis: expand_reduced(
+            apply(ANY, (mask,), (axis, True)), mask.shape, axis
+        ),
+        params=("axis",),
+        samples=lambda: (
+            [
+                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
+                for axis in ((1,), (0, 1), ())
+            ]
+            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
+        ),
+        expensive=True,
+        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
+    )
+)
+LOGSUMEXP = declare(
+    Op(
+        "logsumexp",
+        "reduction",
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+        numpy=_logsumexp_kernel,
+        batch=batching.shifted("axis"),
+        sparsity=reduced,
+        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
+        ),
+        vjp=lambda index, g, y, inputs, axis, keepdims: (
+            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
+        ),
+        mask=mask_reduced,
+        promote=promotion("logsumexp", "float", "float"),
+        params=("axis", "keepdims"),
+        samples=reduction_samples("logsumexp", ("float64", "float32")),
+        expensive=True,
+    )
+)
+
+
+def logsumexp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) over axes, all by default, without overflow.
+
+    >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
+    1000.693147
+    """
+    x = record_operand(x)
+    return record(LOGSUMEXP, (x,), (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims)))

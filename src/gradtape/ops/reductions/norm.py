@@ -1,0 +1,162 @@
+"""Vector norms over any axes, without overflow, with derivative 0 at 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import REAL_OF, as_dtype
+from gradtape.graph.node import Node
+from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.arithmetic import equal, power, where
+from gradtape.ops.elementwise.complexes import abs, real, sign
+from gradtape.ops.families import batching
+from gradtape.ops.families.axes import (
+    Axes,
+    add_up,
+    count,
+    inexact_operand,
+    reduced_shape,
+    reduction_samples,
+)
+from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.elementwise import conjugate, zeros_like
+from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families.reads import nothing, reduced
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions.extrema import max, min
+from gradtape.recording.recording import record
+
+__all__ = ["norm"]
+
+
+def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
+    # NumPy sums pairwise along the last axis in memory only, and one by one along others.
+    kept = [position for position in range(size.ndim) if position not in axis]
+    last = size.transpose(*kept, *axis)
+    powers = np.square(last, order="C") if ord == 2.0 else np.power(last, ord, order="C")
+    rows = powers.reshape(*[size.shape[position] for position in kept], count(size, axis))
+    return np.sum(rows, axis=-1).reshape(reduced_shape(size.shape, axis, True))
+
+
+def _root(total: Any, ord: float) -> Any:
+    return np.sqrt(total) if ord == 2.0 else np.power(total, 1.0 / ord)
+
+
+def _kernel(x: Any, ord: float, axis: Axes, keepdims: bool) -> Any:
+    size = np.abs(x)
+    if ord == 0.0:
+        return np.sum(x != 0, axis=axis, keepdims=keepdims, dtype=size.dtype)
+    total = _sum_of_powers(size, ord, axis)
+    result = _root(total, ord)
+    # Powers leave the range of the dtype long before the norm does. Only then is it worth scaling.
+    limits = np.finfo(size.dtype)
+    doubtful = ~((total > limits.tiny / limits.eps) & (total < np.inf))
+    if doubtful.any():
+        choose, start = (np.max, 0.0) if ord > 0.0 else (np.min, np.inf)
+        scale = choose(size, axis=axis, keepdims=True, initial=start)
+        scale = np.where((scale > 0) & (scale < np.inf), scale, size.dtype.type(1))
+        scaled = _root(_sum_of_powers(size / scale, ord, axis), ord) * scale
+        result = np.where(doubtful, scaled, result)
+    return result.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _direction(y: Node, x: Node, ord: float, axis: Axes) -> Node | None:
+    """The gradient of the norm: sign(x) (|x| / y)^(ord - 1), and 0 where that is undefined."""
+    if ord == 0.0:
+        return None
+    y = expand_reduced(y, x.shape, axis)
+    if ord == 2.0:
+        return where(equal(y, 0), 0.0, x / y)
+    size = abs(x)
+    flat = equal(y, 0) | equal(size, 0)
+    ratio = where(flat, 1.0, size / where(flat, 1.0, y))
+    return where(flat, 0.0, sign(x) * power(ratio, ord - 1.0))
+
+
+def _jvp(
+    tangents: Any, y: Node, inputs: tuple[Node, ...], ord: float, axis: Axes, keepdims: bool
+) -> Node:
+    direction = _direction(y, inputs[0], ord, axis)
+    if direction is None:
+        return zeros_like(y)
+    return add_up(real(conjugate(direction) * tangents[0]), axis, keepdims)
+
+
+def _vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], ord: float, axis: Axes, keepdims: bool
+) -> Node:
+    direction = _direction(y, inputs[0], ord, axis)
+    if direction is None:
+        return zeros_like(inputs[0])
+    return direction * expand_reduced(g, inputs[0].shape, axis)
+
+
+def _spec(x: Spec, ord: float, axis: Axes, keepdims: bool) -> Spec:
+    return spec(reduced_shape(x.shape, axis, keepdims), as_dtype(REAL_OF[x.dtype]))
+
+
+def _samples() -> list[Sample]:
+    found = []
+    for ord in (2.0, 3.0, 1.5, -1.0):
+        found += reduction_samples("norm", ("float64", "float32", "complex128"), ord=ord)()
+    zeros = np.array([[0.0, 1.0], [0.0, 0.0]])
+    found += [
+        Sample((zeros,), {"ord": ord, "axis": (1,), "keepdims": False}, order=0)
+        for ord in (2.0, 3.0, 1.5, 0.5, 0.0, -2.0)
+    ]
+    return found
+
+
+NORM = declare(
+    Op(
+        "norm",
+        "reduction",
+        spec=_spec,
+        numpy=_kernel,
+        batch=batching.shifted("axis"),
+        jvp=_jvp,
+        vjp=_vjp,
+        mask=mask_reduced,
+        promote=promotion("norm", "float", "inexact"),
+        params=("ord", "axis", "keepdims"),
+        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
+            y, operands, **axes
+        ),
+        samples=_samples,
+        expensive=True,
+    )
+)
+
+
+def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    """Vector norm over axes, all by default; its derivative is 0 where it is 0.
+
+    `ord` is any number p for (Σ|x|^p)^(1/p), infinity for the largest absolute value, minus
+    infinity for the smallest, 0 for the count of what is not zero.
+
+    >>> float(gt.norm(gt.asarray([3.0, 4.0])))
+    5.0
+    >>> float(gt.norm(gt.asarray([3.0, -4.0]), np.inf))
+    4.0
+    """
+    try:
+        order = float(ord)
+    except (TypeError, ValueError):
+        order = math.nan
+    if math.isnan(order):
+        raise ValueError(
+            f"norm: ord {ord!r} is not a number. Choose one such as 1, 2 or float('inf')."
+        )
+    x = inexact_operand(x)
+    axes = normalize_axes("norm", axis, x.ndim)
+    if order == 1.0 or (order == math.inf and count(x, axes) == 0):
+        return record(REGISTRY["sum"], (abs(x),), (axes, bool(keepdims)))
+    if math.isinf(order):
+        choose = max if order > 0.0 else min
+        return choose(abs(x), axis=axes, keepdims=keepdims)
+    return record(NORM, (x,), (order, axes, bool(keepdims)))

@@ -1,0 +1,235 @@
+"""Reductions: sums, products, moments and logical ones.
+
+Extrema, norms and cumulative ops are modules of their own; they are named here too, so that this
+module has every reduction. Its functions hide the builtins of the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.graph.node import Node, apply
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.elementwise.complexes import imag, real
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families import batching
+from gradtape.ops.families.axes import (
+    Axes,
+    accumulator,
+    count,
+    in_dtype,
+    inexact_operand,
+    reduced_shape,
+    reduction_samples,
+)
+from gradtape.ops.families.elementwise import conjugate
+from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
+from gradtape.ops.families.reads import nothing, reduced
+from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
+from gradtape.ops.reductions.extrema import argmax, argmin, max, median, min, quantile
+from gradtape.ops.reductions.norm import norm
+from gradtape.recording.recording import record
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
+    "max", "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
+]  # fmt: skip
+
+
+def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
+    return spec(reduced_shape(x.shape, axis, keepdims), accumulator(x.dtype))
+
+
+SUM = linear(
+    "sum",
+    "reduction",
+    spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
+    batch=batching.shifted("axis"),
+    transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
+    params=("axis", "keepdims"),
+    sparsity=reduced,
+    samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
+    mask=mask_reduced,
+    expensive=True,
+)
+
+
+def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    dtype = None if dtype is None else as_dtype(dtype)
+    x = in_dtype(record_operand(x), dtype)
+    result = record(op, (x,), (normalize_axes(op.name, axis, x.ndim), bool(keepdims)))
+    # Narrow integers are accumulated in wide ones; who asked for narrow ones gets them.
+    return in_dtype(result, dtype)
+
+
+def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Sum over axes, all by default.
+
+    >>> gt.sum(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [4.0, 6.0]
+    """
+    return _accumulate(SUM, x, axis, dtype, keepdims)
+
+
+def _partial_products(x: Node, axis: Axes) -> Node | None:
+    """The derivative of the product by each element: the product of all others, axis by axis."""
+    total = None
+    for position in axis:
+        others = product_of_others(x, position)
+        total = others if total is None else total * others
+        x = apply(PROD, (x,), ((position,), True))
+    return total
+
+
+def _prod_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
+    partials = _partial_products(inputs[0], axis)
+    terms = tangents[0] if partials is None else tangents[0] * partials
+    return apply(SUM, (terms,), (axis, keepdims))
+
+
+def _prod_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+) -> Node:
+    partials = _partial_products(inputs[0], axis)
+    g = expand_reduced(g, inputs[0].shape, axis)
+    return g if partials is None else g * conjugate(partials)
+
+
+def _prod_samples() -> list[Sample]:
+    zeros = np.array([[0.0, 2.0, 0.5], [3.0, 0.0, 0.0]])
+    found = reduction_samples("prod", ("float64", "float32", "complex128", "int32", "bool"))()
+    cases: list[Axes] = [(0,), (1,), (0, 1)]
+    return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
+
+
+PROD = declare(
+    Op(
+        "prod",
+        "reduction",
+        spec=_accumulated_spec,
+        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
+        batch=batching.shifted("axis"),
+        jvp=_prod_jvp,
+        vjp=_prod_vjp,
+        mask=mask_reduced,
+        params=("axis", "keepdims"),
+        sparsity=reduced,
+        samples=_prod_samples,
+        expensive=True,
+    )
+)
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Product over axes, all by default; the derivative is exact at zeros too.
+
+    >>> gt.prod(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [3.0, 8.0]
+    """
+    return _accumulate(PROD, x, axis, dtype, keepdims)
+
+
+def _logical(name: str, kernel: Any) -> Op:
+    return declare(
+        Op(
+            name,
+            "reduction",
+            spec=lambda x, axis, keepdims: spec(
+                reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
+            ),
+            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            batch=batching.shifted("axis"),
+            jvp=Undefined(f"{name} gives booleans"),
+            vjp=Undefined(f"{name} gives booleans"),
+            params=("axis", "keepdims"),
+            sparsity=nothing,
+            samples=reduction_samples(name, ("bool", "float64", "int32")),
+            expensive=True,
+        )
+    )
+
+
+ANY = _logical("any", np.any)
+ALL = _logical("all", np.all)
+
+
+def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether any element is nonzero.
+
+    >>> bool(gt.any(gt.asarray([0, 1])))
+    True
+    """
+    x = record_operand(x)
+    return record(ANY, (x,), (normalize_axes("any", axis, x.ndim), bool(keepdims)))
+
+
+def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether every element is nonzero.
+
+    >>> bool(gt.all(gt.asarray([0, 1])))
+    False
+    """
+    x = record_operand(x)
+    return record(ALL, (x,), (normalize_axes("all", axis, x.ndim), bool(keepdims)))
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements are not zero; NaN is not.
+
+    >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
+    2
+    """
+    x = in_dtype(record_operand(x), np.dtype(bool))
+    return record(SUM, (x,), (normalize_axes("count_nonzero", axis, x.ndim), bool(keepdims)))
+
+
+def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Arithmetic mean over axes, all by default; NaN if there is nothing to average.
+
+    >>> gt.mean(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [2.0, 3.0]
+    """
+    x = inexact_operand(x)
+    axes = normalize_axes("mean", axis, x.ndim)
+    return record(SUM, (x,), (axes, bool(keepdims))) / count(x, axes)
+
+
+def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, Axes, float]:
+    """Distances from the mean, the axes, and what the sum of squares is divided by."""
+    x = inexact_operand(x)
+    axes = normalize_axes(name, axis, x.ndim)
+    number = count(x, axes) - float(correction)
+    return x - mean(x, axis=axes, keepdims=True), axes, number if number > 0.0 else 0.0
+
+
+def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Variance over axes: the sum of squared distances from the mean over n - correction.
+
+    >>> float(gt.var(gt.asarray([1.0, 2.0, 3.0, 4.0])))
+    1.25
+    """
+    distance, axes, number = _deviations("var", x, axis, correction)
+    if distance.dtype.kind == "c":
+        squares = square(real(distance)) + square(imag(distance))
+    else:
+        squares = square(distance)
+    return record(SUM, (squares,), (axes, bool(keepdims))) / number
+
+
+def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Standard deviation over axes; its derivative is 0 where it is 0.
+
+    >>> float(gt.std(gt.asarray([1.0, 1.0, 3.0, 3.0])))
+    1.0
+    """
+    distance, axes, number = _deviations("std", x, axis, correction)
+    return norm(distance, 2, axes, keepdims) / math.sqrt(number)

@@ -1,0 +1,109 @@
+"""Plan: a program scheduled over numbered slots, and tier 0, which runs it op by op in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.lines import mark
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.recording.recording import Value
+from gradtape.runtime.counters import COUNTS
+
+# A dead value this large is dropped at once; smaller ones wait until their slot is used again.
+LARGE = 1 << 16
+
+Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
+
+
+class Plan:
+    """Steps over slots. Inputs fill the first; a slot is used again when its value is dead."""
+
+    __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
+
+    def __init__(self, program: Program) -> None:
+        last_use = last_uses(program)
+        slot = {node: index for index, node in enumerate(program.inputs)}
+        free: list[int] = []
+        size = len(slot)
+        steps: list[Step] = []
+        for position, node in enumerate(program.nodes):
+            sources = tuple(slot[parent] for parent in node.inputs)
+            dying = [
+                parent for parent in dict.fromkeys(node.inputs) if last_use[parent] == position
+            ]
+            free.extend(slot[parent] for parent in dying)
+            if free:
+                target = free.pop()
+            else:
+                target, size = size, size + 1
+            slot[node] = target
+            drop = tuple(slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE)
+            steps.append((_kernel(node), sources, target, drop))
+            if last_use[node] == position:
+                free.append(target)
+        self.inputs = tuple(_convert(node) for node in program.inputs)
+        self.size = size
+        self.steps = steps
+        self.nodes = program.nodes
+        self.output_slots = tuple(slot[node] for node in program.outputs)
+        self.output_specs = tuple(node.spec for node in program.outputs)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Evaluate on Values and Python scalars; gives one array per output."""
+        slots: list[Any] = [None] * self.size
+        for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
+            slots[index] = value.array if type(value) is Value else convert(value)
+        with np.errstate(all="ignore"):
+            try:
+                for step in self.steps:
+                    kernel, sources, target, drop = step
+                    if len(sources) == 2:
+                        slots[target] = kernel(slots[sources[0]], slots[sources[1]])
+                    elif len(sources) == 1:
+                        slots[target] = kernel(slots[sources[0]])
+                    else:
+                        slots[target] = kernel(*[slots[source] for source in sources])
+                    for dead in drop:
+                        slots[dead] = None
+            except Exception as error:
+                mark(
+                    error, next(n for n, s in zip(self.nodes, self.steps, strict=True) if s is step)
+                )
+                raise
+        COUNTS.plans_run += 1
+        COUNTS.ops_run += len(self.steps)
+        return [
+            np.asarray(slots[slot], of.dtype)
+            for slot, of in zip(self.output_slots, self.output_specs, strict=True)
+        ]
+
+
+def last_uses(program: Program) -> dict[Node, int]:
+    """The position of the step that reads each value last; outputs are read after all steps."""
+    last = dict.fromkeys(program.inputs, -1)
+    for position, node in enumerate(program.nodes):
+        last[node] = position
+        for parent in node.inputs:
+            last[parent] = position
+    never = len(program.nodes)
+    last.update((node, never) for node in program.outputs)
+    # An input's slot belongs to the caller's value and is not reused before its last use.
+    return last
+
+
+def _bytes(node: Node) -> int:
+    return LARGE if type(node.spec) is tuple else node.spec.nbytes
+
+
+def _kernel(node: Node) -> Callable[..., Any]:
+    return partial(node.op.numpy, **node.keywords) if node.params else node.op.numpy
+
+
+def _convert(node: Node) -> Callable[[Any], Any]:
+    # A Python scalar takes the leaf's dtype here; NumPy would read it as float64 in some kernels.
+    return node.spec.dtype.type

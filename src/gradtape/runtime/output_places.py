@@ -1,0 +1,128 @@
+"""Results: where the outputs of a program come to lie, and what is computed straight into them.
+
+Parts of a joined result are computed where they belong in it, not copied there afterwards, and a
+result that was only reshaped is the memory of what it was reshaped from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+from gradtape.optimize.copies import Piece
+from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.optimize.views import Strides, row_major
+
+JOINED = ("concat", "stack")
+
+# A part, the result that it is a part of, and how many bytes into it.
+Parts = dict[Node, tuple[Node, int]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """How the outputs of a program come about."""
+
+    # By node: written by a unit, returned by a library call, or copied from a view.
+    how: dict[Node, str]
+    # Outputs by the node whose whole memory, in order, they are.
+    same: dict[Node, Node]
+    parts: Parts
+
+    @property
+    def written(self) -> list[Node]:
+        """Nodes that have memory of their own, to be written by units."""
+        return [node for node, how in self.how.items() if how == "written"]
+
+    def place(self, part: Node) -> tuple[Node, int]:
+        """The written node that a part lies in, and how many bytes into it."""
+        joined, offset = self.parts[part]
+        while joined in self.parts:
+            joined, more = self.parts[joined]
+            offset += more
+        return joined, offset
+
+
+def find_results(program: Program, fused: Fused, is_product: Callable[[Node], bool]) -> Results:
+    """How each output comes about; copies that are not needed are dropped from the units."""
+    produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
+    called = {unit.node for unit in fused.units if isinstance(unit, Call)}
+    produced.update(node for node in called if is_product(node))
+    how: dict[Node, str] = {}
+    same: dict[Node, Node] = {}
+    for node in dict.fromkeys(program.outputs):
+        contents = node if node in produced else _contents(node, fused)
+        if contents is not None and contents in produced:
+            same[node] = contents
+            how[contents] = "written"
+        else:
+            how[node] = "called" if node in called else "viewed"
+    results = [node for node, way in how.items() if way == "written"]
+    kept = {*program.outputs, *results}
+    return Results(how, same, place_parts(fused, results, produced.__contains__, kept))
+
+
+def _contents(node: Node, fused: Fused) -> Node | None:
+    """The node whose whole memory, in order, is this one's."""
+    found = fused.access.get(node)
+    if found is None or node in fused.constants or type(found.base.spec) is tuple:
+        return None
+    in_order = found.base.size == node.size and not found.offset and found.is_contiguous()
+    return found.base if in_order else None
+
+
+def read_again(program: Program, fused: Fused, parts: Parts) -> set[Node]:
+    """Nodes whose memory is read after it was written; what lies in place is not read to join."""
+    found: set[Node] = set()
+    for node in program.nodes:
+        for parent in node.inputs:
+            access = fused.access.get(parent)
+            base = parent if access is None else access.base
+            if base not in parts or parts[base][0] is not node:
+                found.update((parent, base))
+    return found
+
+
+def place_parts(
+    fused: Fused, results: Collection[Node], makes: Callable[[Node], bool], kept: Collection[Node]
+) -> Parts:
+    """The nodes that may be written straight into a joined result; their copies are dropped.
+
+    `results` have memory of their own. `makes` says of a node whether a unit writes it wherever it
+    is told to; `kept` nodes need memory of their own as well.
+    """
+    parts: Parts = {}
+    for unit in reversed(fused.units):
+        if not isinstance(unit, Loop) or unit.pieces is None:
+            continue
+        joined = unit.nodes[0]
+        if joined.op.name not in JOINED or not (joined in results or joined in parts):
+            continue
+        copies = []
+        for piece in unit.pieces:
+            base = _base(piece, fused)
+            if base is None or base in parts or base in kept or not makes(base):
+                copies.append(piece)
+            else:
+                parts[base] = (joined, piece.start * joined.dtype.itemsize)
+        unit.pieces = copies
+    fused.units = [u for u in fused.units if not (isinstance(u, Loop) and u.pieces == [])]
+    return parts
+
+
+def _base(piece: Piece, fused: Fused) -> Node | None:
+    """The node whose memory a piece copies as a whole, into one run of the result."""
+    if piece.strides is None or piece.reads or piece.writes or piece.adds or piece.offset:
+        return None
+    base = fused.access[piece.source].base
+    lying = row_major(piece.shape)
+    as_one = all(
+        _same_steps(piece.shape, strides, lying) for strides in (piece.strides, piece.target)
+    )
+    return base if as_one and base.size == piece.source.size else None
+
+
+def _same_steps(shape: tuple[int, ...], strides: Strides, others: Strides) -> bool:
+    return all(n == 1 or a == b for n, a, b in zip(shape, strides, others, strict=True))

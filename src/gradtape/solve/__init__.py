@@ -1,0 +1,1 @@
+"""Roots, fixed points and minima with their derivatives, and adapters for SciPy."""

@@ -1,0 +1,134 @@
+"""Derivatives at a point as SciPy's linear operators: products, and no matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gradtape.control.vmap import vmap
+from gradtape.errors import DtypeError
+from gradtape.tape.evaluation import Point
+from gradtape.tape.flat_vector import join, layout_of
+from gradtape.tensor.tensor import asarray
+
+__all__ = ["hessian_operator", "linear_operator"]
+
+
+@cache
+def _operator_class() -> Any:
+    # Not at import: scipy.sparse.linalg takes longer to load than all of gradtape.
+    from scipy.sparse import linalg
+
+    base: Any = linalg.LinearOperator
+
+    class DerivativeOperator(base):
+        """A derivative at a point; several columns are one batched product."""
+
+        def __init__(self, point: Any, forward: str, adjoint: str) -> None:
+            rows, columns = point.shape
+            super().__init__(point.dtype, (columns if forward == "hessian" else rows, columns))
+            self._point = point
+            self._forward = forward
+            self._back = adjoint
+
+        def _matvec(self, x: Any) -> Any:
+            return self._times(self._forward, x)
+
+        def _rmatvec(self, x: Any) -> Any:
+            return self._times(self._back, x)
+
+        def _matmat(self, X: Any) -> Any:
+            return self._times_all(self._forward, X)
+
+        def _rmatmat(self, X: Any) -> Any:
+            return self._times_all(self._back, X)
+
+        def _times(self, kind: str, x: Any) -> Any:
+            x = np.reshape(x, -1)
+            if np.iscomplexobj(x) and self.dtype.kind == "f":
+                # Linear over the reals, so the parts go through one after the other.
+                return self._times(kind, x.real) + 1j * self._times(kind, x.imag)
+            return np.array(self._point.product(kind, x)).reshape(-1)
+
+        def _times_all(self, kind: str, X: Any) -> Any:
+            if np.iscomplexobj(X) and self.dtype.kind == "f":
+                return self._times_all(kind, X.real) + 1j * self._times_all(kind, X.imag)
+            count = X.shape[1]
+            rows = self.shape[0] if kind != self._back else self.shape[1]
+            if not count:
+                return np.zeros((rows, 0), self.dtype)
+            found = self._point.product(kind, np.ascontiguousarray(X.T), count)
+            return np.array(found).reshape(count, -1).T
+
+    return DerivativeOperator
+
+
+class _Flat:
+    """A linearized function on vectors: what the operator asks of a point."""
+
+    def __init__(self, push: Any, sources: list[Any], value: Any) -> None:
+        self._push = push
+        self._sources = layout_of(tuple(sources), "linearize")
+        self._value = layout_of(value, "linearize")
+        self.shape = (self._value.size, self._sources.size)
+        self.dtype = np.result_type(self._value.dtype, self._sources.dtype)
+
+    def product(self, kind: str, direction: Any, count: int | None = None) -> Any:
+        """The map, or its adjoint, times a vector or times rows."""
+        layout = self._value if kind == "pull" else self._sources
+        given = asarray(np.ascontiguousarray(direction, layout.dtype))
+        one = self._pulled if kind == "pull" else self._pushed
+        return (one if count is None else vmap(one))(given).numpy()
+
+    def _pushed(self, direction: Any) -> Any:
+        return join(self._push(*self._sources.unravel(direction)))
+
+    def _pulled(self, direction: Any) -> Any:
+        return join(self._push.transpose(self._value.unravel(direction)))
+
+
+def operator_of(push: Any, sources: list[Any], value: Any) -> Any:
+    """The operator of what `linearize` gives."""
+    return _operator_class()(_Flat(push, sources, value), "push", "pull")
+
+
+def linear_operator(f: Callable[..., Any], *primals: Any) -> Any:
+    """The Jacobian of `f` at the primals as a `scipy.sparse.linalg.LinearOperator`.
+
+    >>> A = gt.linear_operator(lambda x: x**2, np.array([1.0, 2.0]))
+    >>> A.matvec(np.array([1.0, 1.0])).tolist(), A.rmatvec(np.array([1.0, 0.0])).tolist()
+    ([2.0, 4.0], [2.0, 0.0])
+    >>> (A @ np.eye(2)).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+
+    `f` is recorded once. A product is a forward pass, one with the adjoint a reverse pass, and one
+    with a matrix a pass over all its columns together. Several primals, and nests of them, are laid
+    end to end, and so is what `f` returns.
+    """
+    return _operator(f, primals, "push", "pull", None)
+
+
+def hessian_operator(f: Callable[..., Any], *primals: Any) -> Any:
+    """The Hessian of a scalar function at the primals as a `scipy.sparse.linalg.LinearOperator`.
+
+    >>> H = gt.hessian_operator(lambda x: gt.sum(x**3), np.array([1.0, 2.0]))
+    >>> H.matvec(np.array([1.0, 1.0])).tolist()
+    [6.0, 12.0]
+    """
+    return _operator(f, primals, "hessian", "hessian", "hessian_operator")
+
+
+def _operator(
+    f: Callable[..., Any], primals: tuple[Any, ...], forward: str, adjoint: str, scalar: str | None
+) -> Any:
+    name = scalar or "linear_operator"
+    if not primals:
+        raise ValueError(f"{name}: there are no primals. Pass the point to differentiate at.")
+    layout = layout_of(primals, name)
+    if scalar and layout.dtype.kind == "c":
+        raise DtypeError(f"{name}: a primal is complex. Pass its real and imaginary parts.")
+    point = Point(lambda parts: f(*parts), layout.ravel(primals), layout, scalar=scalar)
+    return _operator_class()(point, forward, adjoint)

@@ -1,0 +1,281 @@
+"""Functions as SciPy's solvers want them: arrays in, arrays out, derivatives beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from gradtape.tape.evaluation import LARGE, Point, pays
+from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
+from gradtape.tape.tape_jacobians import check_mode, check_sparse
+
+__all__ = ["Objective", "Ode", "Residuals", "objective", "ode", "residuals"]
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """The point evaluated last, as one object: threads that share a bridge never see half."""
+
+    point: Point
+    x: Any
+    args: tuple[Any, ...]
+    # Recordings belong to the thread that made them.
+    thread: int
+    # What was asked there.
+    answered: set[str]
+
+    def is_at(self, x: Any, args: tuple[Any, ...]) -> bool:
+        return (
+            self.thread == get_ident()
+            and np.array_equal(x, self.x)
+            and len(args) == len(self.args)
+            and all(_equal(a, b) for a, b in zip(args, self.args, strict=True))
+        )
+
+
+class _Bridge:
+    """What the bridges share: the point evaluated last, and the form of the argument."""
+
+    _name = ""
+    _scalar = False
+
+    def __init__(self, f: Callable[..., Any], example: Any, sparse: Any, mode: str) -> None:
+        sparse = check_sparse(self._name, sparse)
+        check_mode(self._name, mode)
+        self._f = f
+        self._layout = None if example is None else layout_of(example, self._name)
+        self._sparse = sparse
+        self._mode = mode
+        self._example = None if self._layout is None else self._layout.ravel(example)
+        self.forget()
+        # Whether the derivative is sparse, once that is known.
+        self._is_sparse: bool | None = None
+
+    def forget(self) -> None:
+        """Let go of the point evaluated last; to be called when what `f` closes over changed."""
+        self._last: _Visit | None = None
+
+    def ravel(self, tree: Any) -> Any:
+        """The vector that SciPy is to be given for a nest like the example."""
+        return self._known_layout().ravel(tree)
+
+    def unravel(self, x: Any) -> Any:
+        """The nest of a vector that SciPy gave."""
+        return self._known_layout().unravel(np.asarray(x))
+
+    def _known_layout(self) -> Layout:
+        if self._layout is None:
+            raise ValueError(
+                f"{self._name}: there is no nest to go by. Pass one like the argument of the "
+                "function as example=."
+            )
+        return self._layout
+
+    def _at(self, what: str, x: Any, args: tuple[Any, ...], before: tuple[Any, ...] = ()) -> Point:
+        """The recording at this point: that of the last question if it was another one there.
+
+        The same question again is evaluated again: what the function closes over may have changed.
+        Only products, which have no name here, are asked for many times at one point.
+        """
+        x = np.asarray(x, np.float64).reshape(-1)
+        given = (*before, *args)
+        last = self._last
+        if last is None or what in last.answered or not last.is_at(x, given):
+            layout = vector_layout(x.size) if self._layout is None else self._layout
+            if layout.size != x.size:
+                raise ValueError(
+                    f"{self._name}: got {x.size} numbers, the example has {layout.size}. "
+                    "Start from .ravel(example)."
+                )
+            # Before the new one is recorded, so that both are never held together.
+            self._last = last = None
+            name = self._name if self._scalar else None
+            point = Point(self._f, x, layout, before, args, name)
+            # SciPy changes its vectors in place: what is compared with later must be a copy.
+            self._last = last = _Visit(point, np.array(x), given, get_ident(), set())
+        if what:
+            last.answered.add(what)
+        return last.point
+
+    def _matrix(self, point: Point) -> Any:
+        """The Jacobian or Hessian at a point, in the form asked for."""
+        if self._sparse is not False and self._is_sparse is not False:
+            rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
+            if not isinstance(self._sparse, str) or rows * columns >= LARGE:
+                prepared = (
+                    point.sparse_hessian(self._sparse)
+                    if self._scalar
+                    else point.sparse_jacobian(self._sparse, self._mode)
+                )
+                self._is_sparse = not isinstance(self._sparse, str) or pays(prepared)
+                if self._is_sparse:
+                    return point.matrix(prepared)
+            else:
+                self._is_sparse = False
+        return point.hessian() if self._scalar else point.jacobian(self._mode)
+
+    def __repr__(self) -> str:
+        name = getattr(self._f, "__name__", repr(self._f))
+        return f"{type(self).__name__}({name})"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a is b:
+        # An array may have been changed in place since.
+        return not isinstance(a, np.ndarray)
+    numbers = (bool, int, float, complex, np.generic)
+    return isinstance(a, numbers) and isinstance(b, numbers) and bool(a == b)
+
+
+class Objective(_Bridge):
+    """A scalar function with gradient and Hessian, for `scipy.optimize.minimize`.
+
+    >>> p = gt.objective(lambda x: gt.sum((x - 1.0) ** 4))
+    >>> isinstance(p, gt.solve.scipy_bridges.Objective)
+    True
+    """
+
+    _name = "objective"
+    _scalar = True
+
+    def __call__(self, x: Any, *args: Any) -> tuple[float, Any]:
+        """Value and gradient, for `minimize(p, x0, jac=True)`."""
+        value, slope = self._at("both", x, args).value_and_gradient()
+        return value, np.asarray(slope, np.float64)
+
+    def fun(self, x: Any, *args: Any) -> float:
+        """The value."""
+        return float(self._at("value", x, args).value())
+
+    def jac(self, x: Any, *args: Any) -> Any:
+        """The gradient."""
+        return np.asarray(self._at("gradient", x, args).gradient(), np.float64)
+
+    def hess(self, x: Any, *args: Any) -> Any:
+        """The Hessian: an array, or a CSR array where that was asked for."""
+        return self._matrix(self._at("hessian", x, args))
+
+    def hessp(self, x: Any, p: Any, *args: Any) -> Any:
+        """The Hessian times a vector; the program is that of the point, whatever the vector."""
+        return np.array(self._at("", x, args).product("hessian", p), np.float64)
+
+
+class Residuals(_Bridge):
+    """A vector function with its Jacobian, for `least_squares` and `root`.
+
+    >>> r = gt.residuals(lambda x: x**2 - 4.0)
+    >>> isinstance(r, gt.solve.scipy_bridges.Residuals)
+    True
+    """
+
+    _name = "residuals"
+
+    def __call__(self, x: Any, *args: Any) -> Any:
+        """The residuals, flattened."""
+        return np.asarray(self._at("value", x, args).value(), np.float64)
+
+    fun = __call__
+
+    def jac(self, x: Any, *args: Any) -> Any:
+        """The Jacobian: an array, or a CSR array where it pays or was asked for."""
+        return self._matrix(self._at("jacobian", x, args))
+
+    @property
+    def jac_sparsity(self) -> Any:
+        """The pattern of a sparse Jacobian as a CSR array, else None.
+
+        It takes a point to know it: that of `example`, or of the last evaluation.
+        """
+        last = self._last
+        point = None if last is None else last.point
+        if point is None and self._example is not None and self._sparse is not False:
+            point = Point(self._f, self._example, self._known_layout())
+        if point is None or self._sparse is False:
+            return None
+        prepared = point.sparse_jacobian(self._sparse, self._mode)
+        if isinstance(self._sparse, str) and not pays(prepared):
+            return None
+        return prepared.pattern.matrix
+
+
+class Ode(_Bridge):
+    """The right-hand side of an ODE with its Jacobian, for `scipy.integrate.solve_ivp`.
+
+    >>> o = gt.ode(lambda t, y: -y)
+    >>> isinstance(o, gt.solve.scipy_bridges.Ode)
+    True
+    """
+
+    _name = "ode"
+
+    def __call__(self, t: float, y: Any, *args: Any) -> Any:
+        """dy/dt, flattened."""
+        return np.asarray(self._at("value", y, args, (float(t),)).value(), np.float64)
+
+    fun = __call__
+
+    def jac(self, t: float, y: Any, *args: Any) -> Any:
+        """The Jacobian by y: an array, or a CSC array where it pays or was asked for."""
+        found = self._matrix(self._at("jacobian", y, args, (float(t),)))
+        return found if isinstance(found, np.ndarray) else found.tocsc()
+
+
+def objective(f: Callable[..., Any], example: Any = None, *, sparse: Any = False) -> Objective:
+    """A scalar function as `scipy.optimize.minimize` wants it: value, gradient, Hessian, products.
+
+    >>> from scipy.optimize import minimize
+    >>> p = gt.objective(lambda x: gt.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
+    >>> found = minimize(p.fun, np.zeros(5), jac=p.jac, hess=p.hess, method="trust-exact")
+    >>> np.round(found.x, 5).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> np.round(minimize(p, np.zeros(5), jac=True).x, 3).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+
+    `p.fun`, `p.jac`, `p.hess` and `p.hessp` take and give NumPy arrays; `p` itself gives value and
+    gradient in one run. What is asked about one point comes from one recording. With `example`, `f`
+    takes nests like it (or arrays of its shape), and `p.ravel` and `p.unravel` translate. With
+    `sparse=True` the Hessian is a CSR array; `"auto"` makes it one where that pays.
+    """
+    return Objective(f, example, sparse, "auto")
+
+
+def residuals(
+    f: Callable[..., Any], example: Any = None, *, sparse: Any = "auto", mode: str = "auto"
+) -> Residuals:
+    """A vector function as `scipy.optimize.least_squares` and `root` want it, with its Jacobian.
+
+    >>> from scipy.optimize import least_squares
+    >>> t = np.linspace(0.0, 1.0, 9)
+    >>> r = gt.residuals(lambda x, t, y: x[0] * gt.exp(x[1] * t) - y)
+    >>> found = least_squares(r, [1.0, 0.0], jac=r.jac, args=(t, 2.0 * np.exp(-t)))
+    >>> np.round(found.x, 6).tolist()
+    [2.0, -1.0]
+
+    What `f` returns, a tensor of any shape or a nest, is flattened. `r.jac` gives an array, or a
+    CSR array: always with `sparse=True` or a pattern, never with `sparse=False`, and with `"auto"`
+    where the matrix is large and one entry in eight or fewer can be nonzero. `root` wants arrays:
+    pass `sparse=False` there. `r.jac_sparsity` is the pattern. `example` and `mode` are as in
+    `objective` and `jacobian`.
+    """
+    return Residuals(f, example, sparse, mode)
+
+
+def ode(
+    f: Callable[..., Any], example: Any = None, *, sparse: Any = "auto", mode: str = "auto"
+) -> Ode:
+    """A right-hand side dy/dt = f(t, y) as `scipy.integrate.solve_ivp` wants it, with its Jacobian.
+
+    >>> from scipy.integrate import solve_ivp
+    >>> o = gt.ode(lambda t, y: [y[1], 10.0 * (1.0 - y[0] ** 2) * y[1] - y[0]])
+    >>> found = solve_ivp(o, (0.0, 5.0), [2.0, 0.0], method="BDF", jac=o.jac, rtol=1e-6)
+    >>> bool(found.success)
+    True
+
+    `o.jac` gives an array, or a CSC array under the rules of `residuals`. LSODA wants arrays: pass
+    `sparse=False` there.
+    """
+    return Ode(f, example, sparse, mode)

@@ -1,0 +1,1 @@
+"""Derivatives that users ask for: tapes, accumulators, functional transforms, matrices."""

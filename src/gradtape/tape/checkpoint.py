@@ -1,0 +1,202 @@
+"""checkpoint: compute again in the backward pass what a policy does not save."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.derive.python_rules import Checkpointed
+from gradtape.evaluate.kept_for_backward import is_expensive
+from gradtape.graph.node import PICK, Node
+from gradtape.ops.custom.saving import NAMED
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.recording import record, state
+from gradtape.tape.custom_derivatives import check_callable, wrapped
+from gradtape.tensor.tensor import Tensor, asarray
+
+__all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
+
+# Products and solutions of linear systems: what takes long for its size.
+CONTRACTIONS = frozenset({"matmul", "einsum", "solve", "triangular_solve", "inv", "cholesky"})
+KINDS = ("nothing", "everything", "contractions")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a checkpoint saves; made by `save_only` and `save_any_except`, or of a word.
+
+    >>> gt.save_only("attention")
+    Policy(kind='only', names=frozenset({'attention'}))
+    """
+
+    kind: str
+    names: frozenset[str] = frozenset()
+
+    def saved(self, nodes: Sequence[Node]) -> set[Node]:
+        """Those of the nodes inside a checkpoint whose values are saved."""
+        # What comes from Python may be another value the next time: it is never asked for twice.
+        found = {node for node in nodes if _producer(node).opaque}
+        if self.kind == "contractions":
+            found.update(node for node in nodes if _producer(node).name in CONTRACTIONS)
+        elif self.kind == "only":
+            found.update(
+                node for node in nodes if node.op is NAMED and node.params[0] in self.names
+            )
+        elif self.kind in ("everything", "except"):
+            named = [node for node in nodes if node.op is NAMED and node.params[0] in self.names]
+            without = {*named, *[node.inputs[0] for node in named]}
+            # A name costs nothing: it is there when the value is.
+            found.update(n for n in nodes if n not in without and n.op is not NAMED)
+        return {node for node in found if type(node.spec) is not tuple}
+
+
+def _producer(node: Node) -> Any:
+    return node.inputs[0].op if node.op is PICK else node.op
+
+
+def checkpoint(
+    f: Callable[..., Any] | None = None, *, policy: str | Policy = "nothing"
+) -> Callable[..., Any]:
+    """The same function, whose inner values are computed again in the backward pass, not kept.
+
+    >>> layer = gt.checkpoint(lambda x: gt.tanh(gt.sin(x) * 2.0))
+    >>> round(float(gt.grad(layer)(0.5)), 6)
+    0.784234
+
+    What is saved nevertheless is up to the policy:
+
+    - `"nothing"`: only arguments and results;
+    - `"contractions"`: results of `matmul`, `einsum`, `solve`, `cholesky` and `inv`;
+    - `gt.save_only("a", "b")`: values that `gt.checkpoint_name` gave one of these names;
+    - `gt.save_any_except("a")`: all values but those of these names;
+    - `"everything"`: all values, also those that a tape would compute again because it is cheap.
+
+    >>> @gt.checkpoint(policy="contractions")
+    ... def layer(x, w):
+    ...     return gt.tanh(gt.sin(x) @ w)
+    >>> gt.grad(lambda x: gt.sum(layer(x, gt.asarray([[1.0]]))))(gt.asarray([0.0])).tolist()
+    [1.0]
+
+    Results of `numpy_function` and `py_function` are always saved: Python may give another answer
+    when it is asked again. `gt.saved_for_backward` lists what is kept.
+    """
+    chosen = _as_policy(policy)
+    if f is None:
+        return functools.partial(checkpoint, policy=chosen)
+    check_callable("checkpoint", f)
+
+    @functools.wraps(f)
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        recording = state.recording
+        start = len(recording.nodes)
+        outputs, structure = flatten(f(*args, **kwargs))
+        if state.recording is not recording:  # evaluated inside: there is nothing left to recompute
+            return unflatten(structure, outputs)
+        tensors = [asarray(output) for output in outputs]
+        roots = [tensor.enter(recording) for tensor in tensors]
+        inside, sources = _interior(roots, recording.nodes[start:])
+        if not inside:
+            return unflatten(structure, tensors)
+        saved = chosen.saved(inside)
+        again = {node for node in inside if node not in saved}
+        # An outer policy is asked after the inner ones, and has the last word.
+        recording.saved.difference_update(again)
+        recording.saved.update(saved)
+        recording.recomputed.difference_update(saved)
+        recording.recomputed.update(again)
+        recording.drop(again)
+        if chosen.kind == "everything":
+            return unflatten(structure, tensors)
+        handles = [recording.hold(node, Tensor) for node in sources]
+        rule = Checkpointed(chosen)
+        results = wrapped(rule, tensors, handles, rule)
+        if any(is_expensive(node) for node in again):
+            # Without the result, all of it would be computed once more by what comes after.
+            recording.saved.update(result.node for result in results)
+        return unflatten(structure, results)
+
+    return recomputed
+
+
+def _interior(roots: Sequence[Node], recorded: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """Which of the nodes recorded the roots need, and which others those read, in a fixed order."""
+    own = set(recorded)
+    needed: set[Node] = set()
+    # Outputs of an op with several are no applications of their own: they come right after it.
+    picks: dict[Node, dict[Node, None]] = {}
+
+    def need(nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if node in own:
+                needed.add(node)
+            elif node.op is PICK and node.inputs[0] in own:
+                needed.update((node, node.inputs[0]))
+                picks.setdefault(node.inputs[0], {})[node] = None
+
+    need(roots)
+    order: list[Node] = []
+    for node in reversed(recorded):
+        if node in needed:
+            order += [*picks.get(node, ()), node]
+            need(node.inputs)
+    order.reverse()
+    inside = set(order)
+    read = [parent for node in order for parent in node.inputs]
+    sources = dict.fromkeys(node for node in (*roots, *read) if node not in inside)
+    return order, list(sources)
+
+
+def _as_policy(policy: Any) -> Policy:
+    if isinstance(policy, Policy):
+        return policy
+    if policy not in KINDS:
+        raise ValueError(
+            f"checkpoint: policy {policy!r} is unknown. Use one of {', '.join(map(repr, KINDS))}, "
+            "gt.save_only(...) or gt.save_any_except(...)."
+        )
+    return Policy(policy)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The same tensors under a name that policies of `gt.checkpoint` know.
+
+    >>> f = gt.checkpoint(
+    ...     lambda x: gt.sin(gt.checkpoint_name(gt.exp(x), "growth")),
+    ...     policy=gt.save_only("growth"),
+    ... )
+    >>> round(float(f(0.0)), 6)
+    0.841471
+    """
+    if type(name) is not str:
+        raise TypeError(f"checkpoint_name: the name is {type(name).__name__}. Give a string.")
+    leaves, structure = flatten(x)
+    return unflatten(structure, [record(NAMED, (leaf,), (name,)) for leaf in leaves])
+
+
+def save_only(*names: str) -> Policy:
+    """The policy that saves the values with these names, and recomputes all others.
+
+    >>> layer = gt.checkpoint(lambda x: gt.sin(x), policy=gt.save_only("attention"))
+    >>> float(gt.grad(layer)(0.0))
+    1.0
+    """
+    return Policy("only", _names("save_only", names))
+
+
+def save_any_except(*names: str) -> Policy:
+    """The policy that saves all values but those with these names.
+
+    >>> layer = gt.checkpoint(lambda x: gt.sin(x), policy=gt.save_any_except("large"))
+    >>> float(gt.grad(layer)(0.0))
+    1.0
+    """
+    return Policy("except", _names("save_any_except", names))
+
+
+def _names(function: str, names: tuple[Any, ...]) -> frozenset[str]:
+    for name in names:
+        if type(name) is not str:
+            raise TypeError(f"{function}: {name!r} is not a name. Give strings.")
+    return frozenset(names)

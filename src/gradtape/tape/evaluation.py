@@ -1,0 +1,172 @@
+"""Evaluation of a function and its derivatives at a point, for callers that think in arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradtape.derive.jacobians import View
+from gradtape.derive.products import derive_value_and_gradient, product
+from gradtape.derive.sparse_jacobians import (
+    Prepared,
+    given_pattern,
+    prepare_sparse_hessian,
+    prepare_sparse_jacobian,
+)
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ops.arrays.movement import reshape
+from gradtape.pytree import flatten
+from gradtape.recording.capturing import capturing
+from gradtape.recording.recording import Recording, host_value, state
+from gradtape.tape.flat_vector import Layout, join
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import asarray, from_value
+
+# A Jacobian is given in sparse form if it has so many elements, and at most one in so many counts.
+LARGE = 1 << 14
+FILLED = 8
+
+
+@contextlib.contextmanager
+def apart(recording: Recording | None = None) -> Iterator[Recording]:
+    """Compute in a recording of its own with no tape entered: the user's goes on untouched."""
+    outer, tapes = state.recording, state.tapes
+    capture = capturing(outer)
+    if capture is not None:
+        capture.escape("a solver computes with values of this call")
+    inner = Recording() if recording is None else recording
+    state.recording, state.tapes = inner, []
+    try:
+        yield inner
+    finally:
+        # A tensor from outside may have been computed meanwhile, which ends what it was pending in.
+        state.recording = Recording() if outer.closed else outer
+        state.tapes = tapes
+
+
+class Point:
+    """One recording of a function at one point: all that is asked about it comes from there."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        x: Any,
+        layout: Layout,
+        before: tuple[Any, ...] = (),
+        args: tuple[Any, ...] = (),
+        scalar: str | None = None,
+    ) -> None:
+        with apart():
+            self._tape = tape = GradientTape(persistent=True, watch_accessed_variables=False)
+            with tape:
+                source = from_value(host_value(x))
+                tape.watch(source)
+                result = f(*before, layout.unravel(source), *args)
+                self._value = as_scalar(scalar, result) if scalar else join(result)
+            recording: Any = tape._recording
+            self._recording = recording
+            self._view: View = tape._view(recording)
+            self._x = tape._source(source)
+            self._y = self._value.enter(self._recording)
+        if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
+            raise DtypeError(
+                f"{scalar}: the function returned {self._y.dtype}, not a real number. Return a "
+                "real one, such as gt.real(y) or gt.abs(y)."
+            )
+        if self._y.dtype.kind not in "fc":
+            raise DtypeError(
+                f"the function returned dtype {self._y.dtype}, which has no derivative. "
+                "Return floats."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the Jacobian."""
+        return self._y.size, self._x.size
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the Jacobian."""
+        return np.result_type(self._y.dtype, self._x.dtype)
+
+    def value(self) -> Any:
+        """The value, as an array of its own."""
+        with apart(self._recording):
+            return np.array(self._value.numpy())
+
+    def value_and_gradient(self) -> tuple[Any, Any]:
+        """A scalar value and its gradient, in one run."""
+        with apart(self._recording):
+            bound = derive_value_and_gradient(self._view, self._y, self._x)
+            value, slope = bound.run(self._recording, {})
+            return float(value), np.array(slope)
+
+    def gradient(self) -> Any:
+        """The gradient of a scalar."""
+        with apart(self._recording):
+            found = self._tape.gradient(self._value, self._source(), unconnected_gradients="zero")
+            return np.array(found.numpy())
+
+    def jacobian(self, mode: str = "auto") -> Any:
+        """The dense Jacobian, as an array of two axes."""
+        with apart(self._recording):
+            found = self._tape.jacobian(self._value, self._source(), "zero", mode=mode)
+            return np.array(found.numpy()).reshape(self.shape)
+
+    def hessian(self) -> Any:
+        """The dense Hessian of a scalar."""
+        with apart(self._recording):
+            found = self._tape.hessian(self._value, self._source(), "zero")
+            return np.array(found.numpy())
+
+    def _source(self) -> Any:
+        return next(leaf for leaf, _ in self._tape._watched.values())
+
+    def sparse_jacobian(
+        self, sparse: Any = True, mode: str = "auto", order: str | None = None
+    ) -> Prepared:
+        """Pattern, colours and program of the sparse Jacobian here."""
+        with apart(self._recording):
+            given = given_pattern(sparse)
+            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given, order)
+
+    def sparse_hessian(
+        self, sparse: Any = True, method: str = "star", order: str | None = None
+    ) -> Prepared:
+        """The same for the Hessian of a scalar."""
+        with apart(self._recording):
+            given = given_pattern(sparse)
+            return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
+
+    def matrix(self, prepared: Prepared) -> Any:
+        """The values of now of a sparse derivative, as a CSR array."""
+        with apart(self._recording):
+            return prepared.matrix(self._recording)
+
+    def product(self, kind: str, direction: Any, count: int | None = None) -> Any:
+        """The Jacobian (`push`), its adjoint (`pull`) or the Hessian times a direction."""
+        with apart(self._recording):
+            found = product(self._view, kind, self._y, self._x, count)
+            return found(self._recording, direction)
+
+
+def pays(prepared: Prepared) -> bool:
+    """Whether a matrix is large and empty enough that solvers gain from its sparse form."""
+    rows, columns = prepared.pattern.shape
+    total = rows * columns
+    return total >= LARGE and not prepared.pattern.dense and prepared.pattern.nnz * FILLED <= total
+
+
+def as_scalar(name: str, result: Any) -> Any:
+    """The one number that a function returned, whatever it is wrapped in."""
+    leaves, _ = flatten(result)
+    found = asarray(leaves[0]) if len(leaves) == 1 else join(result)
+    if found.size != 1:
+        raise ShapeError(
+            f"{name}: the function returned {found.size} numbers, not one. Sum them, or use "
+            "gt.residuals."
+        )
+    return found if found.shape == () else reshape(found, ())

@@ -1,0 +1,354 @@
+"""GradientTape: record what happens to watched tensors, and differentiate it."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from gradtape.derive.gradient import derive_reverse
+from gradtape.errors import NotRecordingError, TapeConsumedError
+from gradtape.graph.node import Node
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.recording import Handle, Recording, state
+from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
+from gradtape.tape.tape_jacobians import Jacobians, check_real
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.variable import Variable
+
+__all__ = ["GradientTape", "gradients"]
+
+
+class GradientTape(Jacobians):
+    """Record what happens to watched tensors, and differentiate it.
+
+    >>> x = gt.asarray(3.0)
+    >>> with gt.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> float(tape.gradient(y, x))
+    6.0
+
+    Variables that are read are watched by themselves:
+
+    >>> v = gt.Variable(2.0)
+    >>> with gt.GradientTape() as tape:
+    ...     y = v * v * v
+    >>> float(tape.gradient(y, v))
+    12.0
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        super().__init__()
+        self.persistent = bool(persistent)
+        self._watch_accessed = bool(watch_accessed_variables)
+        self._consumed = False
+
+    def watch(self, tensor: Any) -> None:
+        """Treat a tensor, a Variable or any nest of them as a source from here on.
+
+        >>> x = gt.asarray([1.0, 2.0])
+        >>> with gt.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = gt.sum(x * x)
+        >>> tape.gradient(y, x).tolist()
+        [2.0, 4.0]
+        """
+        self._require_open()
+        for leaf in flatten(tensor)[0]:
+            if not isinstance(leaf, (Tensor, Variable)):
+                raise ValueError(
+                    f"watch: expected a tensor, a Variable or a nest of them, got "
+                    f"{type(leaf).__name__}. Make a tensor with gt.asarray first."
+                )
+            if leaf.dtype.kind not in "fc":
+                warnings.warn(
+                    f"watch: a tensor of dtype {leaf.dtype} has no derivative; its gradient is "
+                    "None. Cast it to a float first.",
+                    stacklevel=2,
+                )
+                continue
+            if self._recording is None:
+                self._attach()
+            node = self._enter(leaf, "watch")
+            if isinstance(leaf, Variable):
+                self._variables[leaf.number] = (leaf, node)
+                self._watch_node(leaf, node)
+            else:
+                self._watch_node(leaf, node)
+
+    def note_read(self, variable: Variable, node: Node) -> None:
+        """A variable was read while this tape records: watch it, if that is wanted."""
+        if self._watch_accessed and variable.trainable and variable.number not in self._variables:
+            self._variables[variable.number] = (variable, node)
+            if variable.dtype.kind in "fc":
+                self._watch_node(variable, node)
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The variables watched so far, in the order they were constructed.
+
+        >>> v = gt.Variable(1.0)
+        >>> with gt.GradientTape() as tape:
+        ...     y = v * 2.0
+        >>> tape.watched_variables()[0] is v
+        True
+        """
+        return tuple(variable for _, (variable, _) in sorted(self._variables.items()))
+
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """Do not record what happens inside.
+
+        >>> x = gt.Variable(2.0)
+        >>> with gt.GradientTape() as tape:
+        ...     with tape.stop_recording():
+        ...         k = x * x
+        ...     y = k * x
+        >>> float(tape.gradient(y, x))
+        4.0
+        """
+        if self not in state.tapes:
+            raise NotRecordingError(
+                "stop_recording: this tape is not recording. Use it inside `with tape:`."
+            )
+        self._close()
+        try:
+            yield
+        finally:
+            if self._recording is not None and self._active:
+                self._open()
+
+    def reset(self) -> None:
+        """Drop what was recorded and watched, and go on.
+
+        >>> x = gt.Variable(2.0)
+        >>> with gt.GradientTape() as tape:
+        ...     y = x * x
+        ...     tape.reset()
+        ...     z = x * 3.0
+        >>> float(tape.gradient(z, x))
+        3.0
+        """
+        recording = self._recording
+        self._watched = {}
+        self._variables = {}
+        self._windows = []
+        self._consumed = False
+        if self in state.tapes and recording is not None:
+            self._windows = [[len(recording.nodes), None]]
+        elif recording is not None:
+            self._detach()
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: str = "none",
+    ) -> Any:
+        """The gradient of the sum of all targets by each source, in the structure of `sources`.
+
+        >>> x = gt.Variable([1.0, 2.0])
+        >>> with gt.GradientTape() as tape:
+        ...     y = x * x
+        >>> tape.gradient(y, x, output_gradients=[1.0, 10.0]).tolist()
+        [2.0, 40.0]
+        """
+        check_unconnected(unconnected_gradients)
+        recording = self._ask()
+        targets, shape = flatten(target)
+        weights = directions("output_gradients", shape, output_gradients)
+        nodes, cotangents = [], []
+        for position, leaf in enumerate(targets):
+            node = self._enter(leaf, "gradient: target")
+            if not node.spec.inexact:
+                continue
+            nodes.append(node)
+            cotangents.append(direction(recording, node, weights[position]))
+        leaves, structure = flatten(sources)
+        found = self._reverse(nodes, cotangents, leaves)
+        results = [
+            finish(recording, leaf, result, unconnected_gradients)
+            for leaf, result in zip(leaves, found, strict=True)
+        ]
+        if not self.persistent:
+            self._consume()
+        return unflatten(structure, results)
+
+    def jvp(self, target: Any, sources: Any, tangents: Any) -> Any:
+        """The derivative of `target` along `tangents` of the sources, in forward mode.
+
+        >>> x = gt.Variable(3.0)
+        >>> with gt.GradientTape() as tape:
+        ...     y = x * x
+        >>> float(tape.jvp(y, x, 2.0))
+        12.0
+
+        `tangents` has the structure of `sources`, with None for zero; the result that of `target`,
+        with zeros where nothing connects it to the sources.
+        """
+        recording = self._ask()
+        leaves, shape = flatten(sources)
+        along = directions("tangents", shape, tangents)
+        nodes = [self._source(leaf) for leaf in leaves]
+        targets, structure = flatten(target)
+        entered = [self._enter(leaf, "jvp: target") for leaf in targets]
+        found = push(recording, entered, nodes, along, self._outside())
+        results = [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)]
+        if not self.persistent:
+            self._consume()
+        return unflatten(structure, results)
+
+    def hvp(self, target: Any, sources: Any, vectors: Any) -> Any:
+        """The Hessian of a scalar target times a vector, forward over reverse.
+
+        >>> x = gt.Variable([1.0, 2.0])
+        >>> with gt.GradientTape() as tape:
+        ...     y = gt.sum(x * x * x)
+        >>> tape.hvp(y, x, [1.0, 0.0]).tolist()
+        [6.0, 0.0]
+
+        `vectors` has the structure of `sources`, with None for zero, and so has the result.
+        """
+        recording = self._ask()
+        leaves, structure = flatten(sources)
+        along = directions("vectors", structure, vectors)
+        nodes = [self._source(leaf) for leaf in leaves]
+        y = self._enter(target, "hvp: target")
+        check_real("hvp", y, nodes)
+        cotangent = direction(recording, y, None)
+        # The gradient may contain nodes that were recorded outside: they are not constants in it.
+        alone = self._view(recording).alone(y, tuple(nodes))
+        watched = tuple(node for _, node in self._watched.values())
+        inner, held = [alone.target], alone.sources
+        slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)
+        known = [slope for slope in slopes if slope is not None]
+        dense = [slope if isinstance(slope, Node) else slope.dense() for slope in known]
+        pushed = iter(push(recording, dense, held, along, frozenset()))
+        found = [None if slope is None else next(pushed) for slope in slopes]
+        restored = iter(alone.restored([node for node in found if node is not None]))
+        found = [None if node is None else next(restored) for node in found]
+        results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
+        if not self.persistent:
+            self._consume()
+        return unflatten(structure, results)
+
+    def report(self) -> str:
+        """What this tape recorded, watched and keeps, as text.
+
+        >>> x = gt.Variable(2.0, name="x")
+        >>> with gt.GradientTape() as tape:
+        ...     y = x * x
+        >>> print(tape.report())
+        1 op recorded, 1 source watched, 0 values kept (0 bytes)
+          variable x: float64[]
+        """
+        recording = self._recording
+        inside = 0
+        kept: list[Any] = []
+        if recording is not None:
+            inside = len(recording.nodes) - len(self._outside())
+            kept = list(recording.values.values())
+        size = sum(value.spec.nbytes for value in kept)
+        ops = "op" if inside == 1 else "ops"
+        watched = "source" if len(self._watched) == 1 else "sources"
+        lines = [
+            f"{inside} {ops} recorded, {len(self._watched)} {watched} watched, "
+            f"{len(kept)} values kept ({size} bytes)"
+        ]
+        for variable in self.watched_variables():
+            shape = ",".join(map(str, variable.shape))
+            lines.append(f"  variable {variable.name}: {variable.dtype}[{shape}]")
+        return "\n".join(lines)
+
+    def _require_open(self) -> None:
+        if self._consumed:
+            raise TapeConsumedError(
+                "this tape has given its gradient and holds nothing any more. "
+                "Make it with GradientTape(persistent=True) to ask more than once."
+            )
+
+    def _ask(self) -> Recording:
+        """Checks before a derivative; a tape that is not persistent stops recording first."""
+        self._require_open()
+        if self._recording is None:
+            raise NotRecordingError(
+                "this tape has recorded nothing. Use `with tape:` around the computation first."
+            )
+        if not self.persistent and self._active:
+            self._close()
+        return self._recording
+
+    def _consume(self) -> None:
+        self._consumed = True
+        self._detach()
+
+    def _source(self, leaf: Any) -> Node:
+        """The node of a source: what it was when it was watched, or what it is."""
+        if isinstance(leaf, Variable) and leaf.number in self._variables:
+            node = self._variables[leaf.number][1]
+            if node is not None:
+                return node
+        entry = self._watched.get(id(leaf))
+        if entry is not None and entry[0] is leaf:
+            return entry[1]
+        if isinstance(leaf, Variable):
+            # Not read under this tape: look without being noticed.
+            return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
+        return self._enter(leaf, "source")
+
+    def _reverse(self, targets: list[Node], cotangents: list[Node], leaves: list[Any]) -> list[Any]:
+        assert self._recording is not None
+        nodes = [self._source(leaf) for leaf in leaves]
+        watched = tuple(node for _, node in self._watched.values())
+        return derive_reverse(self._recording, targets, cotangents, nodes, self._outside(), watched)
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+) -> list[Any]:
+    """Partial derivatives of the sum of `ys`, by each of `xs`, of what a live tape has recorded.
+
+    >>> x = gt.asarray([2.0])
+    >>> with gt.GradientTape():
+    ...     g = gt.gradients([x**2, x**3], x)
+    >>> g[0].tolist()
+    [16.0]
+    """
+    check_unconnected(unconnected_gradients)
+    targets, structure = flatten(ys)
+    recording = next(
+        (
+            t.recording
+            for t in targets
+            if isinstance(t, Handle) and t.recording and t.recording.tapes
+        ),
+        None,
+    )
+    if recording is None and state.tapes:
+        recording = state.recording
+    if recording is None:
+        raise NotRecordingError(
+            "gradients: nothing is recorded here. Compute ys inside `with gt.GradientTape():` "
+            "and ask there."
+        )
+    weights = directions("grad_ys", structure, grad_ys)
+    nodes, cotangents = [], []
+    for leaf, weight in zip(targets, weights, strict=True):
+        node = asarray(leaf).enter(recording)
+        if node.spec.inexact:
+            nodes.append(node)
+            cotangents.append(direction(recording, node, weight))
+    leaves = flatten(xs)[0]
+    sources = [leaf.enter(recording) for leaf in leaves]
+    stops = frozenset(leaf.enter(recording) for leaf in flatten(stop_gradients)[0])
+    found = derive_reverse(recording, nodes, cotangents, sources, stops - set(sources), None)
+    return [
+        finish(recording, leaf, result, unconnected_gradients)
+        for leaf, result in zip(leaves, found, strict=True)
+    ]

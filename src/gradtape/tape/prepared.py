@@ -1,0 +1,211 @@
+"""Derivatives prepared once: pattern, colours and program are held, calls only evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS
+from gradtape.sparsity.orders import known_order
+from gradtape.sparsity.pattern import Pattern
+from gradtape.tape.evaluation import LARGE, Point, pays
+from gradtape.tape.flat_vector import layout_of
+from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
+from gradtape.tape.tape_jacobians import check_mode, check_sparse
+
+__all__ = ["PreparedHessian", "PreparedJacobian", "prepare_hessian", "prepare_jacobian"]
+
+
+class PreparedJacobian:
+    """The Jacobian of a function as a matrix, at any arguments like the examples.
+
+    >>> jacobian = gt.prepare_jacobian(lambda x: x[1:] * x[:-1], np.ones(4), sparse=True)
+    >>> jacobian
+    Jacobian of shape (3, 4), 6 of 12 entries, column colouring, 2 products
+    >>> jacobian.method, jacobian.colours, jacobian.pattern.nnz
+    ('column', 2, 6)
+    """
+
+    _name = "Jacobian"
+    _scalar: str | None = None
+    _colourings: tuple[str, ...] = METHODS
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        examples: tuple[Any, ...],
+        argnums: int = 0,
+        sparse: Any = "auto",
+        mode: str = "auto",
+        colouring: str | None = None,
+        order: str | None = None,
+    ) -> None:
+        name = f"prepare_{self._name.lower()}"
+        sparse = check_sparse(name, sparse)
+        check_mode(name, mode)
+        self._check_colouring(name, colouring, order, sparse, mode)
+        if colouring is not None and isinstance(sparse, str):
+            sparse = True
+        self._colouring = colouring
+        self._order = order
+        self._f = f
+        chosen = chosen_arguments(name, argnums)
+        if not isinstance(chosen, int):
+            raise TypeError(
+                f"{name}: argnums={argnums!r}: the matrix is by one argument. Use an int, or make "
+                "one nest of several arguments."
+            )
+        self._position = argument_position(name, chosen, len(examples))
+        self._layout = layout_of(examples[self._position], name)
+        self._mode = mode
+        self._given = sparse if not isinstance(sparse, (bool, str)) else True
+        point = self._at(examples)
+        self.shape: tuple[int, int] = self._shape(point)
+        self._sparse = sparse is not False
+        if isinstance(sparse, str) and self.shape[0] * self.shape[1] < LARGE:
+            self._sparse = False
+        self._coloured: Any = None
+        if self._sparse:
+            prepared = self._prepared(point)
+            self._sparse = not isinstance(sparse, str) or pays(prepared)
+            self._coloured = prepared.coloured if self._sparse else None
+        # The first run interprets, the second compiles: from here on calls only evaluate.
+        for _ in range(2):
+            self(*examples)
+
+    def _check_colouring(
+        self, name: str, colouring: str | None, order: str | None, sparse: Any, mode: str
+    ) -> None:
+        if order is not None:
+            known_order(order)
+        if colouring is None:
+            return
+        if colouring not in self._colourings:
+            raise ValueError(
+                f"{name}: colouring {colouring!r} is unknown. Use one of "
+                f"{', '.join(self._colourings)}."
+            )
+        if sparse is False or mode != "auto":
+            raise ValueError(
+                f"{name}: colouring={colouring!r} says how a sparse matrix is computed. "
+                "Drop sparse=False and mode=."
+            )
+
+    def _at(self, args: tuple[Any, ...]) -> Point:
+        at = self._position
+        x = self._layout.ravel(args[at])
+        return Point(self._f, x, self._layout, args[:at], args[at + 1 :], self._scalar)
+
+    def _shape(self, point: Point) -> tuple[int, int]:
+        return point.shape
+
+    def _prepared(self, point: Point) -> Any:
+        return point.sparse_jacobian(self._given, self._colouring or self._mode, self._order)
+
+    def _dense(self, point: Point) -> Any:
+        return point.jacobian(self._mode)
+
+    def __call__(self, *args: Any) -> Any:
+        """The matrix at these arguments: a CSR array, or a NumPy array if it is dense."""
+        point = self._at(args)
+        if not self._sparse:
+            return self._dense(point)
+        # Found by structure. A function that takes another path, or indexes otherwise, is prepared
+        # for that one too.
+        prepared = self._prepared(point)
+        self._coloured = prepared.coloured
+        return point.matrix(prepared)
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The entries that can be nonzero; None if the matrix is dense."""
+        return None if self._coloured is None else self._coloured.pattern
+
+    @property
+    def method(self) -> str:
+        """How entries are grouped into products: `column`, `row`, `bidirectional`, or `dense`."""
+        return "dense" if self._coloured is None else self._coloured.method
+
+    @property
+    def colours(self) -> int | None:
+        """The number of products that an evaluation takes; None if the matrix is dense."""
+        found = self._coloured
+        return None if found is None else found.forward_count + found.reverse_count
+
+    def __repr__(self) -> str:
+        if self.pattern is None:
+            return f"{self._name} of shape {self.shape}, dense"
+        total = self.shape[0] * self.shape[1]
+        return (
+            f"{self._name} of shape {self.shape}, {self.pattern.nnz} of {total} entries, "
+            f"{self.method} colouring, {self.colours} products"
+        )
+
+
+class PreparedHessian(PreparedJacobian):
+    """The Hessian of a scalar function as a matrix, at any arguments like the examples.
+
+    >>> gt.prepare_hessian(lambda x: gt.sum(x[1:] * x[:-1]), np.ones(4), sparse=True)
+    Hessian of shape (4, 4), 6 of 16 entries, star colouring, 3 products
+    """
+
+    _name = "Hessian"
+    _scalar = "prepare_hessian"
+    _colourings = SYMMETRIC_METHODS
+
+    def _shape(self, point: Point) -> tuple[int, int]:
+        return point.shape[1], point.shape[1]
+
+    def _prepared(self, point: Point) -> Any:
+        return point.sparse_hessian(self._given, self._colouring or "star", self._order)
+
+    def _dense(self, point: Point) -> Any:
+        return point.hessian()
+
+
+def prepare_jacobian(
+    f: Callable[..., Any],
+    *examples: Any,
+    argnums: int = 0,
+    sparse: Any = "auto",
+    mode: str = "auto",
+    colouring: str | None = None,
+    order: str | None = None,
+) -> PreparedJacobian:
+    """The Jacobian of `f` with everything done that does not depend on values.
+
+    >>> jacobian = gt.prepare_jacobian(lambda x: x[1:] * x[:-1], np.ones(4), sparse=True)
+    >>> jacobian(np.arange(1.0, 5.0)).toarray().tolist()
+    [[2.0, 1.0, 0.0, 0.0], [0.0, 3.0, 2.0, 0.0], [0.0, 0.0, 4.0, 3.0]]
+
+    The result is a matrix with a row for each element of the value and a column for each element of
+    argument number `argnums`, of nests too: a CSR array with `sparse=True` or a pattern, a NumPy
+    array with `sparse=False`, and with `"auto"` a CSR array where the matrix is large and one entry
+    in eight or fewer can be nonzero. All CSR arrays share their index arrays, which are read-only.
+    `.pattern`, `.colours` and `.method` tell what was found.
+
+    The cheapest colouring is chosen; `colouring` asks for `"column"`, `"row"` or `"bidirectional"`,
+    and `order` for one in which columns or rows are coloured: `"natural"`, `"largest_first"` or
+    `"smallest_last"`.
+    """
+    return PreparedJacobian(f, examples, argnums, sparse, mode, colouring, order)
+
+
+def prepare_hessian(
+    f: Callable[..., Any],
+    *examples: Any,
+    argnums: int = 0,
+    sparse: Any = "auto",
+    colouring: str | None = None,
+    order: str | None = None,
+) -> PreparedHessian:
+    """The Hessian of a scalar `f` with everything done that does not depend on values.
+
+    >>> hessian = gt.prepare_hessian(lambda x: gt.sum(x[1:] * x[:-1] ** 2), np.ones(3))
+    >>> hessian(np.array([1.0, 2.0, 3.0])).tolist()
+    [[4.0, 2.0, 0.0], [2.0, 6.0, 4.0], [0.0, 4.0, 0.0]]
+
+    The result, `sparse` and `order` are as in `prepare_jacobian`. `colouring` is `"star"`, or
+    `"acyclic"` for sometimes fewer products, from which entries follow by substitution.
+    """
+    return PreparedHessian(f, examples, argnums, sparse, colouring=colouring, order=order)

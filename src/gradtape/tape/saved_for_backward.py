@@ -1,0 +1,210 @@
+"""saved_for_backward: what a tape keeps of a function until its gradient is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.derive.gradient import derive_reverse
+from gradtape.evaluate.flush import flush
+from gradtape.evaluate.kept_for_backward import is_expensive
+from gradtape.graph.node import PICK, Node, Table, exchange
+from gradtape.graph.program import program, sealed
+from gradtape.graph.provenance import Provenance, note_into
+from gradtape.graph.rows import Rows
+from gradtape.ops.custom.custom import passes_through
+from gradtape.optimize import optimize
+from gradtape.pytree import flatten, map_leaves
+from gradtape.recording.recording import Recording, modes, state
+from gradtape.recording.trace import NotedHandles
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.recording_scope import direction
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.variable import Variable
+
+__all__ = ["Saved", "SavedValues", "saved_for_backward"]
+
+
+LineOf = Callable[[Node], str]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One value that is kept for the backward pass.
+
+    >>> w = gt.asarray([[1.0, 2.0]])
+    >>> saved = gt.saved_for_backward(lambda x: gt.sum(gt.tanh(w @ x)), gt.asarray([1.0, 2.0]))
+    >>> saved[0].op, saved[0].shape, saved[0].nbytes
+    ('matmul', (1,), 8)
+    """
+
+    op: str
+    shape: tuple[int, ...]
+    dtype: Any
+    nbytes: int
+    # The user's code that recorded it, as `file:line`.
+    line: str
+    # What `checkpoint_name` called it, if anything.
+    name: str | None = None
+
+
+class SavedValues(list[Saved]):
+    """What is kept for the backward pass; `print` shows it as a table.
+
+    >>> print(gt.saved_for_backward(lambda x: gt.sin(x), 1.0))
+    0 values kept (0 bytes)
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """All of it, in bytes."""
+        return sum(saved.nbytes for saved in self)
+
+    def __str__(self) -> str:
+        count, size = len(self), self.nbytes
+        values = "value" if count == 1 else "values"
+        rows = [
+            (f"{one.dtype}[{','.join(map(str, one.shape))}]", f"{one.nbytes} bytes", _called(one),
+             one.line)
+            for one in self
+        ]  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([f"{count} {values} kept ({size} bytes)", *lines])
+
+    __repr__ = __str__
+
+
+def _called(saved: Saved) -> str:
+    return saved.op if saved.name is None else f"{saved.op} ({saved.name})"
+
+
+def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> SavedValues:
+    """What a tape keeps of `f(*args)` between its evaluation and its gradient.
+
+    >>> w = gt.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> def layer(x):
+    ...     return gt.tanh(w @ x)
+    >>> saved = gt.saved_for_backward(lambda x: gt.sum(layer(layer(x))), gt.asarray([1.0, 2.0]))
+    >>> [one.op for one in saved], saved.nbytes
+    (['matmul', 'matmul'], 32)
+
+    Each entry has `op`, `shape`, `dtype`, `nbytes` and `line`, where the user's code recorded it.
+    Arguments, variables and constants are not listed: they are there anyway. Cheap element-wise
+    values are not kept but computed again inside the backward kernels, so they are not listed
+    either. `gt.checkpoint` chooses otherwise.
+    """
+    state.cut()
+    earlier = modes.handle_list
+    # A recording that looks at every op, which a native recorder leaves alone.
+    modes.handle_list = NotedHandles
+    noted = Provenance()
+    table, noting = exchange(Table()), note_into(noted)
+    before, state.recording = state.recording, Recording()
+    tapes, state.tapes = state.tapes, []
+    try:
+        return _run(f, args, kwargs, lambda node: _line(noted, node))
+    finally:
+        modes.handle_list = earlier
+        exchange(table)
+        note_into(noting)
+        state.recording, state.tapes = before, tapes
+
+
+def _line(noted: Provenance, node: Node) -> str:
+    """Where a value was recorded; what a loop saves of its steps, inside it."""
+    several = node.inputs[0] if node.op is PICK else node
+    if several.op.name == "scan":
+        inner = several.params[0].outputs[node.params[0]]
+        inside = noted.lines.get(inner) or noted.lines.get(
+            inner.inputs[0] if inner.inputs else inner
+        )
+        if inside is not None:
+            return inside
+    found = noted.lines.get(several) or noted.lines.get(noted.origin(several))
+    return "unknown" if found is None else found
+
+
+def _run(f: Callable[..., Any], args: Any, kwargs: Any, line_of: LineOf) -> SavedValues:
+    with GradientTape(persistent=True) as tape:
+        sources = map_leaves(_source, (args, kwargs))
+        given = [leaf for leaf in flatten(sources)[0] if _is_differentiable(leaf)]
+        tape.watch(given)
+        results = f(*sources[0], **sources[1])
+        recording = state.recording
+        targets = [asarray(leaf) for leaf in flatten(results)[0] if _is_tensor(leaf)]
+        roots = [target.enter(recording) for target in targets]
+        del results
+        flush(recording)
+        watched = list(dict.fromkeys(recording.watched))
+        read = _read(recording, [root for root in roots if root.spec.inexact], watched)
+    shown = [
+        (node, value)
+        for node, value in recording.values.items()
+        # What was computed only because it is the result is the caller's, unless it is read again.
+        if node in read or (node not in roots and (is_expensive(node) or node in recording.saved))
+    ]
+    found = SavedValues()
+    buffers: set[int] = set()
+    for node, value in shown:
+        if id(value.content) in buffers:
+            continue
+        buffers.add(id(value.content))
+        found.append(_described(node, line_of))
+    return found
+
+
+def _read(recording: Recording, roots: list[Node], sources: list[Node]) -> set[Node]:
+    """The kept values that the gradient is computed from."""
+    cotangents = [direction(recording, root, None) for root in roots]
+    slopes = derive_reverse(recording, roots, cotangents, sources, frozenset(), None)
+    nodes: list[Node] = []
+    for slope in slopes:
+        if isinstance(slope, Rows):
+            nodes += [slope.indices, slope.values]
+        elif slope is not None:
+            nodes.append(slope)
+    if not nodes:
+        return set()
+    found = program(nodes, recording.values.keys())
+    made = optimize(sealed(found))
+    used = {parent for node in made.nodes for parent in node.inputs} | set(made.outputs)
+    return {
+        node
+        for node, copy in zip(found.inputs, made.inputs, strict=True)
+        if copy in used and node in recording.values
+    }
+
+
+def _described(node: Node, line_of: LineOf) -> Saved:
+    name, origin = None, node
+    while True:
+        if origin.op.name == "checkpoint_name":
+            name, origin = origin.params[0], origin.inputs[0]
+            continue
+        passed = passes_through(origin)
+        if passed is None:
+            break
+        origin = passed
+    op = (origin.inputs[0] if origin.op is PICK else origin).op.name
+    of = node.spec
+    return Saved(op, of.shape, of.dtype, of.nbytes, line_of(origin), name)
+
+
+def _source(leaf: Any) -> Any:
+    if isinstance(leaf, (Tensor, Variable)):
+        return leaf
+    is_number = isinstance(leaf, float) or hasattr(leaf, "__array__")
+    return asarray(leaf) if is_number else leaf
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, (Tensor, Variable))
+
+
+def _is_differentiable(leaf: Any) -> bool:
+    return _is_tensor(leaf) and leaf.dtype.kind in "fc"

@@ -1,0 +1,157 @@
+"""Structure of derivatives: the entries of a Jacobian or Hessian that can be nonzero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gradtape.derive.index_contents import follows, known_positions
+from gradtape.derive.sparse_jacobians import hessian_pattern as recorded_hessian_pattern
+from gradtape.errors import DtypeError
+from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.pytree import flatten, map_leaves, unflatten
+from gradtape.sparsity.detect import detect
+from gradtape.sparsity.pattern import Pattern, pattern_of
+from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tensor.tensor import asarray
+
+__all__ = ["hessian_pattern", "sparsity_pattern", "spy"]
+
+
+def sparsity_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Any:
+    """The entries of the Jacobian of `f` that can be nonzero, at any values of the arguments.
+
+    >>> pattern = gt.sparsity_pattern(lambda x: gt.sin(x[1:]) - x[:-1], np.zeros(4))
+    >>> print(gt.spy(pattern, dots=False))
+    xx..
+    .xx.
+    ..xx
+
+    The pattern follows from the program that `f` records, not from values; only integers that
+    index are looked at. It has a row for each element of the result and a column for each element
+    of argument number `argnums`. A nest of results gives a nest of patterns, and so does a nest of
+    arguments, inside it.
+    """
+    tape, result, sources = _recorded(f, args, argnums, "sparsity_pattern")
+    recording: Any = tape._recording
+    outside = tape._outside()
+    outputs, shape = flatten(result)
+    entered = [asarray(output) for output in outputs]
+    nodes = [output.enter(recording) for output in entered]
+    leaves, structure = flatten(sources)
+    columns = []
+    for leaf in leaves:
+        source = tape._source(leaf)
+        known = known_positions(recording, nodes, source, outside)
+        found = detect(nodes, source, known, blocked=outside, follows=follows(recording))
+        columns.append(found)
+    return unflatten(
+        shape, [unflatten(structure, list(patterns)) for patterns in zip(*columns, strict=True)]
+    )
+
+
+def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Pattern:
+    """The entries of the Hessian of a scalar function that can be nonzero; a symmetric pattern.
+
+    >>> pattern = gt.hessian_pattern(lambda x: gt.sum(x**4) + x[0] * gt.sum(x), np.zeros(4))
+    >>> print(gt.spy(pattern, dots=False))
+    xxxx
+    xx..
+    x.x.
+    x..x
+    """
+    tape, result, sources = _recorded(f, args, argnums, "hessian_pattern")
+    leaves = flatten(sources)[0]
+    target = asarray(result)
+    if len(leaves) != 1 or target.shape != ():
+        raise ValueError(
+            f"hessian_pattern: {len(leaves)} tensors as the argument and a result of shape "
+            f"{target.shape}. The Hessian is that of a scalar by one tensor."
+        )
+    recording: Any = tape._recording
+    node = tape._source(leaves[0])
+    return recorded_hessian_pattern(tape._view(recording), target.enter(recording), node, None)
+
+
+def _recorded(
+    f: Callable[..., Any], args: tuple[Any, ...], argnums: int, name: str
+) -> tuple[GradientTape, Any, Any]:
+    def source(leaf: Any) -> Any:
+        tensor = asarray(leaf)
+        if tensor.dtype.kind not in "fc":
+            raise DtypeError(
+                f"{name}: argument {argnums} has dtype {tensor.dtype}, which has no derivative. "
+                "Pass floats, or choose another argument with argnums."
+            )
+        return identity(tensor)
+
+    if not -len(args) <= argnums < len(args):
+        raise ValueError(
+            f"{name}: argnums {argnums} with {len(args)} positional arguments. "
+            "Pass them by position."
+        )
+    tape = GradientTape(persistent=True, watch_accessed_variables=False)
+    with tape:
+        sources = map_leaves(source, args[argnums])
+        tape.watch(sources)
+        given = list(args)
+        given[argnums] = sources
+        result = f(*given)
+    return tape, result, sources
+
+
+# The bits of a Braille cell: four rows of two dots.
+_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
+
+
+def spy(pattern: Any, *, dots: bool = True, width: int = 80, plot: bool = False) -> Any:
+    """A picture of a pattern, a sparse matrix or an array, as text to print.
+
+    Each character stands for 4 × 2 entries, as Braille dots, or with `dots=False` for one entry, as
+    `x` or `.`. Larger patterns are scaled down to `width` characters and lines at most; what is
+    drawn then has an entry somewhere. `plot=True` draws with matplotlib instead and returns the
+    axes.
+
+    >>> print(gt.spy(np.eye(8)))
+    ⠑⢄⠀⠀
+    ⠀⠀⠑⢄
+    """
+    found = pattern if isinstance(pattern, Pattern) else pattern_of(_stored(pattern))
+    if plot:
+        return _plotted(found)
+    per_row, per_column = (4, 2) if dots else (1, 1)
+    shrink = max(
+        1, -(-found.shape[1] // (width * per_column)), -(-found.shape[0] // (width * per_row))
+    )
+    rows, columns = (max(1, -(-n // shrink)) for n in found.shape)
+    grid = np.zeros((-(-rows // per_row) * per_row, -(-columns // per_column) * per_column), bool)
+    if found.rows is None:
+        grid[:rows, :columns] = True
+    else:
+        grid[found.row_numbers // shrink, found.indices // shrink] = True
+    if not dots:
+        return "\n".join("".join(".x"[mark] for mark in row) for row in grid[:rows, :columns] * 1)
+    cells = grid.reshape(grid.shape[0] // 4, 4, grid.shape[1] // 2, 2)
+    codes = 0x2800 + np.einsum("rick,ik->rc", cells, _DOTS)
+    return "\n".join("".join(map(chr, row)) for row in codes.tolist())
+
+
+def _stored(matrix: Any) -> Any:
+    return matrix if hasattr(matrix, "tocsr") else np.atleast_2d(np.asarray(matrix))
+
+
+def _plotted(pattern: Pattern) -> Any:
+    try:
+        pyplot: Any = import_module("matplotlib.pyplot")
+    except ImportError:
+        raise ImportError(
+            "spy: plot=True needs matplotlib, which is not installed. Install it, or print the "
+            "text that spy returns without it."
+        ) from None
+    _, axes = pyplot.subplots()
+    axes.spy(pattern.matrix, markersize=max(0.2, 200 / max(pattern.shape)))
+    axes.set_title(repr(pattern))
+    return axes

@@ -1,0 +1,1 @@
+"""What users hold: tensors, variables, and the protocols they speak."""

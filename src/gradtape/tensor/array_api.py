@@ -1,0 +1,205 @@
+"""The array API standard: what is known of dtypes and devices, and which versions are spoken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape import dtypes
+from gradtape.dtypes import COMPLEX_OF, SUPPORTED, as_dtype, default_dtype
+from gradtape.errors import DtypeError
+from gradtape.ops.arrays.creation import check_device
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.families.casting import cast
+from gradtape.recording.recording import SCALARS
+
+__all__ = [
+    "__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
+]  # fmt: skip
+
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+def check_version(api_version: str | None = None) -> Any:
+    """The namespace that speaks a version of the standard.
+
+    >>> gt.asarray(1.0).__array_namespace__(api_version="2024.12") is gt
+    True
+    """
+    if api_version is not None and api_version not in VERSIONS:
+        raise ValueError(
+            f"__array_namespace__: version {api_version!r} of the array API is not supported. "
+            f"Ask for one of: {', '.join(VERSIONS)}."
+        )
+    return sys.modules["gradtape"]
+
+
+@dataclass(frozen=True)
+class FloatLimits:
+    """What a floating dtype can hold; a complex dtype is described by its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class IntegerLimits:
+    """What an integer dtype can hold."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: Any
+
+
+def _dtype_of(thing: Any) -> Any:
+    is_dtype = isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype")
+    return as_dtype(thing if is_dtype else thing.dtype)
+
+
+def finfo(type: Any, /) -> FloatLimits:
+    """The limits of a floating dtype, or of a tensor's.
+
+    >>> gt.finfo(gt.float32).bits
+    32
+    """
+    dtype = _dtype_of(type)
+    if dtype.kind not in "fc":
+        raise DtypeError(f"finfo: {dtype} is not a floating dtype. Use iinfo for integers.")
+    found = np.finfo(dtype)
+    return FloatLimits(
+        int(found.bits),
+        float(found.eps),
+        float(found.max),
+        float(found.min),
+        float(found.smallest_normal),
+        found.dtype,
+    )
+
+
+def iinfo(type: Any, /) -> IntegerLimits:
+    """The limits of an integer dtype, or of a tensor's.
+
+    >>> gt.iinfo(gt.int8).max
+    127
+    """
+    dtype = _dtype_of(type)
+    if dtype.kind not in "iu":
+        raise DtypeError(f"iinfo: {dtype} is not an integer dtype. Use finfo for floats.")
+    found = np.iinfo(dtype)
+    return IntegerLimits(int(found.bits), int(found.max), int(found.min), dtype)
+
+
+KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is another, or of a kind such as "integral", or of any of several.
+
+    >>> gt.isdtype(gt.float32, "real floating")
+    True
+    >>> gt.isdtype(gt.int8, (gt.float64, "integral"))
+    True
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, str):
+        if kind not in KINDS:
+            raise ValueError(f"isdtype: {kind!r} is not a kind. Use one of: {', '.join(KINDS)}.")
+        return as_dtype(dtype).kind in KINDS[kind]
+    return as_dtype(dtype) == as_dtype(kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    """The dtype that operands have in common; Python scalars adapt to the rest.
+
+    >>> gt.result_type(gt.float32, gt.asarray([1], dtype=gt.int8), 2.0)
+    dtype('float32')
+    """
+    found = None
+    for thing in arrays_and_dtypes:
+        if type(thing) not in SCALARS:
+            dtype = _dtype_of(thing)
+            found = dtype if found is None else dtypes.promote(found, dtype)
+    for thing in arrays_and_dtypes:
+        if type(thing) in SCALARS:
+            found = dtypes.of_scalar(type(thing), found)
+    if found is None:
+        raise ValueError("result_type: nothing was given. Pass tensors, dtypes or numbers.")
+    return found
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether a dtype, or a tensor's, can become another without loss by promotion.
+
+    >>> gt.can_cast(gt.int8, gt.float32)
+    True
+    """
+    return bool(np.can_cast(_dtype_of(from_), as_dtype(to)))
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
+    """Convert to another dtype; differentiable between floating dtypes.
+
+    >>> gt.astype(gt.asarray([1.5, 2.5]), gt.int64).tolist()
+    [1, 2]
+    """
+    check_device("astype", device)
+    x = record_operand(x)
+    if x.dtype != as_dtype(dtype):
+        return cast(x, dtype)
+    return identity(x) if copy else x
+
+
+class __array_namespace_info__:  # noqa: N801 - the standard's name
+    """What the array API standard asks about capabilities, devices and dtypes.
+
+    >>> gt.__array_namespace_info__().default_device()
+    'cpu'
+    """
+
+    def capabilities(self) -> dict[str, Any]:
+        """What depends on data: shapes of results may, and so may boolean indexing."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """The only device."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """All devices."""
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
+        """The dtypes that Python scalars and creation functions get."""
+        check_device("default_dtypes", device)
+        return {
+            "real floating": default_dtype(),
+            "complex floating": COMPLEX_OF[default_dtype()],
+            "integral": dtypes.int64,
+            "indexing": dtypes.int64,
+        }
+
+    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, Any]:
+        """Dtypes by name, all of them or those of a kind."""
+        check_device("dtypes", device)
+        wanted: Callable[[Any], bool] = (
+            (lambda dtype: True) if kind is None else (lambda dtype: isdtype(dtype, kind))
+        )
+        return {str(dtype): dtype for dtype in sorted(SUPPORTED, key=str) if wanted(dtype)}

@@ -1,0 +1,303 @@
+"""Operators and methods that Tensor and Variable have in common: each is a public function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.ops.arrays import indexing, joining, movement
+from gradtape.ops.elementwise import arithmetic, complexes
+from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import Binary
+from gradtape.ops.matrices import contraction
+from gradtape.ops.reductions import reduction
+from gradtape.recording.recording import state
+
+
+def reflected(function: Any) -> Binary:
+    """The operator for when ours is the right operand."""
+    known = getattr(function, "reflected", None)
+    return known or (lambda right, left: function(left, right))
+
+
+class Operators:
+    """Python's operators and NumPy's method names, recorded."""
+
+    __slots__ = ()
+    # NumPy must not broadcast over us element by element: our reflected operators take precedence.
+    __array_priority__ = 1000
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    # Bound as they are, without a frame in between: recording is all about such costs.
+    __add__ = __radd__ = arithmetic.add
+    __sub__ = arithmetic.subtract
+    __rsub__ = reflected(arithmetic.subtract)
+    __mul__ = __rmul__ = arithmetic.multiply
+    __truediv__ = arithmetic.divide
+    __rtruediv__ = reflected(arithmetic.divide)
+    __floordiv__ = arithmetic.floor_divide
+    __rfloordiv__ = reflected(arithmetic.floor_divide)
+    __mod__ = arithmetic.remainder
+    __rmod__ = reflected(arithmetic.remainder)
+    __pow__ = arithmetic.pow
+    # Only the exponent makes `pow` more than `power`, and here the exponent is a tensor.
+    __rpow__ = reflected(arithmetic.power)
+    __matmul__ = contraction.matmul
+    __rmatmul__ = reflected(contraction.matmul)
+    __and__ = __rand__ = arithmetic.bitwise_and
+    __or__ = __ror__ = arithmetic.bitwise_or
+    __xor__ = __rxor__ = arithmetic.bitwise_xor
+    __lshift__ = arithmetic.bitwise_left_shift
+    __rlshift__ = reflected(arithmetic.bitwise_left_shift)
+    __rshift__ = arithmetic.bitwise_right_shift
+    __rrshift__ = reflected(arithmetic.bitwise_right_shift)
+    __neg__ = elementwise.negative
+    __pos__ = elementwise.positive
+    __invert__ = elementwise.bitwise_invert
+    __abs__ = complexes.abs
+    __lt__ = arithmetic.less
+    __le__ = arithmetic.less_equal
+    __gt__ = arithmetic.greater
+    __ge__ = arithmetic.greater_equal
+
+    def __divmod__(self, other: Any) -> Any:
+        return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits:
+            scale = 10.0**digits
+            return elementwise.round(arithmetic.multiply(self, scale)) / scale
+        return elementwise.round(self)
+
+    def __eq__(self, other: Any) -> Any:
+        return NotImplemented if _incomparable(other) else arithmetic.equal(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return NotImplemented if _incomparable(other) else arithmetic.not_equal(self, other)
+
+    # Equality is element by element, so handles hash by identity, as dictionary keys expect.
+    __hash__ = object.__hash__
+
+    def __getitem__(self, key: Any) -> Any:
+        return indexing.get_item(self, key)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len: a 0-d tensor has no length. Use .size or .item().")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor. Use .item() or reshape it first.")
+        return iter(joining.unstack(self))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(reduction.any(arithmetic.equal(self, item)))
+
+    # Observation: each of these computes what is pending.
+
+    if TYPE_CHECKING:  # Tensor and Variable each have their own
+
+        def numpy(self) -> Any:
+            """The value as a read-only NumPy array, computed now if it is pending."""
+
+        def _look(self) -> Any: ...
+
+    def __bool__(self) -> bool:
+        return self._decided(bool)
+
+    def __int__(self) -> int:
+        return self._decided(int)
+
+    def __float__(self) -> float:
+        return float(self._single("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._single("complex"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.shape:
+            raise TypeError(
+                "only a 0-d integer tensor can be an index, not "
+                f"{self.dtype} of shape {self.shape}."
+            )
+        return self._decided(int)
+
+    def _decided(self, kind: type) -> Any:
+        """A value that Python is about to act on: a captured function acts on it in every call."""
+        tensor: Any = getattr(self, "value", self)
+        recording = tensor.recording
+        if recording is None or not recording.capturing:
+            recording = state.recording
+        if recording.capturing and tensor.size == 1:
+            return recording.decide(tensor, kind, kind.__name__)
+        return kind(self._single(kind.__name__))
+
+    def _single(self, name: str) -> Any:
+        array = self.numpy()
+        if array.size != 1:
+            raise ShapeError(
+                f"{name}: a tensor of shape {array.shape} has {array.size} elements, not one. "
+                "Use gt.any, gt.all or an index to choose one."
+            )
+        return array.reshape(())[()]
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        return self._single("item").item()
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists."""
+        return self.numpy().tolist()
+
+    def __format__(self, template: str) -> str:
+        if not template or self.shape:
+            return str(self)
+        return format(self._look().reshape(())[()].item(), template)
+
+    # Facts of the spec.
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        """This tensor: "cpu" is the only device."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"to_device: {device!r} is not a device here. The only one is 'cpu'.")
+        return self
+
+    # Methods under NumPy's names.
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """Axes in reverse order."""
+        return movement.permute_dims(self, tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Any:  # noqa: N802
+        """The last two axes exchanged."""
+        return movement.matrix_transpose(self)
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return complexes.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return complexes.imag(self)
+
+    def conj(self) -> Any:
+        """The complex conjugate."""
+        return complexes.conj(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """Convert to another dtype."""
+        return cast(self, dtype)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements in another shape."""
+        return movement.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Axes in the given order, reversed by default."""
+        if not axes or axes == (None,):
+            return self.T
+        return movement.permute_dims(self, axes[0] if len(axes) == 1 else axes)
+
+    def ravel(self) -> Any:
+        """All elements along one axis."""
+        return movement.reshape(self, (-1,)) if self.size else movement.reshape(self, (0,))
+
+    def flatten(self) -> Any:
+        """All elements along one axis."""
+        return self.ravel()
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """Without the axes of length 1."""
+        return movement.squeeze(self, axis=axis)
+
+    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Sum over axes."""
+        return reduction.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Product over axes."""
+        return reduction.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Mean over axes."""
+        return reduction.mean(self, axis=axis, keepdims=keepdims)
+
+    def var(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+        """Variance over axes."""
+        return reduction.var(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def std(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+        """Standard deviation over axes."""
+        return reduction.std(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Maximum over axes."""
+        return reduction.max(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Minimum over axes."""
+        return reduction.min(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Index of the maximum."""
+        return reduction.argmax(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Index of the minimum."""
+        return reduction.argmin(self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Whether any element is nonzero."""
+        return reduction.any(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Whether every element is nonzero."""
+        return reduction.all(self, axis=axis, keepdims=keepdims)
+
+    def dot(self, other: Any) -> Any:
+        """Matrix or inner product."""
+        return contraction.matmul(self, other) if self.ndim and np.ndim(other) else self * other
+
+    def clip(self, min: Any = None, max: Any = None) -> Any:
+        """Limited to [min, max]."""
+        return arithmetic.clip(self, min, max)
+
+
+def _incomparable(other: Any) -> bool:
+    return other is None or isinstance(other, (str, bytes, dict, type))

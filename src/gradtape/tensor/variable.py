@@ -1,0 +1,367 @@
+"""Variable: a named, shaped, mutable cell that holds a value; optimisers update it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import as_dtype
+from gradtape.errors import DtypeError, NoValueError, ShapeError
+from gradtape.evaluate.flush import flush
+from gradtape.graph.locks import new_lock
+from gradtape.graph.node import Node
+from gradtape.ops.arrays import indexing
+from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
+from gradtape.ops.families.casting import cast
+from gradtape.recording.capturing import capturing
+from gradtape.recording.recording import UNENTERED, Handle, Recording, Value, state
+from gradtape.recording.trace import Trace
+from gradtape.tensor.operators import Operators
+from gradtape.tensor.tensor import Tensor, asarray
+
+__all__ = ["Variable"]
+
+_numbers = itertools.count()
+# More variables that were read are not remembered where nothing was computed from them.
+MOST_WAITING = 1000
+
+
+class Variable(Operators):
+    """A mutable cell for a tensor of fixed shape and dtype.
+
+    Updates are recorded, not run: all pending ones run in one plan when a later step reads one of
+    the variables, or when something is observed.
+
+    >>> v = gt.Variable([1.0, 2.0], name="weights")
+    >>> _ = v.assign_add([1.0, 1.0])
+    >>> v
+    Variable(weights, [2., 3.], shape=(2,), dtype=float64)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_assigned",
+        "_epoch",
+        "_handle",
+        "_lock",
+        "_steady",
+        "dtype",
+        "name",
+        "number",
+        "shape",
+        "trainable",
+    )
+
+    # Variables are operands like handles, but always through `enter`.
+    recording = None
+    computed = UNENTERED
+    # The class of what ops on it give, and of the tensors that a read gives.
+    result_class = Tensor
+    value_class = Tensor
+    # Whether what is read outside tapes is the variable to derivatives of what is pending.
+    reads_are_recorded = False
+
+    def __init__(
+        self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
+    ) -> None:
+        start = asarray(value, dtype=dtype)
+        self.number = next(_numbers)
+        self.name = name if name is not None else f"variable_{self.number}"
+        self.trainable = bool(trainable)
+        self.shape = start.shape
+        self.dtype = start.dtype
+        # Whether it was ever assigned; whether it is known to be read but not updated in a loop.
+        self._assigned = False
+        self._steady = False
+        self._epoch = state.epoch
+        self._lock = new_lock()
+        recording = state.recording
+        if isinstance(recording, Trace):
+            self._handle = _concrete(self.name, recording, start)
+            recording.make(self)
+        else:
+            # While a function is captured, later calls may have another value.
+            self._handle = identity(start) if recording.capturing else _own(start)
+        capture = capturing(recording)
+        if capture is not None:
+            capture.make(self)
+
+    # Reading.
+
+    @property
+    def value(self) -> Tensor:
+        """The value of now, as a tensor.
+
+        >>> gt.Variable(2.0).value
+        Tensor(2., shape=(), dtype=float64)
+        """
+        recording, handle = state.recording, self._handle
+        free = not state.tapes and type(recording) is Recording and not self.reads_are_recorded
+        if free and handle.recording is not recording:
+            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
+            if handle.computed is None:
+                state.evaluate(handle)
+            self._note(state.recording)
+            return self.value_class(None, None, _apart(handle.computed))
+        entered = None
+        while entered is None or recording is not state.recording:
+            recording = state.recording
+            entered = self._enter(recording)
+        # Both of one moment: another thread may have assigned since.
+        node, handle = entered
+        if isinstance(recording, Trace) and recording.is_bound(self):
+            return recording.hold(node, self.value_class)
+        if recording.outer is None and (state.tapes or recording.capturing):
+            # What was read is not the variable to tapes that begin later.
+            node = recording.application(IDENTITY, (node,), ())
+        known = handle.computed is not None and handle.recording is not recording
+        if known and not recording.capturing:
+            return self.value_class(node, recording, _apart(handle.computed))
+        return recording.hold(node, self.value_class)
+
+    def enter(self, recording: Recording) -> Node:
+        """The node that stands for the value of now; entered tapes are told of the read."""
+        return self._enter(recording)[0]
+
+    def enter_unnoticed(self, recording: Recording) -> Node:
+        """The same node, and no tape is told."""
+        return self._node(recording, self._handle)
+
+    def _node(self, recording: Recording, handle: Tensor) -> Node:
+        if recording.capturing and handle.recording is not recording:
+            return recording.enter_variable(self, handle)  # type: ignore[attr-defined]
+        return handle.enter(recording)
+
+    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
+        """The same with the handle on that value."""
+        handle = self._handle
+        if isinstance(recording, Trace) and handle.recording is not recording:
+            bound = recording.bound(self)
+            node = recording.capture(self) if bound is None else bound.node
+            if recording is state.recording:
+                for tape in state.tapes:
+                    tape.note_read(self, node)
+            return node, handle
+        pending = handle.computed is None and handle.recording is state.recording
+        if pending and self._begins_a_step(state.recording):
+            flush(state.recording)
+        node = self._node(recording, handle)
+        if recording is state.recording:
+            if not pending:
+                self._note(recording)
+            for tape in state.tapes:
+                tape.note_read(self, node)
+        return node, handle
+
+    def _note(self, recording: Recording) -> None:
+        """Remember the read, if an update may follow in the same step."""
+        if self._steady or not (self.trainable or self._assigned):
+            return
+        waiting = recording.unassigned
+        if len(waiting) > MOST_WAITING and not recording.nodes:
+            # Looked at one after another, and nothing computed: no step has begun.
+            waiting.clear()
+        waiting.add(self)
+
+    def _begins_a_step(self, recording: Recording) -> bool:
+        """Whether reading this pending update is where the next step begins.
+
+        Within a step an optimiser reads what it has just assigned (a momentum). That must not
+        split the step's plan: as long as a variable that was read waits for its update, the step
+        goes on, unless a tape was entered in between.
+        """
+        if state.tapes or recording.capturing:
+            return False
+        return self._epoch != state.epoch or not recording.unassigned
+
+    def numpy(self) -> Any:
+        """The value of now as a read-only NumPy array."""
+        return self.value.numpy()
+
+    def _look(self) -> Any:
+        return self.value._look()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.value.__array__(dtype, copy)
+
+    def __repr__(self) -> str:
+        values = np.array2string(_peek(self), separator=", ", prefix=f"Variable({self.name}, ")
+        return f"Variable({self.name}, {values}, shape={self.shape}, dtype={self.dtype})"
+
+    # Writing.
+
+    def assign(self, value: Any) -> Variable:
+        """Replace the value; shape and dtype stay.
+
+        >>> float(gt.Variable(1.0).assign(3.0).value)
+        3.0
+        """
+        new = value if isinstance(value, Tensor) else asarray(value)
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"assign: {self.name} has shape {self.shape} and the new value {new.shape}. "
+                "A variable keeps its shape; broadcast or reshape the value."
+            )
+        if new.dtype != self.dtype:
+            if not np.can_cast(new.dtype, self.dtype, "same_kind"):
+                raise DtypeError(
+                    f"assign: {self.name} has dtype {self.dtype} and the new value {new.dtype}. "
+                    "Cast the value first."
+                )
+            new = cast(new, self.dtype)
+        self._store(new)
+        return self
+
+    def _store(self, new: Tensor) -> None:
+        recording = state.recording
+        if isinstance(recording, Trace):
+            if recording.bind(self, new):
+                return
+            with recording.assigning(self.name, new) as outside:
+                self._store(outside)
+            recording.is_read_as(self._handle, new)
+            return
+        old = self._handle
+        free = not state.tapes and not recording.capturing
+        if old.computed is None and old.recording is recording and free:
+            # A whole cycle passed without a read that began a step: what was read and never
+            # assigned in it is a constant of the loop.
+            for variable in recording.unassigned:
+                variable._steady = True
+            flush(recording)
+        # Under a tape the assignment is an application of its own, so derivatives pass through it.
+        handle = _own(new) if free else identity(new)
+        if recording.capturing:
+            recording.assign(self, old, handle)  # type: ignore[attr-defined]
+        self._handle = handle
+        self._epoch = state.epoch
+        self._assigned = True
+        self._steady = False
+        recording = state.recording
+        recording.unassigned.discard(self)
+        if handle.computed is None:
+            recording.updates += 1
+
+    @property
+    def lock(self) -> Any:
+        """Held while the value is read and assigned in one step."""
+        return self._lock
+
+    def current(self) -> Value:
+        """The value of now, computed, without telling any tape."""
+        handle = self._handle
+        if handle.computed is None:
+            state.evaluate(handle)
+        return handle.computed  # type: ignore[return-value]
+
+    def replace(self, value: Value) -> None:
+        """Hold a computed value that nobody else holds; the caller has the lock."""
+        self._handle = Tensor(None, None, value)
+        self._epoch = state.epoch
+        self._assigned = True
+        self._steady = False
+        unassigned = state.recording.unassigned
+        if unassigned:
+            unassigned.discard(self)
+
+    def restore(self, handle: Tensor, latest: Tensor) -> None:
+        """Hold again what it held before assignments that are undone, if nobody came after them."""
+        with self._lock:
+            if self._handle is latest:
+                self._handle = handle
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Add to the value.
+
+        >>> float(gt.Variable(1.0).assign_add(2.0).value)
+        3.0
+        """
+        return self._update(delta, 1)
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract from the value.
+
+        >>> float(gt.Variable(1.0).assign_sub(2.0).value)
+        -1.0
+        """
+        return self._update(delta, -1)
+
+    def _update(self, delta: Any, sign: int) -> Variable:
+        with self._lock:
+            rows = getattr(delta, "rows", None)
+            if rows is not None:
+                indices, values = rows
+                new = indexing.scatter_add_rows(
+                    self.value, indices, values if sign > 0 else -values
+                )
+            else:
+                new = self.value + delta if sign > 0 else self.value - delta
+            return self.assign(new)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._lock:
+            self.assign(indexing.set_item(self.value, key, value))
+
+    def __iadd__(self, delta: Any) -> Variable:
+        return self.assign_add(delta)
+
+    def __isub__(self, delta: Any) -> Variable:
+        return self.assign_sub(delta)
+
+    def __imul__(self, factor: Any) -> Variable:
+        with self._lock:
+            return self.assign(self.value * factor)
+
+    def __itruediv__(self, factor: Any) -> Variable:
+        with self._lock:
+            return self.assign(self.value / factor)
+
+    # Copies are by value: a copied variable is another cell.
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        value = self.value if state.recording.capturing else np.array(_peek(self))
+        return Variable(value, self.trainable, self.name, self.dtype)
+
+    def __copy__(self) -> Variable:
+        return self.__deepcopy__(None)
+
+    def __reduce__(self) -> Any:
+        return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
+
+
+def _apart(value: Any) -> Value:
+    """The same as a value of its own: to a later tape, what was read is not the variable."""
+    return Value(value.content, value.spec)
+
+
+def _own(tensor: Any) -> Tensor:
+    """A handle that nobody else rebinds, whose value is nobody else's leaf."""
+    if tensor.computed is not None:
+        value: Value = tensor.computed
+        return Tensor(None, None, Value(value.array, value.spec))
+    return tensor.recording.hold(tensor.node, Tensor)
+
+
+def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
+    """What a variable that is made inside a traced function begins with: one value for all."""
+    if tensor.recording is trace:
+        if trace.lacks_value(tensor.node):
+            raise NoValueError(
+                f"Variable: {name} would be made inside {trace.name}, from a tensor that has no "
+                "value there. Make it outside, and assign it inside."
+            )
+        state.evaluate(tensor)
+    return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
+
+
+def _peek(variable: Variable) -> Any:
+    """The value without telling any tape."""
+    handle: Handle = variable._handle
+    state.evaluate(handle)
+    return handle.computed.array  # type: ignore[union-attr]
+
+
+def _restore(value: Any, trainable: bool, name: str, dtype: Any) -> Variable:
+    return Variable(value, trainable, name, dtype)

@@ -1,0 +1,83 @@
+"""Results that are joined or reshaped: the same numbers, whatever lies where."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.tensor.tensor import program_of
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(4, 6)), RNG.normal(size=(4, 6))
+SQUARE = RNG.normal(size=(6, 6))
+WIDE = RNG.normal(size=(700, 600))
+
+
+@pytest.fixture(autouse=True)
+def compiled_tier(monkeypatch):
+    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+
+
+def nested(n, a, b):
+    inner = n.stack([n.sin(a), n.cos(b)])
+    return n.concat([n.reshape(n.exp(a), (1, 4, 6)), inner, n.reshape(a * b, (1, 4, 6))])
+
+
+CASES = {
+    "concat": lambda n, a, b: n.concat([n.sin(a), n.cos(b)]),
+    "stack": lambda n, a, b: n.stack([n.sin(a), n.cos(b), a * b]),
+    "along another axis": lambda n, a, b: n.concat([n.sin(a), n.cos(b)], axis=1),
+    "nested": nested,
+    "a part twice": lambda n, a, b: (lambda p: n.concat([p, p, b]))(n.sin(a)),
+    "inputs as parts": lambda n, a, b: n.concat([a, n.sin(b), a]),
+    "constants as parts": lambda n, a, b: n.concat([n.zeros((1, 6)), n.sin(b), n.ones((2, 6))]),
+    "products as parts": lambda n, a, b: n.concat([a @ SQUARE, n.sin(b) @ SQUARE]),
+    "transposed parts": lambda n, a, b: n.concat([n.sin(a).T, n.cos(b).T]),
+    "reshaped parts": lambda n, a, b: n.concat([n.reshape(n.sin(a), (-1,)), n.reshape(b, (-1,))]),
+    "sliced parts": lambda n, a, b: n.concat([n.sin(a)[1:], n.cos(b)[:2]]),
+    "reductions as parts": lambda n, a, b: n.stack([n.sum(a, axis=0), n.max(b, axis=0)]),
+    "a part that is read": lambda n, a, b: (lambda p: n.concat([p, n.cos(p) + p]))(n.sin(a)),
+    "reshaped result": lambda n, a, b: n.reshape(n.concat([n.sin(a), n.cos(b)]), (2, 24)),
+    "reshaped product": lambda n, a, b: n.reshape(a @ SQUARE, (2, 2, 6)),
+    "library calls": lambda n, a, b: n.stack([
+        n.linalg.inv(a[:, :4]), n.sin(b[:, :4]), n.linalg.inv(n.sin(b[:, :4]) + 3 * n.eye(4))
+    ]),
+    "whole of a sort": lambda n, a, b: n.concat([n.sort(n.sin(a), axis=1), n.sort(b, axis=0)]),
+    "large": lambda n, a, b: n.concat([n.sin(WIDE + a[0, 0]), n.exp(WIDE * 0.1 + b[0, 0])]),
+    "large and not aligned": lambda n, a, b: n.concat([
+        n.sin(WIDE[:1, :599] + a[0, 0]), n.exp(WIDE[:, :599] * 0.1 + b[0, 0])
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name):
+    found = CASES[name](gt, gt.asarray(A), gt.asarray(B)).numpy()
+    np.testing.assert_allclose(found, CASES[name](np, A, B), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_beside_their_parts(name):
+    """With other outputs, one of which is a part of the result."""
+    a, b = gt.asarray(A), gt.asarray(B)
+    part = gt.sin(a)
+    whole = gt.concat([part, gt.cos(b)])
+    again = gt.reshape(whole, (4, 12))
+    other = CASES[name](gt, a, b)
+    gt.evaluate([part, whole, again, other])
+    np.testing.assert_allclose(part.numpy(), np.sin(A))
+    np.testing.assert_allclose(whole.numpy(), np.concatenate([np.sin(A), np.cos(B)]))
+    np.testing.assert_allclose(again.numpy(), np.concatenate([np.sin(A), np.cos(B)]).reshape(4, 12))
+    np.testing.assert_allclose(other.numpy(), CASES[name](np, A, B), rtol=1e-12, atol=1e-13)
+
+
+def test_parts_are_computed_in_place():
+    a, b = gt.asarray(A), gt.asarray(B)
+    plan = CompiledPlan(program_of(gt.stack([gt.sin(a), gt.cos(b)])))
+    assert len(plan._results.parts) == 2
+    assert plan.arena_size == 0
+
+
+def test_a_reshaped_result_is_not_copied():
+    plan = CompiledPlan(program_of(gt.reshape(gt.asarray(A) @ SQUARE, (2, 12))))
+    assert list(plan._results.how.values()) == ["written"]
