@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.op import REGISTRY
 from gradtape.recording.recording import record
 
 DTYPES = ("float64", "float32", "int32", "uint8", "int64")
