@@ -1,0 +1,107 @@
+"""The observer of a captured run: which Python functions ran, and which C functions they called.
+
+While the observer is entered, a profile function sees every call in this thread. Frames of trusted
+modules are passed over. Of all others it notes the code and the globals; and of calls into C, those
+that are not known to be pure, with the line.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from gradtape.functions.trusted_code import (
+    DYNAMIC_BUILTINS,
+    is_pure_builtin,
+    is_trusted_module,
+)
+
+
+@dataclass
+class Observation:
+    """What ran during one call of a function."""
+
+    # Code that ran, with the globals that it saw.
+    executed: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
+    # Whether attributes were read by names that no code writes down.
+    any_attribute: bool = False
+    # The first call into C that is not known to be pure: what was called, and where.
+    impure: tuple[str, str] | None = None
+
+
+class RunObserver:
+    """Notes what a run executes; a context manager.
+
+    >>> from gradtape.functions.run_observer import RunObserver
+    >>> with RunObserver() as observation:
+    ...     _ = (lambda x: sorted(x))([2, 1])
+    >>> [code.co_name for code in observation.executed]
+    ['<lambda>']
+    """
+
+    def __init__(self) -> None:
+        self.observation = Observation()
+        self._before: Any = None
+        # How deep the run is inside an import, which is nobody's reading.
+        self._importing = 0
+        self._verdicts: dict[Any, bool] = {}
+
+    def __enter__(self) -> Observation:
+        self._before = sys.getprofile()
+        sys.setprofile(self._look)
+        return self.observation
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        sys.setprofile(self._before)
+
+    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
+        if self._before is not None:
+            self._before(frame, event, arg)  # the user's profiler goes on
+        code = frame.f_code
+        if event == "call":
+            if code.co_filename.startswith("<frozen importlib"):
+                self._importing += 1
+            elif not self._importing and code not in self.observation.executed:
+                self._entered(frame)
+        elif event == "return":
+            if self._importing and code.co_filename.startswith("<frozen importlib"):
+                self._importing -= 1
+        elif event == "c_call" and not self._importing and code in self.observation.executed:
+            self._called(frame, arg)
+
+    def _entered(self, frame: FrameType) -> None:
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str):
+            if is_trusted_module(module):
+                return
+            caller = frame.f_back
+            own = caller is not None and caller.f_code in self.observation.executed
+            if not own and module.partition(".")[0] in sys.stdlib_module_names:
+                return  # trusted code calls on
+        self.observation.executed[frame.f_code] = frame.f_globals
+
+    def _called(self, frame: FrameType, function: Any) -> None:
+        owner = getattr(function, "__self__", None)
+        name = getattr(function, "__name__", "")
+        if isinstance(owner, types.ModuleType):
+            key = (owner.__name__, name)
+            if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
+                self.observation.any_attribute = True
+        else:
+            key = (owner if isinstance(owner, type) else type(owner), name)
+        pure = self._verdicts.get(key)
+        if pure is None:
+            pure = self._verdicts[key] = is_pure_builtin(function)
+        if not pure and self.observation.impure is None:
+            shown = getattr(function, "__qualname__", name)
+            if isinstance(owner, types.ModuleType) and owner.__name__ != "builtins":
+                shown = f"{owner.__name__}.{name}"
+            self.observation.impure = (shown, f"{frame.f_code.co_filename}:{frame.f_lineno}")
