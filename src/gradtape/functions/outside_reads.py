@@ -18,7 +18,7 @@ import operator
 import sys
 import types
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 from typing import Any
@@ -41,6 +41,7 @@ from gradtape.tensor.variable import Variable
 # A function that reads more outside than this is not replayed: comparing would take longer.
 MOST_GUARDS = 20_000
 
+_Pair = namedtuple("_Pair", "first")  # noqa: PYI024 -- only its descriptor is wanted
 _PLAIN = (int, float, complex, str, bytes)
 _SINGLE = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _SEQUENCES = (list, deque)
@@ -53,7 +54,7 @@ _BUILTINS = (
 # Classes of C and of the library whose objects never change.
 _FIXED = (
     range, slice, np.dtype, np.ufunc, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.CodeType, types.GenericAlias, types.UnionType, enum.Enum, bytes,
+    types.CodeType, type(_Pair.first), types.GenericAlias, types.UnionType, enum.Enum, bytes,
 )  # fmt: skip
 _FIXED_MODULES = ("decimal", "fractions", "datetime", "re", "typing", "pathlib", "uuid")
 # State of these objects is followed by the capture itself; who they are is compared.
@@ -181,6 +182,8 @@ class _Walk:
         )
         self._handles = any(each.handles_errors for each in reads)
         self._chains = _chains(reads)
+        # Special methods that ran: Python looks them up in the class, by no name in the code.
+        self._special = {code.co_name for code in self.executed if _is_special(code.co_name)}
         self.guards = _Guards()
         self.unknown: list[str] = []
         self.grew = False
@@ -487,6 +490,9 @@ class _Walk:
         elif isinstance(value, functools._lru_cache_wrapper):
             self._visit_wrapped(value.__wrapped__, f"{now}.__wrapped__", label)
             return
+        elif isinstance(value, functools.cached_property):
+            self._later(value.func, f"{now}.func", label)
+            return
         elif isinstance(value, (staticmethod, classmethod)):
             self._later(value.__func__, f"{now}.__func__", label)
             return
@@ -581,7 +587,7 @@ class _Walk:
             # A name that a later base has could be given to this class.
             later = {
                 name
-                for name in self._names
+                for name in (*self._names, *self._special)
                 if name not in each.__dict__
                 and any(name in base.__dict__ for base in ways[number + 1 :])
             }
@@ -716,6 +722,8 @@ def in_words(value: Any) -> str:
     if isinstance(value, (*_PLAIN, *_SINGLE, list, tuple, dict, set, frozenset)):
         text = repr(value)
         return text if len(text) < 60 else f"{text[:57]}..."
-    name = getattr(value, "__name__", None) or getattr(value, "name", None)
+    # Not by getattr: attributes may be computed by the user's code.
+    own = getattr(type(value), "__dict__", {})
+    name = value.__name__ if "__name__" in own or isinstance(value, type) else None
     called = f" {name}" if isinstance(name, str) else ""
     return f"a {type(value).__name__}{called} at {id(value):#x}"

@@ -26,7 +26,7 @@ _MODULES: dict[str, bool] = {
     "scipy": True,
     "scipy.io": False,
     "scipy.stats": False,
-    "mpmath": False,
+    "llvmlite": True,
     **dict.fromkeys(
         (
             "abc", "_abc", "_collections_abc", "_weakrefset", "bisect", "cmath", "collections",
@@ -45,8 +45,8 @@ _MODULES: dict[str, bool] = {
 
 # Built-ins that read what their arguments do not tell, or have effects.
 _IMPURE_BUILTINS = frozenset(
-    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals", "locals", "id",
-     "hash", "help", "exit", "quit", "memoryview")
+    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals", "locals",
+     "help", "exit", "quit", "memoryview")
 )  # fmt: skip
 # Built-ins that read or write attributes by names that are not written down in the code.
 DYNAMIC_BUILTINS = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))
@@ -118,6 +118,11 @@ def _is_python_class(kind: type) -> bool:
     if kind is object or not kind.__flags__ & _HEAP_TYPE:
         return False
     own = kind.__dict__
-    return "__weakref__" in own or "__slots__" in own or any(map(_is_python_class, kind.__bases__))
+    if "__weakref__" in own or "__slots__" in own:
+        return True
+    made = (types.FunctionType, property, classmethod, staticmethod)
+    return any(isinstance(entry, made) for entry in own.values()) or any(
+        map(_is_python_class, kind.__bases__)
+    )
 
 
