@@ -25,7 +25,7 @@ from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.resize import resized
 from gradtape.optimize.split_reductions import separate
 from gradtape.optimize.views import Access, row_major, whole
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime import blas
 from gradtape.runtime import native_loops as control
 from gradtape.runtime.buffer_pool import ALIGNMENT, allocate, array
