@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.codegen.plans.routine import Routine
+from gradtape.codegen.routine import Routine
 
 DEPTH = 256
 
