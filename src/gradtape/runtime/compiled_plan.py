@@ -15,7 +15,7 @@ from gradtape.codegen.kernels.builder import NotLowered
 from gradtape.codegen.kernels.compile import compile_kernels
 from gradtape.codegen.kernels.lower import Lowered, lower
 from gradtape.codegen.plans.gemm import LETTERS
-from gradtape.codegen.plans.team import Instruction
+from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
