@@ -5,7 +5,7 @@ import pytest
 
 import gradtape.tf as tf
 from gradtape import extend
-from gradtape.tf import special
+from gradtape.tf.ops import special
 
 
 def value_and_slopes(function, *numbers):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-from gradtape.tf.function import Switch
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.programs.function import Switch
 
 __all__ = [
     "PhysicalDevice", "experimental", "functions_run_eagerly", "get_visible_devices",

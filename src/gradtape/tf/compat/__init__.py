@@ -1,7 +1,7 @@
 """Names of other versions of TensorFlow: `tf.compat.v1`."""
 
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.compat import v1
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = ["v1"]
 

@@ -10,11 +10,11 @@ from gradtape.nn.normalization import normalized
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions import reduction
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.creation import ones_like
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.nn import batch_normalization
+from gradtape.tf.ops.creation import ones_like
+from gradtape.tf.ops.neural import batch_normalization
 
 
 class LayerNormalization(Layer):

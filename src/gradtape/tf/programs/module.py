@@ -1,0 +1,132 @@
+"""Module: an object whose attributes hold variables and other modules."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gradtape.tensor.variable import Variable
+from gradtape.tf.base.scopes import name_scope
+
+__all__ = ["Module"]
+
+
+class Module:
+    """An object whose attributes hold variables and other modules, also in lists and dicts.
+
+    >>> class Line(tf.Module):
+    ...     def __init__(self, name=None):
+    ...         super().__init__(name=name)
+    ...         self.slope = tf.Variable(2.0, name="slope")
+    ...
+    ...     def __call__(self, x):
+    ...         return self.slope * x
+    >>> line = Line()
+    >>> line(3.0).numpy().item(), line.name, [v.name for v in line.trainable_variables]
+    (6.0, 'line', ['slope:0'])
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and not re.match(r"^[A-Za-z_]\w*$", name):
+            raise ValueError(f"{name!r} is not a valid module name: use an identifier.")
+        self._name = name or _snake_case(type(self).__name__)
+
+    @property
+    def name(self) -> str:
+        """The name it was given, or that of its class."""
+        return getattr(self, "_name", _snake_case(type(self).__name__))
+
+    @property
+    def name_scope(self) -> Any:
+        """The scope that prefixes names of variables with the name of the module."""
+        return name_scope(f"{self.name}/")
+
+    @property
+    def variables(self) -> Any:
+        """All variables, those of modules inside after one's own, in the order of their names."""
+        return tuple(thing for thing in _walk(self) if isinstance(thing, Variable))
+
+    @property
+    def trainable_variables(self) -> Any:
+        """The variables that are to be trained."""
+        return tuple(variable for variable in self.variables if variable.trainable)
+
+    @property
+    def non_trainable_variables(self) -> Any:
+        """The variables that are not."""
+        return tuple(variable for variable in self.variables if not variable.trainable)
+
+    @property
+    def submodules(self) -> tuple[Module, ...]:
+        """All modules inside."""
+        found = (thing for thing in _walk(self) if isinstance(thing, Module))
+        return tuple(module for module in found if module is not self)
+
+    @classmethod
+    def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method, inside the scope of the module's name.
+
+        >>> class Line(tf.Module):
+        ...     @tf.Module.with_name_scope
+        ...     def build(self):
+        ...         self.slope = tf.Variable(2.0, name="slope")
+        >>> line = Line()
+        >>> line.build()
+        >>> line.slope.name
+        'line/slope:0'
+        """
+
+        @functools.wraps(method)
+        def inside(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return inside
+
+
+def _snake_case(name: str) -> str:
+    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower().lstrip("_")
+
+
+def _attributes(module: Any) -> list[Any]:
+    return [value for _, value in sorted(vars(module).items())]
+
+
+def _walk(root: Any) -> Iterator[Any]:
+    """A module, its own variables, then those of each module inside; each once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop(0)
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield module
+        inside: list[Any] = []
+        for value in module.attributes() if hasattr(module, "attributes") else _attributes(module):
+            _collect(value, inside, ())
+        for thing in inside:
+            if isinstance(thing, Variable) and id(thing) not in seen:
+                seen.add(id(thing))
+                yield thing
+        waiting[:0] = [thing for thing in inside if not isinstance(thing, Variable)]
+
+
+def _collect(value: Any, found: list[Any], inside: tuple[int, ...]) -> None:
+    from gradtape.nn.module import Module as CoreModule
+
+    if isinstance(value, (Variable, Module, CoreModule)):
+        found.append(value)
+        return
+    if isinstance(value, dict):
+        parts = [part for _, part in sorted(value.items(), key=lambda item: str(item[0]))]
+    elif isinstance(value, (list, tuple)):
+        parts = list(value)
+    else:
+        return
+    if id(value) not in inside:
+        for part in parts:
+            _collect(part, found, (*inside, id(value)))
