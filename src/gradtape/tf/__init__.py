@@ -50,73 +50,8 @@ from gradtape.tf.base.shapes import *
 from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.suggestions import missing
 from gradtape.tf.base.tensor import Tensor, is_tensor
-from gradtape.tf.compat.v1 import (
-    Graph,
-    Session,
-    control_dependencies,
-    executing_eagerly,
-    group,
-    no_op,
-    placeholder,
-)
 from gradtape.tf.linalg import eig, eigvals, einsum, matmul, norm, tensordot
 from gradtape.tf.linalg import sqrtm as matrix_square_root
-from gradtape.tf.math import (
-    abs,
-    acos,
-    acosh,
-    add,
-    add_n,
-    argmax,
-    argmin,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    cumsum,
-    divide,
-    equal,
-    exp,
-    floor,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    not_equal,
-    pow,
-    reduce_all,
-    reduce_any,
-    reduce_logsumexp,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
-    round,
-    scalar_mul,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    truediv,
-    truncatediv,
-    truncatemod,
-)
 from gradtape.tf.ops import arrays as _arrays
 from gradtape.tf.ops import creation as _creation
 from gradtape.tf.ops import custom as _custom
@@ -124,44 +59,10 @@ from gradtape.tf.ops import scattering as _scattering
 from gradtape.tf.ops.arrays import *
 from gradtape.tf.ops.creation import *
 from gradtape.tf.ops.custom import *
-from gradtape.tf.ops.indexing import (
-    boolean_mask,
-    gather,
-    gather_nd,
-    one_hot,
-    slice,
-    strided_slice,
-    where,
-)
 from gradtape.tf.ops.products import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradtape.tf.ops.rearranging import (
-    batch_to_space,
-    bitcast,
-    dynamic_partition,
-    dynamic_stitch,
-    reverse_sequence,
-    space_to_batch,
-    unravel_index,
-)
 from gradtape.tf.ops.scattering import *
-from gradtape.tf.ops.sorting import (
-    argsort,
-    histogram_fixed_width,
-    histogram_fixed_width_bins,
-    searchsorted,
-    sort,
-    unique,
-    unique_with_counts,
-)
 from gradtape.tf.programs import control as _control
 from gradtape.tf.programs import without_effect as _without_effect
-from gradtape.tf.programs.assertions import (
-    Assert,
-    assert_equal,
-    assert_greater,
-    assert_less,
-    assert_rank,
-)
 from gradtape.tf.programs.control import *
 from gradtape.tf.programs.function import function
 from gradtape.tf.programs.module import Module
@@ -171,6 +72,37 @@ from gradtape.tf.programs.tensor_array import TensorArray
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.programs.without_effect import *
 from gradtape.tf.v1.renamed import RENAMED as _RENAMED
+
+# Long lists, wrapped.
+# isort: off
+# fmt: off
+from gradtape.tf.compat.v1 import (
+    Graph, Session, control_dependencies, executing_eagerly, group, no_op, placeholder,
+)
+from gradtape.tf.math import (
+    abs, acos, acosh, add, add_n, argmax, argmin, asin, asinh, atan, atan2, atanh, cos, cosh,
+    cumsum, divide, equal, exp, floor, greater, greater_equal, less, less_equal, logical_and,
+    logical_not, logical_or, maximum, minimum, multiply, negative, not_equal, pow, reduce_all,
+    reduce_any, reduce_logsumexp, reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum,
+    round, scalar_mul, sigmoid, sign, sin, sinh, sqrt, square, subtract, tan, tanh, truediv,
+    truncatediv, truncatemod,
+)
+from gradtape.tf.ops.indexing import (
+    boolean_mask, gather, gather_nd, one_hot, slice, strided_slice, where,
+)
+from gradtape.tf.ops.rearranging import (
+    batch_to_space, bitcast, dynamic_partition, dynamic_stitch, reverse_sequence,
+    space_to_batch, unravel_index,
+)
+from gradtape.tf.ops.sorting import (
+    argsort, histogram_fixed_width, histogram_fixed_width_bins, searchsorted, sort, unique,
+    unique_with_counts,
+)
+from gradtape.tf.programs.assertions import (
+    Assert, assert_equal, assert_greater, assert_less, assert_rank,
+)
+# fmt: on
+# isort: on
 
 # The version whose behaviour is followed.
 __version__ = "2.21.0+gradtape"

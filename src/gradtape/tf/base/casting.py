@@ -14,13 +14,13 @@ from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, Name, TensorLike
 
 __all__ = ["cast", "complex", "saturate_cast"]
 
 
 @operation
-def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
+def cast(x: TensorLike, dtype: DTypeLike, name: Name = None) -> Tensor:
     """The values in another dtype; complex numbers lose their imaginary part.
 
     >>> tf.cast([1.7, -1.7], tf.int32).numpy().tolist()
@@ -37,7 +37,7 @@ def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
+def saturate_cast(value: TensorLike, dtype: DTypeLike, name: Name = None) -> Tensor:
     """The values in another dtype, clipped to its range.
 
     >>> tf.dtypes.saturate_cast([300.0, -5.0], tf.uint8).numpy().tolist()
@@ -61,7 +61,7 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) 
 
 
 @operation
-def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> Tensor:
+def complex(real: TensorLike, imag: TensorLike, name: Name = None) -> Tensor:
     """Complex numbers from their real and imaginary parts.
 
     >>> tf.complex([1.0], [2.0]).numpy()

@@ -25,13 +25,24 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, as_dtype, of_numpy
 from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import Tensor, adopt, from_value, sharing
-from gradtape.tf.base.types import Array, Axis, DTypeLike, IntLike, IntsLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import (
+    Array,
+    Axis,
+    DTypeLike,
+    IntLike,
+    IntsLike,
+    Name,
+    ShapeLike,
+    TensorLike,
+)
 
 __all__ = ["constant", "convert_to_tensor"]
 
 # The dtype of Python numbers, by the kind of the array that NumPy makes of them.
-_DEFAULTS = {"f": np.dtype(np.float32), "i": np.dtype(np.int32), "c": np.dtype(np.complex128),
-             "b": np.dtype(bool)}  # fmt: skip
+_DEFAULTS: dict[str, np.dtype[Any]] = {
+    "f": np.dtype(np.float32), "i": np.dtype(np.int32), "c": np.dtype(np.complex128),
+    "b": np.dtype(bool),
+}  # fmt: skip
 _INT32 = np.iinfo(np.int32)
 # Kinds of dtype from narrow to wide: a number may be widened, and never narrowed.
 _ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -152,7 +163,8 @@ def _default(array: Array) -> np.dtype[Any]:
     if array.dtype.kind == "i" and array.size:
         wide = array.min() < _INT32.min or array.max() > _INT32.max
         return np.dtype(np.int64) if wide else _DEFAULTS["i"]
-    return _DEFAULTS.get(array.dtype.kind, array.dtype)
+    default = _DEFAULTS.get(array.dtype.kind)
+    return array.dtype if default is None else default
 
 
 def _numpy_dtype(nest: object, array: Array) -> np.dtype[Any] | None:
@@ -189,7 +201,7 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
         return tuple(np.atleast_1d(concrete(shape)).tolist())
     if isinstance(shape, (int, np.integer, Deferred)):
         return (int(shape),)
-    return tuple(-1 if n is None else _whole("a length", n) for n in shape)  # type: ignore[union-attr]
+    return tuple(-1 if n is None else _whole("a length", n) for n in shape)
 
 
 def _whole(what: str, value: Any) -> int:
@@ -282,7 +294,7 @@ def convert_to_tensor(
     value: TensorLike,
     dtype: DTypeLike | None = None,
     dtype_hint: DTypeLike | None = None,
-    name: str | None = None,
+    name: Name = None,
     preferred_dtype: DTypeLike | None = None,
 ) -> Tensor:
     """A tensor of anything that can be one. If a dtype is passed, a tensor must have it already.

@@ -31,5 +31,8 @@ ShapeLike: TypeAlias = "IntLike | Sequence[IntLike | None] | Array"
 
 DTypeLike: TypeAlias = "DType | np.dtype[Any] | type | str"
 
+# The `name` argument of TensorFlow's functions: accepted, and without effect.
+Name: TypeAlias = "str | None"
+
 # A function of the user's, of tensors.
-Function: TypeAlias = Callable[..., Any]
+UserFunction: TypeAlias = Callable[..., Any]

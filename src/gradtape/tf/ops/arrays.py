@@ -17,7 +17,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Tensor, from_value
-from gradtape.tf.base.types import Axis, DTypeLike, IntLike, IntsLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import Axis, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
 
 __all__ = [
     "broadcast_to", "concat", "ensure_shape", "expand_dims", "identity", "identity_n", "pad",
@@ -27,7 +27,7 @@ __all__ = [
 
 
 @operation
-def identity(input: TensorLike, name: str | None = None) -> Tensor:
+def identity(input: TensorLike, name: Name = None) -> Tensor:
     """The same value as a new tensor; for a variable, its current value.
 
     >>> tf.identity(tf.Variable(2.0)).numpy().item()
@@ -37,7 +37,7 @@ def identity(input: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def identity_n(input: Iterable[TensorLike], name: str | None = None) -> list[Tensor]:
+def identity_n(input: Iterable[TensorLike], name: Name = None) -> list[Tensor]:
     """The same values as new tensors.
 
     >>> [x.numpy().item() for x in tf.identity_n([1, 2])]
@@ -51,7 +51,7 @@ def _numbers(values: object, dtype: DTypeLike | None) -> Tensor:
 
 
 @operation
-def shape(input: TensorLike, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def shape(input: TensorLike, out_type: DTypeLike | None = None, name: Name = None) -> Tensor:
     """The shape as a tensor; `x.shape` is the same as a TensorShape.
 
     >>> tf.shape([[1, 2, 3]]).numpy().tolist()
@@ -62,7 +62,7 @@ def shape(input: TensorLike, out_type: DTypeLike | None = None, name: str | None
 
 @operation
 def shape_n(
-    input: Iterable[TensorLike], out_type: DTypeLike = int32, name: str | None = None
+    input: Iterable[TensorLike], out_type: DTypeLike = int32, name: Name = None
 ) -> list[Tensor]:
     """The shapes of several tensors.
 
@@ -73,7 +73,7 @@ def shape_n(
 
 
 @operation
-def size(input: TensorLike, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def size(input: TensorLike, out_type: DTypeLike | None = None, name: Name = None) -> Tensor:
     """The number of elements as a tensor.
 
     >>> tf.size([[1, 2, 3]]).numpy().item()
@@ -83,7 +83,7 @@ def size(input: TensorLike, out_type: DTypeLike | None = None, name: str | None 
 
 
 @operation
-def rank(input: TensorLike, name: str | None = None) -> Tensor:
+def rank(input: TensorLike, name: Name = None) -> Tensor:
     """The number of axes as a tensor.
 
     >>> tf.rank([[1, 2, 3]]).numpy().item()
@@ -93,7 +93,7 @@ def rank(input: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def reshape(tensor: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
+def reshape(tensor: TensorLike, shape: ShapeLike, name: Name = None) -> Tensor:
     """The same elements in another shape; one length may be -1.
 
     >>> tf.reshape([1, 2, 3, 4], [2, -1]).numpy().tolist()
@@ -103,7 +103,7 @@ def reshape(tensor: TensorLike, shape: ShapeLike, name: str | None = None) -> Te
 
 
 @operation
-def ensure_shape(x: TensorLike, shape: Dims, name: str | None = None) -> Tensor:
+def ensure_shape(x: TensorLike, shape: Dims, name: Name = None) -> Tensor:
     """The tensor itself, if it has this shape; None stands for any length.
 
     >>> tf.ensure_shape([1.0, 2.0], [None]).shape
@@ -116,7 +116,7 @@ def ensure_shape(x: TensorLike, shape: Dims, name: str | None = None) -> Tensor:
 
 
 @operation
-def broadcast_to(input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
+def broadcast_to(input: TensorLike, shape: ShapeLike, name: Name = None) -> Tensor:
     """The tensor stretched to a shape, by repeating it along axes of length 1.
 
     >>> tf.broadcast_to([1, 2], [2, 2]).numpy().tolist()
@@ -136,7 +136,7 @@ def broadcast_dynamic_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Tensor:
 
 
 @operation
-def expand_dims(input: TensorLike, axis: IntsLike, name: str | None = None) -> Tensor:
+def expand_dims(input: TensorLike, axis: IntsLike, name: Name = None) -> Tensor:
     """The tensor with a new axis of length 1.
 
     >>> tf.expand_dims([1, 2], -1).shape
@@ -146,7 +146,7 @@ def expand_dims(input: TensorLike, axis: IntsLike, name: str | None = None) -> T
 
 
 @operation
-def squeeze(input: TensorLike, axis: Axis = None, name: str | None = None) -> Tensor:
+def squeeze(input: TensorLike, axis: Axis = None, name: Name = None) -> Tensor:
     """The tensor without some axes of length 1; by default without all of them.
 
     >>> tf.squeeze([[1, 2]]).shape
@@ -158,7 +158,7 @@ def squeeze(input: TensorLike, axis: Axis = None, name: str | None = None) -> Te
 
 @operation
 def transpose(
-    a: TensorLike, perm: TensorLike | None = None, conjugate: bool = False, name: str = "transpose"
+    a: TensorLike, perm: ShapeLike | None = None, conjugate: bool = False, name: str = "transpose"
 ) -> Tensor:
     """The tensor with its axes in another order, reversed by default.
 
@@ -172,7 +172,7 @@ def transpose(
 
 
 @operation
-def reverse(tensor: TensorLike, axis: IntsLike, name: str | None = None) -> Tensor:
+def reverse(tensor: TensorLike, axis: IntsLike, name: Name = None) -> Tensor:
     """Elements in reverse order along the given axes.
 
     >>> tf.reverse([1, 2, 3], [0]).numpy().tolist()
@@ -184,7 +184,7 @@ def reverse(tensor: TensorLike, axis: IntsLike, name: str | None = None) -> Tens
 
 
 @operation
-def roll(input: TensorLike, shift: IntsLike, axis: IntsLike, name: str | None = None) -> Tensor:
+def roll(input: TensorLike, shift: IntsLike, axis: IntsLike, name: Name = None) -> Tensor:
     """Elements shifted along axes; those that leave at one end enter at the other.
 
     >>> tf.roll([1, 2, 3], 1, 0).numpy().tolist()
@@ -270,7 +270,7 @@ def split(
 
 
 @operation
-def tile(input: TensorLike, multiples: ShapeLike, name: str | None = None) -> Tensor:
+def tile(input: TensorLike, multiples: ShapeLike, name: Name = None) -> Tensor:
     """The whole tensor repeated along each axis.
 
     >>> tf.tile([1, 2], [2]).numpy().tolist()
@@ -284,7 +284,7 @@ def tile(input: TensorLike, multiples: ShapeLike, name: str | None = None) -> Te
 
 @operation
 def repeat(
-    input: TensorLike, repeats: IntsLike, axis: IntLike | None = None, name: str | None = None
+    input: TensorLike, repeats: IntsLike, axis: IntLike | None = None, name: Name = None
 ) -> Tensor:
     """Each element repeated in place, all equally often, or each as often as `repeats` says.
 
@@ -310,7 +310,7 @@ def pad(
     paddings: TensorLike,
     mode: str = "CONSTANT",
     constant_values: TensorLike = 0,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Elements added before and after along each axis; `paddings` has a pair for each axis.
 
@@ -328,7 +328,7 @@ def pad(
         reach = [n - (mode.upper() == "REFLECT") for n in x.spec.shape]
         if any(max(pair) > most for pair, most in zip(widths.tolist(), reach, strict=True)):
             raise ShapeError(
-                f"pad: paddings {widths.tolist()} are too wide to mirror a tensor of shape {x.shape} "
+                f"pad: paddings {widths.tolist()} are too wide to mirror a shape of {x.shape} "
                 f"with mode {mode!r}: at most {reach}."
             )
     value: Any = constant_values

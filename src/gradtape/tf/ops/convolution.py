@@ -14,7 +14,7 @@ from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import ShapeLike, TensorLike
+from gradtape.tf.base.types import Name, ShapeLike, TensorLike
 from gradtape.tf.ops.windows import (
     Padding,
     PerAxis,
@@ -84,7 +84,7 @@ def conv1d(
     padding: Padding,
     data_format: str = "NWC",
     dilations: PerAxis | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Convolution along one axis: input (batch, length, channels), filters (width, in, out).
 
@@ -109,7 +109,7 @@ def _convolution(
         padding: Padding,
         data_format: str = layout,
         dilations: PerAxis | None = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         last = channels_last(data_format)
         return _convolved(own, input, filters, strides, padding, last, dilations, spatial)
@@ -117,25 +117,21 @@ def _convolution(
     return operation(documented(conv, __name__, sentence, example, result))
 
 
-conv2d = _convolution(
-    2, "NHWC", "Convolution along two axes: filters of shape (height, width, in, out).",
+# fmt: off
+conv2d = _convolution(2, "NHWC",
+    "Convolution along two axes: filters of shape (height, width, in, out).",
     "tf.nn.conv2d(tf.ones([1, 3, 3, 1]), tf.ones([2, 2, 1, 1]), 1, 'VALID').numpy()[0, 0, :, 0]",
-    "array([4., 4.], dtype=float32)",
-)  # fmt: skip
-conv3d = _convolution(
-    3, "NDHWC", "Convolution along three axes: filters of shape (depth, height, width, in, out).",
+    "array([4., 4.], dtype=float32)")
+conv3d = _convolution(3, "NDHWC",
+    "Convolution along three axes: filters of shape (depth, height, width, in, out).",
     "tf.nn.conv3d(tf.ones([1, 2, 2, 2, 1]), tf.ones([2, 2, 2, 1, 1]), 1, 'VALID').numpy().item()",
-    "8.0",
-)  # fmt: skip
+    "8.0")
+# fmt: on
 
 
 @operation
 def atrous_conv2d(
-    value: TensorLike,
-    filters: TensorLike,
-    rate: int,
-    padding: Padding,
-    name: str | None = None,
+    value: TensorLike, filters: TensorLike, rate: int, padding: Padding, name: Name = None
 ) -> Tensor:
     """conv2d with dilated filters: they read elements that are `rate` apart.
 
@@ -153,7 +149,7 @@ def convolution(
     padding: Padding = "VALID",
     data_format: str | None = None,
     dilations: PerAxis | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Convolution along all spatial axes.
 
@@ -231,7 +227,7 @@ def _transpose(
         padding: Padding = "SAME",
         data_format: str | None = layout,
         dilations: PerAxis | None = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         axes = convert(input).ndim - 2 if spatial is None else spatial
         last = channels_last(data_format)
@@ -242,26 +238,23 @@ def _transpose(
     return operation(documented(conv_transpose, __name__, sentence, example, result))
 
 
-conv1d_transpose = _transpose(
-    1, "NWC", "The transpose of conv1d: filters have shape (width, out, in).",
+# fmt: off
+conv1d_transpose = _transpose(1, "NWC",
+    "The transpose of conv1d: filters have shape (width, out, in).",
     "tf.nn.conv1d_transpose(tf.ones([1, 2, 1]), tf.ones([2, 1, 1]), [1, 4, 1], 2).numpy()[0, :, 0]",
-    "array([1., 1., 1., 1.], dtype=float32)",
-)  # fmt: skip
-conv2d_transpose = _transpose(
-    2, "NHWC", "The transpose of conv2d: filters have shape (height, width, out, in).",
+    "array([1., 1., 1., 1.], dtype=float32)")
+conv2d_transpose = _transpose(2, "NHWC",
+    "The transpose of conv2d: filters have shape (height, width, out, in).",
     "tf.nn.conv2d_transpose(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), [4, 4], 2).shape",
-    "TensorShape([1, 4, 4, 1])",
-)  # fmt: skip
-conv3d_transpose = _transpose(
-    3, "NDHWC", "The transpose of conv3d: filters have shape (depth, height, width, out, in).",
+    "TensorShape([1, 4, 4, 1])")
+conv3d_transpose = _transpose(3, "NDHWC",
+    "The transpose of conv3d: filters have shape (depth, height, width, out, in).",
     "tf.nn.conv3d_transpose(tf.ones([1] * 5), tf.ones([2, 2, 2, 1, 1]), [2, 2, 2], 2).shape",
-    "TensorShape([1, 2, 2, 2, 1])",
-)  # fmt: skip
-conv_transpose = _transpose(
-    None, None, "The transpose of a convolution along all spatial axes.",
+    "TensorShape([1, 2, 2, 2, 1])")
+conv_transpose = _transpose(None, None, "The transpose of a convolution along all spatial axes.",
     "tf.nn.conv_transpose(tf.ones([1, 2, 1]), tf.ones([2, 1, 1]), [1, 4, 1], 2).shape",
-    "TensorShape([1, 4, 1])",
-)  # fmt: skip
+    "TensorShape([1, 4, 1])")
+# fmt: on
 
 
 @operation
@@ -272,7 +265,7 @@ def depthwise_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: PerAxis | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Each channel convolved with its own filters, of shape (height, width, channels, multiplier).
 
@@ -307,7 +300,7 @@ def separable_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: PerAxis | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Each channel convolved on its own, and then all channels mixed element by element.
 

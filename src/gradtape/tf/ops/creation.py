@@ -1,4 +1,4 @@
-"""Tensors from shapes: zeros, ones, ranges and the like. float32 unless told otherwise."""
+"""Tensors from shapes: zeros, ones, ranges and the like; float32 by default."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.dtypes import bool as boolean
 from gradtape.tf.base.errors import InvalidValueError
+from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = [
     "eye", "fill", "linspace", "meshgrid", "ones", "ones_like", "range",
@@ -27,78 +28,55 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _filled(
+    function: Callable[..., Any], sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row for a tensor of one number."""
+
+    def fill(
+        shape: ShapeLike, dtype: DTypeLike = float32, name: Name = None, layout: object = None
+    ) -> Tensor:
+        return function(as_shape(shape), dtype=as_dtype(dtype).dtype)
+
+    return operation(documented(fill, __name__, sentence, example, result))
+
+
+def _filled_like(
+    function: Callable[..., Any], sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row for a tensor of one number in the shape of another tensor."""
+
+    def fill(
+        input: TensorLike, dtype: DTypeLike | None = None, name: Name = None, layout: object = None
+    ) -> Tensor:
+        x = convert(input)
+        kind = x.spec.dtype if dtype is None else as_dtype(dtype).dtype
+        return function(x.spec.shape, dtype=kind)
+
+    return operation(documented(fill, __name__, sentence, example, result))
+
+
+# fmt: off
+zeros = _filled(core.zeros, "A tensor of zeros.", "tf.zeros([2, 3]).shape", "TensorShape([2, 3])")
+ones = _filled(core.ones, "A tensor of ones.", "tf.ones(2, tf.int32).numpy().tolist()", "[1, 1]")
+zeros_like = _filled_like(core.zeros, "Zeros in the shape and dtype of another tensor.",
+    "tf.zeros_like([1, 2]).numpy().tolist()", "[0, 0]")
+ones_like = _filled_like(core.ones, "Ones in the shape and dtype of another tensor.",
+    "tf.ones_like([1.5, 2.5]).numpy().tolist()", "[1.0, 1.0]")
+# fmt: on
+
+
 @operation
-def zeros(
-    shape: ShapeLike, dtype: DTypeLike = float32, name: str | None = None, layout: object = None
-) -> Tensor:
-    """A tensor of zeros.
-
-    >>> tf.zeros([2, 3]).shape
-    TensorShape([2, 3])
-    """
-    return core.zeros(as_shape(shape), dtype=as_dtype(dtype).dtype)
-
-
-@operation
-def ones(
-    shape: ShapeLike, dtype: DTypeLike = float32, name: str | None = None, layout: object = None
-) -> Tensor:
-    """A tensor of ones.
-
-    >>> tf.ones(2, tf.int32).numpy().tolist()
-    [1, 1]
-    """
-    return core.ones(as_shape(shape), dtype=as_dtype(dtype).dtype)
-
-
-@operation
-def fill(
-    dims: ShapeLike, value: TensorLike, name: str | None = None, layout: object = None
-) -> Tensor:
-    """A tensor with one value everywhere; the derivative passes to it.
+def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object = None) -> Tensor:
+    """A tensor with one value everywhere; derivatives pass to the value.
 
     >>> tf.fill([2], 7).numpy().tolist()
     [7, 7]
     """
     found = convert(value)
     if found.spec.shape:
-        raise ShapeError(f"fill: a value of shape {found.shape} is not one number.")
+        raise ShapeError(f"fill: expected one number, got shape {found.shape}.")
     return broadcast_to(found, as_shape(dims))
-
-
-@operation
-def zeros_like(
-    input: TensorLike,
-    dtype: DTypeLike | None = None,
-    name: str | None = None,
-    layout: object = None,
-) -> Tensor:
-    """Zeros in the shape and dtype of another tensor.
-
-    >>> tf.zeros_like([1, 2]).numpy().tolist()
-    [0, 0]
-    """
-    return _like(core.zeros, input, dtype)
-
-
-@operation
-def ones_like(
-    input: TensorLike,
-    dtype: DTypeLike | None = None,
-    name: str | None = None,
-    layout: object = None,
-) -> Tensor:
-    """Ones in the shape and dtype of another tensor.
-
-    >>> tf.ones_like([1.5, 2.5]).numpy().tolist()
-    [1.0, 1.0]
-    """
-    return _like(core.ones, input, dtype)
-
-
-def _like(function: Callable[..., Any], like: TensorLike, dtype: DTypeLike | None) -> Tensor:
-    x = convert(like)
-    return function(x.spec.shape, dtype=x.spec.dtype if dtype is None else as_dtype(dtype).dtype)
 
 
 @operation
@@ -107,7 +85,7 @@ def eye(
     num_columns: IntLike | None = None,
     batch_shape: ShapeLike | None = None,
     dtype: DTypeLike = float32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The identity matrix, or a stack of them.
 
@@ -130,7 +108,7 @@ def range(
     dtype: DTypeLike | None = None,
     name: str = "range",
 ) -> Tensor:
-    """Numbers from start up to, but without, limit; from 0 to start if there is one argument.
+    """Numbers from start up to, but without, limit; with one argument, from 0 up to it.
 
     >>> tf.range(3), tf.range(1.0, 2.0, 0.5).numpy().tolist()
     (<tf.Tensor: shape=(3,), dtype=int32, numpy=array([0, 1, 2], dtype=int32)>, [1.0, 1.5])
@@ -151,16 +129,16 @@ def range(
             "delta the other sign."
         )
     count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
-    # As TensorFlow computes it: start + i * delta, in the dtype of the result.
+    # TensorFlow computes start + i * delta in the dtype of the result.
     steps = core.arange(count, dtype=found)
     return steps * found.type(numbers[2]).item() + found.type(numbers[0]).item()
 
 
 @operation
 def linspace(
-    start: TensorLike, stop: TensorLike, num: IntLike, name: str | None = None, axis: int = 0
+    start: TensorLike, stop: TensorLike, num: IntLike, name: Name = None, axis: int = 0
 ) -> Tensor:
-    """So many numbers from start to stop, at equal distances.
+    """`num` numbers from start to stop, at equal distances.
 
     >>> tf.linspace(0.0, 1.0, 3).numpy().tolist()
     [0.0, 0.5, 1.0]
@@ -169,7 +147,9 @@ def linspace(
     if first.spec.dtype.kind in "iu":
         first, last = (cast(x, np.dtype(np.float64)) for x in (first, last))
     if first.spec.dtype.kind != "f":
-        raise DtypeError(f"linspace: bounds of dtype {first.dtype.name} have no order. Cast them.")
+        raise DtypeError(
+            f"linspace: bounds of dtype {first.dtype.name} have no order. Use tf.cast."
+        )
     count = int(num)
     if count < 0:
         raise InvalidValueError(f"linspace: num {count} is negative.")
@@ -181,7 +161,7 @@ def linspace(
     return first * (1.0 - convert(shares)) + last * convert(shares)
 
 
-def _with_axis(x: Tensor, axis: int) -> Any:
+def _with_axis(x: Tensor, axis: int) -> Tensor:
     return x[(slice(None),) * axis + (None,)]
 
 
@@ -201,16 +181,16 @@ def sequence_mask(
     lengths: TensorLike,
     maxlen: IntLike | None = None,
     dtype: DTypeLike = boolean,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """For each length a row that is true so far and false beyond.
+    """For each length, a row with as many true elements, and false ones after them.
 
     >>> tf.sequence_mask([1, 3], 3).numpy().tolist()
     [[True, False, False], [True, True, True]]
     """
     lengths = convert(lengths)
     if lengths.spec.dtype.kind not in "iu":
-        raise DtypeError("sequence_mask: lengths are integers. Cast them.")
+        raise DtypeError("sequence_mask: lengths must be integers. Use tf.cast.")
     if maxlen is None:
         maxlen = int(np.max(lengths.read(), initial=0))
     if int(maxlen) < 0:

@@ -1,4 +1,4 @@
-"""Derivatives written by hand, and Python inside a program."""
+"""Derivatives written by hand, and Python functions as part of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import map_leaves
 from gradtape.tape import custom_derivatives as core
 from gradtape.tape.checkpoint import checkpoint
 from gradtape.tensor.variable import Variable
@@ -19,7 +19,7 @@ from gradtape.tf.base.dispatch import fresh, leave_for_python, operation
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import TensorLike
+from gradtape.tf.base.types import Name, TensorLike, UserFunction
 
 __all__ = [
     "custom_gradient", "grad_pass_through", "numpy_function", "py_function", "recompute_grad",
@@ -27,20 +27,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _as_tensors(nest: object) -> Any:
-    """Numbers and arrays in arguments as tensors; everything else as it is."""
-    leaves, structure = flatten(nest)
-    return unflatten(structure, [_as_tensor(leaf) for leaf in leaves])
-
-
-def _as_tensor(leaf: Tensor) -> Any:
+def _as_tensor(leaf: object) -> object:
+    """A number or an array as a tensor; everything else as it is."""
     if isinstance(leaf, Variable):
         return leaf
     numeric = isinstance(leaf, (float, complex, np.ndarray, np.generic)) or hasattr(leaf, "enter")
     return convert(leaf) if numeric else leaf
 
 
-def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
+def custom_gradient(f: UserFunction | None = None) -> Any:
     """Give a function its own gradient: it returns (y, grad_fn).
 
     >>> @tf.custom_gradient
@@ -60,33 +55,22 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
         return custom_gradient
 
     @functools.wraps(f)
-    def with_tensors(*args: Any, **kwargs: Any) -> Any:
+    def with_tensors(*args: Any, **kwargs: Any) -> object:
         result = f(*args, **kwargs)
         if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
             return result
         y, grad_fn = result
 
         @functools.wraps(grad_fn)
-        def slopes(*dys: Any, **more: Any) -> Any:
+        def slopes(*dys: object, **more: Any) -> object:
             return grad_fn(*adopt(dys), **more)
 
-        return _converted(y), slopes
+        return map_leaves(convert, y), slopes
 
-    recorded = core.custom_gradient(with_tensors)
-
-    @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
-        return adopt(recorded(*_as_tensors(args), **kwargs))
-
-    return fresh(decorated)
+    return _on_tensors(core.custom_gradient(with_tensors), f)
 
 
-def _converted(nest: object) -> Any:
-    leaves, structure = flatten(nest)
-    return unflatten(structure, [convert(leaf) for leaf in leaves])
-
-
-def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+def grad_pass_through(f: UserFunction) -> UserFunction:
     """The same function, with the derivative of the identity.
 
     >>> x = tf.constant(1.4)
@@ -96,11 +80,11 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tape.gradient(y, x).numpy().item()
     1.0
     """
-    return _through(core.grad_pass_through(f), f)
+    return _on_tensors(core.grad_pass_through(f), f)
 
 
-def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, whose inner values are computed again in the backward pass, not kept.
+def recompute_grad(f: UserFunction) -> UserFunction:
+    """The same function without residuals: inner values are computed again in the backward pass.
 
     >>> x = tf.constant(2.0)
     >>> with tf.GradientTape() as tape:
@@ -109,19 +93,21 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tape.gradient(y, x).numpy().item()
     12.0
     """
-    return _through(checkpoint(f), f)
+    return _on_tensors(checkpoint(f), f)
 
 
-def _through(recorded: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+def _on_tensors(recorded: UserFunction, f: UserFunction) -> UserFunction:
+    """A transformed function of gradtape's, as a public function in place of the original `f`."""
+
     @functools.wraps(f)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        return adopt(recorded(*_as_tensors(args), **kwargs))
+        return adopt(recorded(*map_leaves(_as_tensor, args), **kwargs))
 
     return fresh(decorated)
 
 
 @operation
-def stop_gradient(input: TensorLike, name: str | None = None) -> Tensor:
+def stop_gradient(input: TensorLike, name: Name = None) -> Tensor:
     """The same value, through which no derivative passes.
 
     >>> x = tf.Variable(3.0)
@@ -133,8 +119,8 @@ def stop_gradient(input: TensorLike, name: str | None = None) -> Tensor:
     return arithmetic.stop_gradient(convert(input))
 
 
-def _declared(tout: Any) -> Any:
-    """What a callback returns, as gradtape wants it: a dtype, or a list with dtypes or specs."""
+def _declared(tout: object) -> Any:
+    """The declared result of a callback in gradtape's form: dtypes, or pairs of shape and dtype."""
     if isinstance(tout, (list, tuple)):
         return [_declared(item) for item in tout]
     if isinstance(tout, TensorSpec):
@@ -144,12 +130,9 @@ def _declared(tout: Any) -> Any:
 
 @fresh
 def py_function(
-    func: Callable[..., Any],
-    inp: Sequence[Any],
-    Tout: Any,
-    name: str | None = None,
+    func: UserFunction, inp: Sequence[TensorLike], Tout: object, name: Name = None
 ) -> Any:
-    """Call a Python function on tensors as part of the program; differentiable through it.
+    """Call a Python function on tensors as part of the program; its ops are differentiated.
 
     >>> x = tf.Variable(3.0)
     >>> with tf.GradientTape() as tape:
@@ -159,20 +142,20 @@ def py_function(
     """
     cast_to = _declared(Tout)
     if cast_to == []:
-        # Nothing depends on it: it is called for what it does.
+        # No result depends on the function: it is called for its effects.
         leave_for_python()
         func(*[convert(x) for x in inp])
         return []
 
     @functools.wraps(func)
-    def on_tensors(*args: Any) -> Any:
+    def on_tensors(*args: object) -> Any:
         return _returned(func(*adopt(args)), cast_to)
 
     return callbacks.py_function(on_tensors, [convert(x) for x in inp], cast_to)
 
 
-def _returned(result: Any, declared: Any) -> Any:
-    """What a callback returned, in the dtypes it was declared with."""
+def _returned(result: object, declared: Any) -> Any:
+    """The result of a callback in the declared dtypes."""
     if isinstance(declared, list):
         parts = result if isinstance(result, (list, tuple)) else [result]
         return [_returned(part, one) for part, one in zip(parts, declared, strict=True)]
@@ -181,11 +164,11 @@ def _returned(result: Any, declared: Any) -> Any:
 
 @fresh
 def numpy_function(
-    func: Callable[..., Any],
-    inp: Sequence[Any],
-    Tout: Any,
+    func: Callable[..., object],
+    inp: Sequence[TensorLike],
+    Tout: object,
     stateful: bool = True,
-    name: str | None = None,
+    name: Name = None,
 ) -> Any:
     """Call a function on NumPy arrays as part of the program; it has no derivative.
 

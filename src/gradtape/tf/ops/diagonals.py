@@ -1,8 +1,6 @@
-"""Diagonals of matrices: taken out, put in, and bands of them."""
+"""Diagonals of matrices: extracted, replaced, and bands of them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import IntLike, IntsLike, TensorLike
+from gradtape.tf.base.types import Array, IntLike, IntsLike, Name, TensorLike
 
 __all__ = ["band_part", "diag", "diag_part", "set_diag", "tensor_diag", "tensor_diag_part"]
 
@@ -22,10 +20,10 @@ _ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
 
 
 class _Band:
-    """Several diagonals of a matrix, and where each of their elements is kept.
+    """Several diagonals of a matrix in compact form: one row for each, the uppermost first.
 
-    They are kept in rows, the uppermost first. Rows of shorter diagonals are filled up, at the
-    side that `align` says, first for those above and then for those below the main one.
+    Rows of shorter diagonals are padded. `align` names the sides that elements are aligned to:
+    first for diagonals above the main one, then for those below it.
     """
 
     def __init__(self, name: str, k: IntsLike, rows: int, columns: int, align: str) -> None:
@@ -34,7 +32,7 @@ class _Band:
             raise InvalidValueError(f"{name}: align {align!r} is not one of {_ALIGNMENTS}.")
         if not -rows < self.low <= self.high < columns and rows and columns:
             raise InvalidValueError(
-                f"{name}: k = {k} names diagonals that a matrix of {rows} by {columns} lacks."
+                f"{name}: a matrix of {rows} by {columns} has no diagonals k = {k}."
             )
         self.rows, self.columns = rows, columns
         above, below = align.split("_")
@@ -47,8 +45,8 @@ class _Band:
         }
         self.lengths = lengths
 
-    def places(self) -> tuple[Any, Any, Any]:
-        """Row and column of each kept element, and whether there is one."""
+    def places(self) -> tuple[Array, Array, Array]:
+        """For each compact element its row and column in the matrix; false where it is padding."""
         shape = (self.high - self.low + 1, self.longest)
         row, column, there = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape, bool)
         for line, d in enumerate(self.lengths):
@@ -58,8 +56,8 @@ class _Band:
             there[line, span] = True
         return row, column, there
 
-    def sources(self) -> tuple[Any, Any, Any]:
-        """For each element of the matrix where it is kept, and whether it is."""
+    def sources(self) -> tuple[Array, Array, Array]:
+        """For each element of the matrix its compact place; false where it is on no diagonal."""
         i, j = np.indices((self.rows, self.columns))
         d = j - i
         there = (d >= self.low) & (d <= self.high)
@@ -75,8 +73,8 @@ def _numbers(name: str, k: IntsLike) -> tuple[int, int]:
     return found[0], found[-1]
 
 
-def _spread(x: Tensor, band: _Band, otherwise: Any) -> Any:
-    """Matrices with kept diagonals in place, and something else around them."""
+def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:
+    """Matrices with diagonals from their compact form, and other values around them."""
     line, at, there = band.sources()
     return arithmetic.where(there, x[..., line, at], otherwise)
 
@@ -91,7 +89,7 @@ def diag(
     padding_value: TensorLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with the given diagonals, number `k` or from one to another, and zeros elsewhere.
+    """Matrices with these values on diagonal `k`, or on a range of diagonals, and zeros elsewhere.
 
     >>> tf.linalg.diag([1, 2]).numpy().tolist()
     [[1, 0], [0, 2]]
@@ -127,7 +125,7 @@ def diag_part(
     padding_value: TensorLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """The diagonals of the last two axes, number `k` or from one to another.
+    """Diagonal `k` of the last two axes, or a range of diagonals.
 
     >>> tf.linalg.diag_part([[1, 2], [3, 4]]).numpy().tolist()
     [1, 4]
@@ -151,7 +149,7 @@ def set_diag(
     k: IntLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with other diagonals, number `k` or from one to another.
+    """Matrices with diagonal `k`, or a range of diagonals, replaced.
 
     >>> tf.linalg.set_diag([[1, 2], [3, 4]], [7, 8]).numpy().tolist()
     [[7, 2], [3, 8]]
@@ -168,8 +166,8 @@ def set_diag(
 
 
 @operation
-def tensor_diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
-    """A tensor whose elements at equal index pairs are the given ones.
+def tensor_diag(diagonal: TensorLike, name: Name = None) -> Tensor:
+    """A tensor with these elements where the first half of the indices equals the second.
 
     >>> tf.linalg.tensor_diag([1, 2]).numpy().tolist()
     [[1, 0], [0, 2]]
@@ -180,8 +178,8 @@ def tensor_diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def tensor_diag_part(input: TensorLike, name: str | None = None) -> Tensor:
-    """The elements at equal index pairs.
+def tensor_diag_part(input: TensorLike, name: Name = None) -> Tensor:
+    """The elements where the first half of the indices equals the second.
 
     >>> tf.linalg.tensor_diag_part([[1, 2], [3, 4]]).numpy().tolist()
     [1, 4]
@@ -189,16 +187,16 @@ def tensor_diag_part(input: TensorLike, name: str | None = None) -> Tensor:
     x = convert(input)
     half = x.spec.shape[: x.ndim // 2]
     if half * 2 != x.spec.shape:
-        raise ShapeError(f"tensor_diag_part: shape {x.shape} is not one shape twice.")
+        raise ShapeError(f"tensor_diag_part: the halves of shape {x.shape} differ.")
     size = int(np.prod(half, dtype=int))
     return reshape(triangles.diagonal(reshape(x, (size, size))), half)
 
 
 @operation
 def band_part(
-    input: TensorLike, num_lower: IntLike, num_upper: IntLike, name: str | None = None
+    input: TensorLike, num_lower: IntLike, num_upper: IntLike, name: Name = None
 ) -> Tensor:
-    """Matrices with only so many diagonals below and above the main one; negative for all.
+    """Matrices with a number of diagonals below and above the main one; -1 keeps all.
 
     >>> tf.linalg.band_part([[1, 2], [3, 4]], 0, -1).numpy().tolist()
     [[1, 2], [0, 4]]

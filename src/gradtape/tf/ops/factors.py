@@ -1,9 +1,9 @@
-"""Factors and functions of matrices that have no op: LU, eigenvalues, roots, logarithms."""
+"""Factors and functions of matrices that SciPy and NumPy compute: LU, eigenvalues, roots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
 from gradtape.tf.ops.custom import custom_gradient, numpy_function
 
 __all__ = [
@@ -26,21 +26,21 @@ __all__ = [
 
 
 class Lu(NamedTuple):
-    """What `lu` gives."""
+    """The result of `lu`."""
 
-    lu: Any
-    p: Any
+    lu: Tensor
+    p: Tensor
 
 
 def _square(name: str, operand: TensorLike) -> Tensor:
     x = convert(operand)
     if x.ndim < 2 or x.spec.shape[-1] != x.spec.shape[-2]:
-        raise ShapeError(f"{name}: matrices of shape {x.shape} are not square.")
+        raise ShapeError(f"{name}: expected square matrices, got shape {x.shape}.")
     return x
 
 
-def _one_by_one(function: Callable[..., Any], x: Tensor) -> Any:
-    """A function of one matrix, on a stack of them."""
+def _one_by_one(function: Callable[[Array], Array], x: Array) -> Array:
+    """A function of one matrix, applied to each of a stack."""
     if x.ndim == 2:
         return function(x)
     parts = [function(each) for each in x.reshape(-1, *x.shape[-2:])]
@@ -48,7 +48,7 @@ def _one_by_one(function: Callable[..., Any], x: Tensor) -> Any:
 
 
 @operation
-def lu(input: TensorLike, output_idx_type: DTypeLike = int32, name: str | None = None) -> Lu:
+def lu(input: TensorLike, output_idx_type: DTypeLike = int32, name: Name = None) -> Lu:
     """Lower and upper factor in one matrix, and the permutation of the rows; no derivative.
 
     >>> tf.linalg.lu([[0.0, 2.0], [1.0, 3.0]]).p.numpy().tolist()
@@ -57,7 +57,8 @@ def lu(input: TensorLike, output_idx_type: DTypeLike = int32, name: str | None =
     x = _square("lu", input)
     kind = as_dtype(output_idx_type)
 
-    def factors(a: Tensor) -> Any:
+    def factors(a: Array) -> tuple[Array, Array]:
+        # A late import: scipy.linalg takes longer to load than gradtape.
         from scipy.linalg import lu_factor
 
         packed, order = np.empty_like(a), np.empty(a.shape[:-1], kind.dtype)
@@ -73,12 +74,12 @@ def lu(input: TensorLike, output_idx_type: DTypeLike = int32, name: str | None =
     return Lu(*numpy_function(factors, [x], specs))
 
 
-def _parts(packed: Tensor) -> tuple[Any, Any]:
+def _parts(packed: Tensor) -> tuple[Tensor, Tensor]:
     ones = convert(np.eye(packed.spec.shape[-1], dtype=packed.spec.dtype))
     return tril(packed, k=-1) + ones, triu(packed, k=0)
 
 
-def _permuted(x: Tensor, order: Any, inverse: bool) -> Any:
+def _permuted(x: Tensor, order: TensorLike, inverse: bool) -> Tensor:
     rows = np.asarray(convert(order).read())
     rows = np.argsort(rows, axis=-1) if inverse else rows
     batch = np.ix_(*(np.arange(n) for n in (*rows.shape[:-1], 1)))[:-1]
@@ -87,9 +88,9 @@ def _permuted(x: Tensor, order: Any, inverse: bool) -> Any:
 
 @operation
 def lu_reconstruct(
-    lower_upper: TensorLike, perm: TensorLike, validate_args: bool = False, name: str | None = None
+    lower_upper: TensorLike, perm: TensorLike, validate_args: bool = False, name: Name = None
 ) -> Tensor:
-    """The matrix that factors came from.
+    """The matrix with these factors.
 
     >>> tf.linalg.lu_reconstruct(*tf.linalg.lu([[0.0, 2.0], [1.0, 3.0]])).numpy().tolist()
     [[0.0, 2.0], [1.0, 3.0]]
@@ -104,7 +105,7 @@ def lu_solve(
     perm: TensorLike,
     rhs: TensorLike,
     validate_args: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The solution of linear systems, given the factors of their matrices.
 
@@ -121,7 +122,7 @@ def lu_solve(
 
 @operation
 def lu_matrix_inverse(
-    lower_upper: TensorLike, perm: TensorLike, validate_args: bool = False, name: str | None = None
+    lower_upper: TensorLike, perm: TensorLike, validate_args: bool = False, name: Name = None
 ) -> Tensor:
     """The inverse of matrices, given their factors.
 
@@ -134,7 +135,7 @@ def lu_matrix_inverse(
 
 
 @operation
-def eig(tensor: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
+def eig(tensor: TensorLike, name: Name = None) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of any square matrices, as complex numbers; no derivative.
 
     >>> tf.linalg.eig([[0.0, 1.0], [-1.0, 0.0]])[0].numpy().imag.tolist()
@@ -143,7 +144,7 @@ def eig(tensor: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     x = _square("eig", tensor)
     wide = as_dtype(np.result_type(x.spec.dtype, np.complex64))
 
-    def pairs(a: Tensor) -> Any:
+    def pairs(a: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eig(a)
         return values.astype(wide.dtype), vectors.astype(wide.dtype)
 
@@ -153,7 +154,7 @@ def eig(tensor: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
+def eigvals(tensor: TensorLike, name: Name = None) -> Tensor:
     """Eigenvalues of any square matrices, as complex numbers; no derivative.
 
     >>> tf.linalg.eigvals([[0.0, 1.0], [-1.0, 0.0]]).numpy().imag.tolist()
@@ -163,7 +164,7 @@ def eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
+def sqrtm(input: TensorLike, name: Name = None) -> Tensor:
     """The square root of square matrices.
 
     >>> tf.linalg.sqrtm([[4.0, 0.0], [0.0, 9.0]]).numpy().tolist()
@@ -171,22 +172,21 @@ def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
     """
     x = _square("sqrtm", input)
 
-    def root(a: Tensor) -> Any:
+    def root(a: Array) -> Array:
+        # A late import: scipy.linalg takes longer to load than gradtape.
         from scipy.linalg import sqrtm as of_one
 
         found = _one_by_one(of_one, a)
-        return (
-            found.astype(a.dtype)
-            if a.dtype.kind == "c" or not np.iscomplexobj(found)
-            else (np.full_like(a, np.nan))
-        )
+        if a.dtype.kind != "c" and np.iscomplexobj(found):
+            return np.full_like(a, np.nan)
+        return found.astype(a.dtype)
 
     @custom_gradient
-    def recorded(x: Tensor) -> Any:
+    def recorded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         y = numpy_function(root, [x], TensorSpec(x.shape, x.dtype))
 
-        def slope(dy: Tensor) -> Any:
-            # S with yᴴ S + S yᴴ = dy, as one linear system for all of its elements.
+        def slope(dy: Tensor) -> Tensor:
+            # Solve yᴴ S + S yᴴ = dy for S, as one linear system for all its elements.
             size = x.spec.shape[-1]
             ones = convert(np.eye(size, dtype=x.spec.dtype))
             flipped = conj(matrix_transpose(y))
@@ -199,15 +199,15 @@ def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
     return recorded(x)
 
 
-def _kronecker(a: Tensor, b: Tensor) -> Any:
-    """a ⊗ b for each of the matrices: rows of the first index the blocks."""
+def _kronecker(a: Tensor, b: Tensor) -> Tensor:
+    """The Kronecker product a ⊗ b of each pair of matrices."""
     found = a[..., :, None, :, None] * b[..., None, :, None, :]
     rows = a.spec.shape[-1] * b.spec.shape[-1]
     return found.reshape(*found.spec.shape[:-4], rows, rows)
 
 
 @operation
-def logm(input: TensorLike, name: str | None = None) -> Tensor:
+def logm(input: TensorLike, name: Name = None) -> Tensor:
     """The logarithm of complex square matrices; no derivative.
 
     >>> round(tf.linalg.logm([[1.0 + 0j]]).numpy().real.item(), 6)
@@ -215,7 +215,8 @@ def logm(input: TensorLike, name: str | None = None) -> Tensor:
     """
     x = _square("logm", input)
 
-    def logarithm(a: Tensor) -> Any:
+    def logarithm(a: Array) -> Array:
+        # A late import: scipy.linalg takes longer to load than gradtape.
         from scipy.linalg import logm as of_one
 
         return _one_by_one(of_one, a).astype(a.dtype)

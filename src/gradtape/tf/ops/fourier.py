@@ -11,7 +11,7 @@ from gradtape.tf.base.conversion import as_axes, as_shape, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, ShapeLike, TensorLike
+from gradtape.tf.base.types import Axis, Name, ShapeLike, TensorLike
 
 __all__ = [
     "fft", "fft2d", "fft3d", "fftshift", "ifft", "ifft2d", "ifft3d", "ifftshift", "irfft",
@@ -38,7 +38,7 @@ def _complex(
     """A row for a transform of complex signals along some number of axes."""
     own = named_in(example)
 
-    def transform(input: TensorLike, name: str | None = None) -> Tensor:
+    def transform(input: TensorLike, name: Name = None) -> Tensor:
         return function(_checked(own, input, "c"), axes=tuple(range(-count, 0)))
 
     sentence = f"{sentence} along {_AXES[count]}."
@@ -52,7 +52,7 @@ def _real(
     own = named_in(example)
 
     def transform(
-        input_tensor: TensorLike, fft_length: ShapeLike | None = None, name: str | None = None
+        input_tensor: TensorLike, fft_length: ShapeLike | None = None, name: Name = None
     ) -> Tensor:
         x = _checked(own, input_tensor, kind)
         length = None if fft_length is None else as_shape(fft_length)
@@ -85,7 +85,7 @@ irfft3d = _real(core.irfftn, 3, "c", _DOUBLED, f"tf.signal.irfft3d{_KEPT}", _SIG
 
 
 @operation
-def fftshift(x: TensorLike, axes: Axis = None, name: str | None = None) -> Tensor:
+def fftshift(x: TensorLike, axes: Axis = None, name: Name = None) -> Tensor:
     """Frequency 0 moved to the middle.
 
     >>> tf.signal.fftshift([0.0, 1.0, -2.0, -1.0]).numpy().tolist()
@@ -95,7 +95,7 @@ def fftshift(x: TensorLike, axes: Axis = None, name: str | None = None) -> Tenso
 
 
 @operation
-def ifftshift(x: TensorLike, axes: Axis = None, name: str | None = None) -> Tensor:
+def ifftshift(x: TensorLike, axes: Axis = None, name: Name = None) -> Tensor:
     """Frequency 0 moved back from the middle.
 
     >>> tf.signal.ifftshift([-2.0, -1.0, 0.0, 1.0]).numpy().tolist()

@@ -5,8 +5,7 @@ SciPy computes the values; each derivative is one of the same family.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,25 +19,29 @@ from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import TensorLike
+from gradtape.tf.base.types import Array, Name, TensorLike
 from gradtape.tf.ops.custom import custom_gradient, numpy_function
 from gradtape.tf.ops.special import scipy_special
 
 __all__ = ["betainc", "igamma", "igammac", "lbeta", "polygamma", "zeta"]
 
 
-def _called(kernel: Callable[..., Any], operands: Any, *slopes: Callable[..., Any] | None) -> Any:
-    """A function of SciPy's on operands of one shape, with derivatives by some of them."""
+def _called(
+    kernel: Callable[..., Array],
+    operands: Sequence[Tensor],
+    *slopes: Callable[..., Tensor] | None,
+) -> Tensor:
+    """A function of SciPy's, with its derivatives by operands; None for those without one."""
     shape = np.broadcast_shapes(*(x.spec.shape for x in operands))
     spec = TensorSpec(shape, operands[0].dtype)
 
     @custom_gradient
-    def recorded(*operands: Any) -> Any:
+    def recorded(*operands: Tensor) -> object:
         y = numpy_function(
             lambda *arrays: np.asarray(kernel(*arrays)).astype(arrays[0].dtype), operands, spec
         )
 
-        def pulled(dy: Tensor) -> Any:
+        def pulled(dy: Tensor) -> object:
             found = [None if slope is None else dy * slope(*operands) for slope in slopes]
             return found if len(found) > 1 else found[0]
 
@@ -47,15 +50,15 @@ def _called(kernel: Callable[..., Any], operands: Any, *slopes: Callable[..., An
     return recorded(*(broadcast_to(x, shape) for x in operands))
 
 
-def _density(a: Tensor, x: Tensor) -> Any:
+def _density(a: Tensor, x: Tensor) -> Tensor:
     """The derivative of igamma by x."""
     return core.exp((a - 1.0) * core.log(x) - x - known.lgamma(a))
 
 
-def _by_shape(a: Tensor, x: Tensor) -> Any:
+def _by_shape(a: Tensor, x: Tensor) -> Tensor:
     """The derivative of igamma by a: a difference of fourth order, good to ten digits."""
 
-    def difference(a: Tensor, x: Tensor) -> Any:
+    def difference(a: Array, x: Array) -> Array:
         wide = np.asarray(a, np.float64)
         step = 1e-3 * np.minimum(wide, 1.0)
         near, far = (
@@ -70,8 +73,8 @@ def _by_shape(a: Tensor, x: Tensor) -> Any:
 
 
 @operation
-def igamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
-    """The lower incomplete gamma function, as a share of the whole.
+def igamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
+    """The regularized lower incomplete gamma function.
 
     >>> round(tf.math.igamma(2.0, 2.0).numpy().item(), 4)
     0.594
@@ -81,8 +84,8 @@ def igamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def igammac(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
-    """The upper incomplete gamma function, as a share of the whole.
+def igammac(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
+    """The regularized upper incomplete gamma function.
 
     >>> round(tf.math.igammac(2.0, 2.0).numpy().item(), 4)
     0.406
@@ -94,8 +97,8 @@ def igammac(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def zeta(x: TensorLike, q: TensorLike, name: str | None = None) -> Tensor:
-    """The Hurwitz zeta function; its derivative is that by q.
+def zeta(x: TensorLike, q: TensorLike, name: Name = None) -> Tensor:
+    """The Hurwitz zeta function; only the derivative by q is defined.
 
     >>> round(tf.math.zeta(2.0, 1.0).numpy().item(), 4)
     1.6449
@@ -107,14 +110,14 @@ def zeta(x: TensorLike, q: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
-    """The incomplete beta function, as a share of the whole; its derivative is that by x.
+def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
+    """The regularized incomplete beta function; only the derivative by x is defined.
 
     >>> round(tf.math.betainc(2.0, 3.0, 0.5).numpy().item(), 4)
     0.6875
     """
 
-    def density(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    def density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         whole = known.lgamma(a) + known.lgamma(b) - known.lgamma(a + b)
         return core.exp((a - 1.0) * core.log(x) + (b - 1.0) * core.log1p(-x) - whole)
 
@@ -122,7 +125,7 @@ def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: str | None = None
     return _called(lambda a, b, x: scipy_special().betainc(a, b, x), operands, None, None, density)
 
 
-def _floats(name: str, *values: Any) -> list[Tensor]:
+def _floats(name: str, *values: TensorLike) -> list[Tensor]:
     found = common(values, name)
     if found[0].spec.dtype.kind != "f":
         raise DtypeError(
@@ -133,7 +136,7 @@ def _floats(name: str, *values: Any) -> list[Tensor]:
 
 
 @operation
-def lbeta(x: TensorLike, name: str | None = None) -> Tensor:
+def lbeta(x: TensorLike, name: Name = None) -> Tensor:
     """The logarithm of the beta function along the last axis.
 
     >>> round(tf.math.lbeta([1.0, 2.0]).numpy().item(), 4)
@@ -144,8 +147,8 @@ def lbeta(x: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def polygamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
-    """The derivative number `a`, a whole number, of digamma.
+def polygamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
+    """The derivative of digamma of order `a`, a whole number.
 
     >>> round(tf.math.polygamma(1.0, 1.0).numpy().item(), 4)
     1.6449
@@ -154,8 +157,8 @@ def polygamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     orders = np.unique(np.asarray(order.read()))
     if orders.size == 1 and not order.spec.shape:
         return known.polygamma(int(orders[0]), x)
-    found: Any = None
-    for each in orders.tolist():
-        one = known.polygamma(int(each), x)
-        found = one if found is None else arithmetic.where(order == each, one, found)
+    first, *rest = orders.tolist()
+    found = known.polygamma(int(first), x)
+    for each in rest:
+        found = arithmetic.where(order == each, known.polygamma(int(each), x), found)
     return found

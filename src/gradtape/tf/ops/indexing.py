@@ -1,14 +1,16 @@
-"""Look-ups: gather, where, slices and masks."""
+"""Look-ups: gather, where, slices, masks and one-hot."""
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import indexing as core
-from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.arrays.joining import stack
+from gradtape.ops.arrays.movement import broadcast_to, moveaxis, reshape
 from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
@@ -16,7 +18,7 @@ from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = [
     "boolean_mask", "gather", "gather_nd", "one_hot", "slice", "strided_slice", "where",
@@ -27,7 +29,8 @@ def as_indices(name: str, indices: TensorLike) -> Tensor:
     """Integer indices as a tensor."""
     found = convert(indices)
     if found.spec.dtype.kind not in "iu":
-        if not found.spec.size:  # an empty list says nothing of its dtype
+        # An empty list has no dtype of its own.
+        if not found.spec.size:
             return cast(found, np.dtype(np.int32))
         raise DtypeError(
             f"{name}: indices of dtype {found.dtype.name} are not integers. Cast them."
@@ -42,9 +45,9 @@ def gather(
     validate_indices: object = None,
     axis: IntLike | None = None,
     batch_dims: IntLike = 0,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """Slices of `params` at indices along an axis, for each of the leading `batch_dims` axes.
+    """Slices of `params` at indices along an axis, separately for the first `batch_dims` axes.
 
     >>> tf.gather([[1, 2], [3, 4], [5, 6]], [2, 0]).numpy().tolist()
     [[5, 6], [1, 2]]
@@ -60,10 +63,10 @@ def gather(
 
 
 def require_no_policy(name: str, policy: str) -> None:
-    """Raise an error unless indices that do not fit are to be errors."""
+    """Raise an error for any policy but that indices out of range are errors."""
     if policy not in ("", "DEFAULT", "ERROR"):
         raise ValueError(
-            f"{name}: bad_indices_policy={policy!r} is not covered; indices that do not fit are "
+            f"{name}: bad_indices_policy={policy!r} is not covered; indices out of range are "
             "errors. Leave it out, and mask them with tf.where."
         )
 
@@ -73,7 +76,7 @@ def gather_nd(
     params: TensorLike,
     indices: TensorLike,
     batch_dims: IntLike = 0,
-    name: str | None = None,
+    name: Name = None,
     bad_indices_policy: str = "",
 ) -> Tensor:
     """Elements or slices of `params` at positions along its first axes.
@@ -102,14 +105,8 @@ def gather_nd(
         columns = (*rows, *columns)
     if not columns:
         shape = (*places.spec.shape[:-1], *x.spec.shape)
-        return arithmetic.identity(_stretched(x, shape))
+        return arithmetic.identity(broadcast_to(x, shape))
     return x[columns]
-
-
-def _stretched(x: Tensor, shape: tuple[int, ...]) -> Any:
-    from gradtape.ops.arrays.movement import broadcast_to
-
-    return broadcast_to(x, shape)
 
 
 @operation
@@ -117,23 +114,20 @@ def where(
     condition: TensorLike,
     x: TensorLike | None = None,
     y: TensorLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """x where the condition holds, y elsewhere; alone, where it holds, as rows of indices.
+    """x where the condition holds, y elsewhere; without them, the indices where it holds.
 
     >>> tf.where([True, False], [1.0, 2.0], 0.0).numpy().tolist()
     [1.0, 0.0]
     >>> tf.where([False, True]).numpy().tolist()
     [[1]]
 
-    The branch not taken never sends back a NaN.
+    The operand that is not chosen sends no NaN back to its gradient.
     """
     chosen = convert(condition)
     if x is None and y is None:
-        found = nonzero(chosen)
-        from gradtape.ops.arrays.joining import stack
-
-        return stack(list(found), axis=1)
+        return stack(list(nonzero(chosen)), axis=1)
     if x is None or y is None:
         raise ValueError("where: x and y must both be given, or neither.")
     if chosen.spec.dtype.kind != "b":
@@ -146,7 +140,7 @@ def where(
 def boolean_mask(
     tensor: TensorLike, mask: TensorLike, axis: IntLike | None = None, name: str = "boolean_mask"
 ) -> Tensor:
-    """The elements or slices for which a mask holds; the mask is computed now.
+    """The elements or slices where a mask is true; the mask is computed now.
 
     >>> tf.boolean_mask([1, 2, 3], [True, False, True]).numpy().tolist()
     [1, 3]
@@ -166,8 +160,8 @@ def boolean_mask(
 
 
 @operation
-def slice(input_: TensorLike, begin: ShapeLike, size: ShapeLike, name: str | None = None) -> Tensor:
-    """A part of a tensor: where it begins along each axis, and its lengths, -1 for all the rest.
+def slice(input_: TensorLike, begin: ShapeLike, size: ShapeLike, name: Name = None) -> Tensor:
+    """A part of a tensor: its start along each axis, and its lengths; -1 is for all the rest.
 
     >>> tf.slice([[1, 2, 3], [4, 5, 6]], [1, 0], [1, -1]).numpy().tolist()
     [[4, 5, 6]]
@@ -187,7 +181,8 @@ def slice(input_: TensorLike, begin: ShapeLike, size: ShapeLike, name: str | Non
     return x[tuple(key)]
 
 
-_part: Any = type(np.s_[:])
+# The builtin, which the function above hides.
+_part = builtins.slice
 
 
 @operation
@@ -202,9 +197,9 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
     var: object = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """What `x[begin:end:strides]` gives, with one entry for each axis.
+    """`x[begin:end:strides]`, with one entry for each axis.
 
     >>> tf.strided_slice([1, 2, 3, 4], [0], [4], [2]).numpy().tolist()
     [1, 3]
@@ -237,7 +232,7 @@ def one_hot(
     off_value: TensorLike | None = None,
     axis: IntLike | None = None,
     dtype: DTypeLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """One value at the index and another elsewhere, along a new axis, the last by default.
 
@@ -246,8 +241,8 @@ def one_hot(
     """
     places = as_indices("one_hot", indices)
     if dtype is None:
-        given = [convert(v).dtype for v in (on_value, off_value) if v is not None]
-        dtype = given[0] if given else float32
+        kinds = [convert(v).dtype for v in (on_value, off_value) if v is not None]
+        dtype = kinds[0] if kinds else float32
     wanted = as_dtype(dtype).dtype
     if on_value is None and off_value is None:
         found = core.one_hot(places, int(depth), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import int32
+from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, TensorLike
+from gradtape.tf.base.types import Axis, Name, TensorLike
 from gradtape.tf.ops.products import norm
 
 __all__ = [
@@ -29,17 +31,17 @@ __all__ = [
 
 
 class LogMatrixDeterminant(NamedTuple):
-    """What `slogdet` gives."""
+    """The result of `slogdet`."""
 
-    sign: Any
-    log_abs_determinant: Any
+    sign: Tensor
+    log_abs_determinant: Tensor
 
 
 class Qr(NamedTuple):
-    """What `qr` gives."""
+    """The result of `qr`."""
 
-    q: Any
-    r: Any
+    q: Tensor
+    r: Tensor
 
 
 @operation
@@ -56,7 +58,7 @@ def matrix_transpose(
 
 
 @operation
-def adjoint(matrix: TensorLike, name: str | None = None) -> Tensor:
+def adjoint(matrix: TensorLike, name: Name = None) -> Tensor:
     """The conjugate transpose.
 
     >>> tf.linalg.adjoint([[1 + 2j]]).numpy().tolist()
@@ -66,7 +68,7 @@ def adjoint(matrix: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def inv(input: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
+def inv(input: TensorLike, adjoint: bool = False, name: Name = None) -> Tensor:
     """The inverse of square matrices.
 
     >>> tf.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).numpy().tolist()
@@ -75,25 +77,15 @@ def inv(input: TensorLike, adjoint: bool = False, name: str | None = None) -> Te
     return core.inv(_adjusted(convert(input), adjoint))
 
 
-def _adjusted(x: Tensor, adjoint: bool) -> Any:
+def _adjusted(x: Tensor, adjoint: bool) -> Tensor:
     if not adjoint:
         return x
-    turned = core_transpose(x)
-    return conj(turned) if x.spec.dtype.kind == "c" else turned
+    transposed = core_transpose(x)
+    return conj(transposed) if x.spec.dtype.kind == "c" else transposed
 
 
 @operation
-def det(input: TensorLike, name: str | None = None) -> Tensor:
-    """The determinant of square matrices.
-
-    >>> round(tf.linalg.det([[2.0, 0.0], [0.0, 4.0]]).numpy().item(), 4)
-    8.0
-    """
-    return core.det(convert(input))
-
-
-@operation
-def slogdet(input: TensorLike, name: str | None = None) -> LogMatrixDeterminant:
+def slogdet(input: TensorLike, name: Name = None) -> LogMatrixDeterminant:
     """Sign and logarithm of the absolute value of the determinant.
 
     >>> sign, logarithm = tf.linalg.slogdet([[1.0, 0.0], [0.0, -1.0]])
@@ -103,8 +95,29 @@ def slogdet(input: TensorLike, name: str | None = None) -> LogMatrixDeterminant:
     return LogMatrixDeterminant(*core.slogdet(convert(input)))
 
 
+def _row(
+    function: Callable[..., Any], sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row for a function of matrices."""
+
+    def call(input: TensorLike, name: Name = None) -> Tensor:
+        return function(convert(input))
+
+    return operation(documented(call, __name__, sentence, example, result))
+
+
+# fmt: off
+det = _row(core.det, "The determinant of square matrices.",
+    "round(tf.linalg.det([[2.0, 0.0], [0.0, 4.0]]).numpy().item(), 4)", "8.0")
+cholesky = _row(core.cholesky, "The lower triangular L with L @ L^H = input.",
+    "tf.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).numpy().tolist()", "[[2.0, 0.0], [1.0, 1.0]]")
+expm = _row(core.expm, "The exponential of square matrices.",
+    "tf.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()", "[[1.0, 1.0], [0.0, 1.0]]")
+# fmt: on
+
+
 @operation
-def logdet(matrix: TensorLike, name: str | None = None) -> Tensor:
+def logdet(matrix: TensorLike, name: Name = None) -> Tensor:
     """The logarithm of the determinant of positive definite matrices.
 
     >>> round(tf.linalg.logdet([[2.0, 0.0], [0.0, 0.5]]).numpy().item(), 5)
@@ -115,10 +128,8 @@ def logdet(matrix: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def solve(
-    matrix: TensorLike, rhs: TensorLike, adjoint: bool = False, name: str | None = None
-) -> Tensor:
-    """The x for which matrix @ x = rhs, a stack of matrices.
+def solve(matrix: TensorLike, rhs: TensorLike, adjoint: bool = False, name: Name = None) -> Tensor:
+    """The x for which matrix @ x = rhs, for stacks of matrices.
 
     >>> tf.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [[2.0], [4.0]]).numpy().tolist()
     [[1.0], [1.0]]
@@ -128,10 +139,10 @@ def solve(
     return core.solve(_adjusted(a, adjoint), b)
 
 
-def _require_matrices(name: str, *matrices: Any) -> None:
+def _require_matrices(name: str, *matrices: Tensor) -> None:
     for each in matrices:
         if each.ndim < 2:
-            raise ShapeError(f"{name}: an operand of shape {each.shape} is not a matrix.")
+            raise ShapeError(f"{name}: expected a matrix, got shape {each.shape}.")
 
 
 @operation
@@ -140,7 +151,7 @@ def triangular_solve(
     rhs: TensorLike,
     lower: bool = True,
     adjoint: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The x for which matrix @ x = rhs, where only one triangle of the matrix is read.
 
@@ -155,17 +166,7 @@ def triangular_solve(
 
 
 @operation
-def cholesky(input: TensorLike, name: str | None = None) -> Tensor:
-    """The lower triangular L with L @ L^H = input.
-
-    >>> tf.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).numpy().tolist()
-    [[2.0, 0.0], [1.0, 1.0]]
-    """
-    return core.cholesky(convert(input))
-
-
-@operation
-def cholesky_solve(chol: TensorLike, rhs: TensorLike, name: str | None = None) -> Tensor:
+def cholesky_solve(chol: TensorLike, rhs: TensorLike, name: Name = None) -> Tensor:
     """The x for which L @ L^H @ x = rhs, given L.
 
     >>> tf.linalg.cholesky_solve([[2.0, 0.0], [1.0, 1.0]], [[6.0], [4.0]]).numpy().tolist()
@@ -177,7 +178,7 @@ def cholesky_solve(chol: TensorLike, rhs: TensorLike, name: str | None = None) -
 
 
 @operation
-def qr(input: TensorLike, full_matrices: bool = False, name: str | None = None) -> Qr:
+def qr(input: TensorLike, full_matrices: bool = False, name: Name = None) -> Qr:
     """Orthonormal Q and upper triangular R with Q @ R = input.
 
     >>> q, r = tf.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
@@ -189,11 +190,8 @@ def qr(input: TensorLike, full_matrices: bool = False, name: str | None = None) 
 
 @operation
 def svd(
-    tensor: TensorLike,
-    full_matrices: bool = False,
-    compute_uv: bool = True,
-    name: str | None = None,
-) -> Tensor:
+    tensor: TensorLike, full_matrices: bool = False, compute_uv: bool = True, name: Name = None
+) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """Singular values and vectors in TensorFlow's order: s, u, v with tensor = u diag(s) v^H.
 
     >>> s, u, v = tf.linalg.svd([[3.0, 0.0], [0.0, 4.0]])
@@ -208,7 +206,7 @@ def svd(
 
 
 @operation
-def eigh(tensor: TensorLike, name: str | None = None) -> Tensor:
+def eigh(tensor: TensorLike, name: Name = None) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
 
     >>> values, vectors = tf.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
@@ -219,15 +217,15 @@ def eigh(tensor: TensorLike, name: str | None = None) -> Tensor:
     return found[0], found[1]
 
 
-def _from_below(x: Tensor) -> Any:
-    """Symmetric matrices from what is on and below the diagonal, which alone is read."""
+def _from_below(x: Tensor) -> Tensor:
+    """Symmetric matrices from the elements on and below the diagonal."""
     below = triangles.tril(x, k=-1)
     diagonal = triangles.triu(triangles.tril(x, k=0), k=0)
     return below + diagonal + _adjusted(below, True)
 
 
 @operation
-def eigvalsh(tensor: TensorLike, name: str | None = None) -> Tensor:
+def eigvalsh(tensor: TensorLike, name: Name = None) -> Tensor:
     """Eigenvalues of symmetric (Hermitian) matrices, in ascending order.
 
     >>> tf.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).numpy().tolist()
@@ -237,22 +235,12 @@ def eigvalsh(tensor: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def expm(input: TensorLike, name: str | None = None) -> Tensor:
-    """The exponential of square matrices.
-
-    >>> tf.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    return core.expm(convert(input))
-
-
-@operation
 def lstsq(
     matrix: TensorLike,
     rhs: TensorLike,
     l2_regularizer: float = 0.0,
     fast: bool = True,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
 
@@ -263,17 +251,14 @@ def lstsq(
     _require_matrices("lstsq", a, b)
     if not l2_regularizer:
         return core.lstsq(a, b)
-    turned = _adjusted(a, True)
-    ridge = turned @ a + float(l2_regularizer) * convert(np.eye(a.shape[-1], dtype=a.dtype))
-    return core.solve(ridge, turned @ b)
+    transposed = _adjusted(a, True)
+    ridge = transposed @ a + float(l2_regularizer) * convert(np.eye(a.shape[-1], dtype=a.dtype))
+    return core.solve(ridge, transposed @ b)
 
 
 @operation
 def pinv(
-    a: TensorLike,
-    rcond: TensorLike | None = None,
-    validate_args: bool = False,
-    name: str | None = None,
+    a: TensorLike, rcond: TensorLike | None = None, validate_args: bool = False, name: Name = None
 ) -> Tensor:
     """The Moore-Penrose pseudo-inverse.
 
@@ -285,12 +270,9 @@ def pinv(
 
 @operation
 def matrix_rank(
-    a: TensorLike,
-    tol: TensorLike | None = None,
-    validate_args: bool = False,
-    name: str | None = None,
+    a: TensorLike, tol: TensorLike | None = None, validate_args: bool = False, name: Name = None
 ) -> Tensor:
-    """How many singular values exceed a tolerance.
+    """The number of singular values above a tolerance.
 
     >>> tf.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]).numpy().item()
     1
@@ -302,7 +284,7 @@ def matrix_rank(
 
 
 @operation
-def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> Tensor:
+def cross(a: TensorLike, b: TensorLike, name: Name = None) -> Tensor:
     """The cross product of vectors of three components.
 
     >>> tf.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).numpy().tolist()
@@ -312,7 +294,7 @@ def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def trace(x: TensorLike, name: str | None = None) -> Tensor:
+def trace(x: TensorLike, name: Name = None) -> Tensor:
     """The sum along the diagonal of the last two axes.
 
     >>> tf.linalg.trace([[1, 2], [3, 4]]).numpy().item()
@@ -324,9 +306,9 @@ def trace(x: TensorLike, name: str | None = None) -> Tensor:
 
 @operation
 def normalize(
-    tensor: TensorLike, ord: float | str = "euclidean", axis: Axis = None, name: str | None = None
+    tensor: TensorLike, ord: float | str = "euclidean", axis: Axis = None, name: Name = None
 ) -> tuple[Tensor, Tensor]:
-    """The tensor over its norm, and that norm with its axes kept.
+    """The tensor divided by its norm, and the norm with its axes kept.
 
     >>> unit, size = tf.linalg.normalize([3.0, 4.0])
     >>> unit.numpy(), size.numpy().tolist()

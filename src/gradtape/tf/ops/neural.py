@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
@@ -18,7 +20,7 @@ from gradtape.ops.reductions.norm import norm
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import fresh, operation
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, IntsLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, TensorLike
 from gradtape.tf.ops.elementwise import activation
 from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
@@ -40,28 +42,29 @@ def _floats(name: str, operand: TensorLike) -> Tensor:
     return x
 
 
+# fmt: off
 relu = activation(core_relu, "iuf", "The value where it is positive, else 0.", "relu(-1.0)", "0.0")
 elu = activation(activations.elu, "f", "x where positive, exp(x) - 1 elsewhere.", "elu(2.0)", "2.0")
-selu = activation(
-    activations.selu, "f", "Scaled elu, which keeps mean 0 and variance 1.", "selu(0.0)", "0.0"
-)
+selu = activation(activations.selu, "f", "Scaled elu, which keeps mean 0 and variance 1.",
+    "selu(0.0)", "0.0")
+# fmt: on
 
 
 @operation
-def relu6(features: TensorLike, name: str | None = None) -> Tensor:
-    """The value held between 0 and 6.
+def relu6(features: TensorLike, name: Name = None) -> Tensor:
+    """The value clipped to 0 and 6.
 
     >>> tf.nn.relu6([-1.0, 7.0]).numpy().tolist()
     [0.0, 6.0]
     """
     x = convert(features)
-    # Without a derivative at both ends.
+    # The derivative is 0 at both ends, as in TensorFlow.
     return where(x >= 6, x.spec.dtype.type(6).item(), core_relu(x))
 
 
 @operation
-def crelu(features: TensorLike, axis: int = -1, name: str | None = None) -> Tensor:
-    """relu of the value and of its negative, one after the other.
+def crelu(features: TensorLike, axis: int = -1, name: Name = None) -> Tensor:
+    """relu of the value and relu of its negative, concatenated.
 
     >>> tf.nn.crelu([-1.0, 2.0]).numpy().tolist()
     [0.0, 2.0, 1.0, 0.0]
@@ -71,7 +74,7 @@ def crelu(features: TensorLike, axis: int = -1, name: str | None = None) -> Tens
 
 
 @operation
-def leaky_relu(features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor:
+def leaky_relu(features: TensorLike, alpha: float = 0.2, name: Name = None) -> Tensor:
     """The value where it is positive, alpha times it elsewhere.
 
     >>> tf.nn.leaky_relu([-1.0, 2.0]).numpy()
@@ -81,7 +84,7 @@ def leaky_relu(features: TensorLike, alpha: float = 0.2, name: str | None = None
 
 
 @operation
-def gelu(features: TensorLike, approximate: bool = False, name: str | None = None) -> Tensor:
+def gelu(features: TensorLike, approximate: bool = False, name: Name = None) -> Tensor:
     """x times the distribution function of the standard normal.
 
     >>> tf.nn.gelu([0.0, 1.0]).numpy().round(4)
@@ -105,7 +108,7 @@ swish = silu
 
 
 @operation
-def softmax(logits: TensorLike, axis: Axis = None, name: str | None = None) -> Tensor:
+def softmax(logits: TensorLike, axis: Axis = None, name: Name = None) -> Tensor:
     """exp(x) over its sum along an axis, without overflow.
 
     >>> tf.nn.softmax([1e4, 1e4]).numpy().tolist()
@@ -115,7 +118,7 @@ def softmax(logits: TensorLike, axis: Axis = None, name: str | None = None) -> T
 
 
 @operation
-def log_softmax(logits: TensorLike, axis: Axis = None, name: str | None = None) -> Tensor:
+def log_softmax(logits: TensorLike, axis: Axis = None, name: Name = None) -> Tensor:
     """The logarithm of softmax.
 
     >>> tf.nn.log_softmax([1e4, 0.0]).numpy().tolist()
@@ -127,7 +130,7 @@ def log_softmax(logits: TensorLike, axis: Axis = None, name: str | None = None) 
 
 @operation
 def softmax_cross_entropy_with_logits(
-    labels: TensorLike, logits: TensorLike, axis: int = -1, name: str | None = None
+    labels: TensorLike, logits: TensorLike, axis: int = -1, name: Name = None
 ) -> Tensor:
     """The cross-entropy of labels and softmax(logits), one for each example.
 
@@ -142,9 +145,9 @@ def softmax_cross_entropy_with_logits(
 
 @operation
 def sparse_softmax_cross_entropy_with_logits(
-    labels: TensorLike, logits: TensorLike, name: str | None = None
+    labels: TensorLike, logits: TensorLike, name: Name = None
 ) -> Tensor:
-    """The same for labels that are the number of a class.
+    """The cross-entropy of labels that are numbers of classes, one for each example.
 
     >>> tf.nn.sparse_softmax_cross_entropy_with_logits([1], [[1e4, 0.0]]).numpy().tolist()
     [10000.0]
@@ -157,7 +160,7 @@ def sparse_softmax_cross_entropy_with_logits(
 
 @operation
 def sigmoid_cross_entropy_with_logits(
-    labels: TensorLike | None = None, logits: TensorLike | None = None, name: str | None = None
+    labels: TensorLike | None = None, logits: Any = None, name: Name = None
 ) -> Tensor:
     """The cross-entropy of labels 0 to 1 and sigmoid(logits), element by element.
 
@@ -170,9 +173,9 @@ def sigmoid_cross_entropy_with_logits(
 
 @operation
 def weighted_cross_entropy_with_logits(
-    labels: TensorLike, logits: TensorLike, pos_weight: TensorLike, name: str | None = None
+    labels: TensorLike, logits: TensorLike, pos_weight: TensorLike, name: Name = None
 ) -> Tensor:
-    """The same with the term of label 1 weighted.
+    """sigmoid_cross_entropy_with_logits, with the term of label 1 weighted.
 
     >>> tf.nn.weighted_cross_entropy_with_logits([1.0], [-1e4], 2.0).numpy().tolist()
     [20000.0]
@@ -183,10 +186,7 @@ def weighted_cross_entropy_with_logits(
 
 @operation
 def log_poisson_loss(
-    targets: TensorLike,
-    log_input: TensorLike,
-    compute_full_loss: bool = False,
-    name: str | None = None,
+    targets: TensorLike, log_input: TensorLike, compute_full_loss: bool = False, name: Name = None
 ) -> Tensor:
     """exp(c) - z c, the loss of counts z given the logarithm c of their mean.
 
@@ -202,7 +202,7 @@ def log_poisson_loss(
 
 
 @operation
-def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
+def l2_loss(t: TensorLike, name: Name = None) -> Tensor:
     """Half the sum of squares.
 
     >>> tf.nn.l2_loss([3.0, 4.0]).numpy().item()
@@ -213,7 +213,7 @@ def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
 
 @operation
 def bias_add(
-    value: TensorLike, bias: TensorLike, data_format: str | None = None, name: str | None = None
+    value: TensorLike, bias: TensorLike, data_format: str | None = None, name: Name = None
 ) -> Tensor:
     """A vector added along the axis of channels, the last by default.
 
@@ -233,7 +233,7 @@ def moments(
     axes: Axis,
     shift: TensorLike | None = None,
     keepdims: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance over axes.
 
@@ -255,7 +255,7 @@ def batch_normalization(
     offset: TensorLike,
     scale: TensorLike,
     variance_epsilon: float,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset.
 
@@ -274,9 +274,9 @@ def batch_normalization(
 def dropout(
     x: TensorLike,
     rate: float,
-    noise_shape: ShapeLike | None = None,
+    noise_shape: Sequence[IntLike | None] | None = None,
     seed: IntsLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Elements set to 0 with probability `rate`, the others scaled up to keep the mean.
 
@@ -285,7 +285,7 @@ def dropout(
     """
     x, rate = _floats("dropout", x), float(rate)
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"dropout: rate {rate} is not from 0 up to, but without, 1.")
+        raise ValueError(f"dropout: rate must be at least 0 and less than 1, not {rate}.")
     if not rate:
         return x
     shape = x.spec.shape
@@ -297,7 +297,7 @@ def dropout(
 
 @operation
 def embedding_lookup(
-    params: TensorLike, ids: TensorLike, max_norm: float | None = None, name: str | None = None
+    params: TensorLike, ids: TensorLike, max_norm: float | None = None, name: Name = None
 ) -> Tensor:
     """Rows of a table; its gradient is an IndexedSlices.
 

@@ -16,7 +16,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import TensorLike
+from gradtape.tf.base.types import Name, TensorLike
 from gradtape.tf.ops.windows import (
     Padding,
     PerAxis,
@@ -73,7 +73,7 @@ def pool(
     padding: Padding = "VALID",
     data_format: str | None = None,
     dilations: PerAxis | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The maximum ("MAX") or the mean ("AVG") of each window, along all spatial axes.
 
@@ -104,7 +104,7 @@ def _pool(highest: bool, spatial: int | None, example: str, result: str) -> Call
         strides: PerAxis,
         padding: Padding,
         data_format: str | None = _FORMATS[spatial],
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         return _pooled(own, input, spatial, ksize, strides, padding, data_format, highest)
 

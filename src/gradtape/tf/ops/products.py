@@ -24,7 +24,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.operators import beside
 from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, DTypeLike, IntsLike, TensorLike
+from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
 
 __all__ = [
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "einsum", "global_norm",
@@ -32,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _oriented(x: Tensor, transpose: bool, adjoint: bool) -> Any:
+def _oriented(x: Tensor, transpose: bool, adjoint: bool) -> Tensor:
     if transpose and adjoint:
-        raise ValueError("matmul: a matrix is transposed or adjoint, not both.")
+        raise ValueError("matmul: a matrix can be transposed or adjoint, not both.")
     if not (transpose or adjoint):
         return x
-    turned = matrix_transpose(x)
-    return conj(turned) if adjoint and x.spec.dtype.kind == "c" else turned
+    transposed = matrix_transpose(x)
+    return conj(transposed) if adjoint and x.spec.dtype.kind == "c" else transposed
 
 
 @operation
@@ -54,7 +54,7 @@ def matmul(
     output_type: DTypeLike | None = None,
     grad_a: bool = False,
     grad_b: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The product of matrices in the last two axes; others broadcast.
 
@@ -82,7 +82,7 @@ def matvec(
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The product of matrices with vectors in the last axis; others broadcast.
 
@@ -96,9 +96,7 @@ def matvec(
 
 
 @operation
-def tensordot(
-    a: TensorLike, b: TensorLike, axes: int | Sequence[IntsLike], name: str | None = None
-) -> Tensor:
+def tensordot(a: TensorLike, b: TensorLike, axes: Any, name: Name = None) -> Tensor:
     """Sum of products over the last `axes` axes of a and the first of b, or over pairs of axes.
 
     >>> tf.tensordot([[1.0, 2.0]], [3.0, 4.0], axes=1).numpy().tolist()
@@ -106,13 +104,13 @@ def tensordot(
     """
     a, b = common([a, b], "tensordot")
     if np.ndim(axes) == 0:
-        return products.tensordot(a, b, axes=int(axes))  # type: ignore[arg-type]
-    left, right = (np.atleast_1d(np.asarray(side)).tolist() for side in axes)  # type: ignore[union-attr]
+        return products.tensordot(a, b, axes=int(axes))
+    left, right = (np.atleast_1d(np.asarray(side)).tolist() for side in axes)
     return products.tensordot(a, b, axes=(tuple(left), tuple(right)))
 
 
 @operation
-def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+def einsum(equation: str, *inputs: TensorLike, **kwargs: object) -> Tensor:
     """Sum of products named by subscripts, as in "ij,jk->ik".
 
     >>> tf.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy().tolist()
@@ -130,7 +128,7 @@ def norm(
     ord: float | str = "euclidean",
     axis: Axis = None,
     keepdims: bool | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The norm of vectors along an axis, of matrices along two, or of all elements.
 
@@ -139,7 +137,7 @@ def norm(
     """
     x = convert(tensor)
     if x.spec.dtype.kind not in "fc":
-        raise DtypeError(f"norm: a tensor of dtype {x.dtype.name} has none. Use tf.cast first.")
+        raise DtypeError(f"norm: a tensor of dtype {x.dtype.name} has no norm. Use tf.cast first.")
     axes, keep = as_axes(axis), bool(keepdims)
     if isinstance(axes, tuple) and len(axes) == 2:
         kind = "fro" if ord in ("euclidean", "fro") else ord
@@ -155,11 +153,7 @@ def norm(
 
 @operation
 def l2_normalize(
-    x: TensorLike,
-    axis: Axis = None,
-    epsilon: float = 1e-12,
-    name: str | None = None,
-    dim: Axis = None,
+    x: TensorLike, axis: Axis = None, epsilon: float = 1e-12, name: Name = None, dim: Axis = None
 ) -> Tensor:
     """Vectors along axes divided by their length, which is at least the root of epsilon.
 
@@ -174,9 +168,9 @@ def l2_normalize(
 
 @operation
 def clip_by_value(
-    t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
+    t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: Name = None
 ) -> Tensor:
-    """The values held between two bounds.
+    """The values clipped to two bounds.
 
     >>> tf.clip_by_value([-1.0, 0.5, 2.0], 0, 1).numpy().tolist()
     [0.0, 0.5, 1.0]
@@ -189,15 +183,15 @@ def clip_by_value(
     high = beside("clip_by_value", x, clip_value_max)
     found = clip(x, low, high)
     if found.spec.shape != x.spec.shape:
-        raise ShapeError(f"clip_by_value: bounds that stretch {x.shape} to {found.shape}.")
+        raise ShapeError(f"clip_by_value: the bounds stretch shape {x.shape} to {found.shape}.")
     return found
 
 
 @operation
 def clip_by_norm(
-    t: TensorLike, clip_norm: TensorLike, axes: Axis = None, name: str | None = None
+    t: TensorLike, clip_norm: TensorLike, axes: Axis = None, name: Name = None
 ) -> Tensor:
-    """The tensor, shortened to a norm if its own is larger.
+    """The tensor, scaled down to a norm if its own is larger.
 
     >>> tf.clip_by_norm([3.0, 4.0], 1.0).numpy().round(4)
     array([0.6, 0.8], dtype=float32)
@@ -213,8 +207,8 @@ def clip_by_norm(
 
 
 @operation
-def global_norm(t_list: Iterable[TensorLike | None], name: str | None = None) -> Tensor:
-    """The norm of all elements of several tensors; None is left out.
+def global_norm(t_list: Iterable[TensorLike | None], name: Name = None) -> Tensor:
+    """The norm of all elements of several tensors; None entries are left out.
 
     >>> tf.linalg.global_norm([[3.0], [4.0]]).numpy().item()
     5.0
@@ -232,9 +226,9 @@ def clip_by_global_norm(
     t_list: Sequence[TensorLike | None],
     clip_norm: TensorLike,
     use_norm: TensorLike | None = None,
-    name: str | None = None,
-) -> tuple[list[Any], Tensor]:
-    """Tensors, all shortened alike if their common norm is larger, and that norm.
+    name: Name = None,
+) -> tuple[list[Tensor | None], Tensor]:
+    """Tensors, scaled down by one factor if their common norm is larger, and that norm.
 
     >>> clipped, norm = tf.clip_by_global_norm([[3.0], [4.0]], 1.0)
     >>> [t.numpy().round(4).item() < 1.0 for t in clipped], norm.numpy().item()
@@ -243,12 +237,12 @@ def clip_by_global_norm(
     size = global_norm(t_list) if use_norm is None else convert(use_norm)
     bound = beside("clip_by_global_norm", size, clip_norm)
     factor = bound * minimum(1.0 / size, 1.0 / bound)
-    # A norm that is not finite makes everything NaN, so that nobody misses it.
+    # A norm that is not finite makes every result NaN, as in TensorFlow, so that it is noticed.
     factor = where(isfinite(size), factor, float("nan"))
     return [None if t is None else _scaled(t, factor) for t in t_list], size
 
 
-def _scaled(t: Any, factor: Any) -> Any:
+def _scaled(t: TensorLike, factor: Tensor) -> Tensor:
     if isinstance(t, IndexedSlices):
         return IndexedSlices(t.values * factor, t.indices, t.spec.shape)
     return convert(t) * factor

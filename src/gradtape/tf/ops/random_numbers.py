@@ -23,7 +23,7 @@ from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import Array, DTypeLike, IntLike, IntsLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import Array, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.custom import numpy_function
 
 __all__ = [
@@ -165,7 +165,7 @@ def _from_shared(draw: _Draw, sentence: str, example: str, result: str) -> Calla
         stddev: TensorLike = 1.0,
         dtype: DTypeLike = float32,
         seed: IntsLike | None = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
@@ -181,7 +181,7 @@ def _from_seed(draw: _Draw, sentence: str, example: str, result: str) -> Callabl
         mean: TensorLike = 0.0,
         stddev: TensorLike = 1.0,
         dtype: DTypeLike = float32,
-        name: str | None = None,
+        name: Name = None,
         alg: object = "auto_select",
     ) -> Tensor:
         return draw(_stream(seed), shape, mean, stddev, dtype)
@@ -189,22 +189,20 @@ def _from_seed(draw: _Draw, sentence: str, example: str, result: str) -> Callabl
     return operation(documented(drawn, __name__, sentence, example, result))
 
 
-normal = _from_shared(
-    _normal, "Normally distributed numbers; mean and stddev broadcast to the shape.",
-    "tf.random.normal([2, 3]).shape", "TensorShape([2, 3])",
-)  # fmt: skip
-truncated_normal = _from_shared(
-    _truncated_normal, "Normal numbers that lie within two standard deviations of the mean.",
-    "bool(tf.random.truncated_normal([100]).numpy().max() <= 2.0)", "True",
-)  # fmt: skip
-stateless_normal = _from_seed(
-    _normal, "Normally distributed numbers that depend on the seed alone.",
-    "tf.random.stateless_normal([2], seed=[1, 2]).shape", "TensorShape([2])",
-)  # fmt: skip
-stateless_truncated_normal = _from_seed(
-    _truncated_normal, "Truncated normal numbers that depend on the seed alone.",
-    "tf.random.stateless_truncated_normal([2], seed=[1, 2]).shape", "TensorShape([2])",
-)  # fmt: skip
+# fmt: off
+normal = _from_shared(_normal,
+    "Normally distributed numbers; mean and stddev broadcast to the shape.",
+    "tf.random.normal([2, 3]).shape", "TensorShape([2, 3])")
+truncated_normal = _from_shared(_truncated_normal,
+    "Normal numbers that lie within two standard deviations of the mean.",
+    "bool(tf.random.truncated_normal([100]).numpy().max() <= 2.0)", "True")
+stateless_normal = _from_seed(_normal,
+    "Normally distributed numbers that depend on the seed alone.",
+    "tf.random.stateless_normal([2], seed=[1, 2]).shape", "TensorShape([2])")
+stateless_truncated_normal = _from_seed(_truncated_normal,
+    "Truncated normal numbers that depend on the seed alone.",
+    "tf.random.stateless_truncated_normal([2], seed=[1, 2]).shape", "TensorShape([2])")
+# fmt: on
 
 
 @fresh
@@ -214,7 +212,7 @@ def uniform(
     maxval: TensorLike | None = None,
     dtype: DTypeLike = float32,
     seed: IntsLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Numbers from minval up to, but without, maxval, which is 1 for floats if it is left out.
 
@@ -232,7 +230,7 @@ def stateless_uniform(
     minval: TensorLike = 0,
     maxval: TensorLike | None = None,
     dtype: DTypeLike = float32,
-    name: str | None = None,
+    name: Name = None,
     alg: object = "auto_select",
 ) -> Tensor:
     """Uniform numbers that depend on the seed alone.
@@ -244,7 +242,7 @@ def stateless_uniform(
 
 
 @fresh
-def shuffle(value: TensorLike, seed: IntsLike | None = None, name: str | None = None) -> Tensor:
+def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) -> Tensor:
     """The rows of a tensor in random order.
 
     >>> sorted(tf.random.shuffle([1, 2, 3]).numpy().tolist())
@@ -259,7 +257,7 @@ def categorical(
     num_samples: IntLike,
     dtype: DTypeLike | None = None,
     seed: IntsLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Classes drawn with probabilities softmax(logits), `num_samples` for each row.
 
@@ -275,7 +273,7 @@ def stateless_categorical(
     num_samples: IntLike,
     seed: IntsLike,
     dtype: DTypeLike = int64,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Classes drawn with probabilities softmax(logits), which depend on the seed alone.
 
@@ -292,7 +290,7 @@ def gamma(
     beta: TensorLike | None = None,
     dtype: DTypeLike = float32,
     seed: IntsLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Numbers of gamma distributions; the derivative passes to beta, and not to alpha.
 
@@ -310,7 +308,7 @@ def stateless_gamma(
     alpha: TensorLike,
     beta: TensorLike | None = None,
     dtype: DTypeLike = float32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Numbers of gamma distributions that depend on the seed alone.
 
@@ -326,7 +324,7 @@ def poisson(
     lam: TensorLike,
     dtype: DTypeLike = float32,
     seed: IntsLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Numbers of Poisson distributions.
 
@@ -338,11 +336,7 @@ def poisson(
 
 @operation
 def stateless_poisson(
-    shape: ShapeLike,
-    seed: IntsLike,
-    lam: TensorLike,
-    dtype: DTypeLike = int32,
-    name: str | None = None,
+    shape: ShapeLike, seed: IntsLike, lam: TensorLike, dtype: DTypeLike = int32, name: Name = None
 ) -> Tensor:
     """Numbers of Poisson distributions that depend on the seed alone.
 
@@ -359,7 +353,7 @@ def stateless_binomial(
     counts: TensorLike,
     probs: TensorLike,
     output_dtype: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Numbers of binomial distributions that depend on the seed alone.
 
@@ -428,7 +422,7 @@ class Generator:
         mean: TensorLike = 0.0,
         stddev: TensorLike = 1.0,
         dtype: DTypeLike = float32,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         """Normally distributed numbers."""
         return convert(_normal(self._stream, shape, mean, stddev, dtype))
@@ -439,7 +433,7 @@ class Generator:
         mean: TensorLike = 0.0,
         stddev: TensorLike = 1.0,
         dtype: DTypeLike = float32,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         """Normal numbers that lie within two standard deviations of the mean."""
         return convert(_truncated_normal(self._stream, shape, mean, stddev, dtype))
@@ -450,7 +444,7 @@ class Generator:
         minval: TensorLike = 0,
         maxval: TensorLike | None = None,
         dtype: DTypeLike = float32,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         """Uniform numbers."""
         return convert(_uniform(self._stream, shape, minval, maxval, dtype))
@@ -461,7 +455,7 @@ class Generator:
         counts: TensorLike,
         probs: TensorLike,
         dtype: DTypeLike = "int32",
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         """Numbers of binomial distributions."""
         return convert(_binomial(self._stream, shape, counts, probs, dtype))

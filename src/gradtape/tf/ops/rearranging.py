@@ -17,7 +17,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 @operation
 def space_to_batch(
-    input: TensorLike, block_shape: ShapeLike, paddings: TensorLike, name: str | None = None
+    input: TensorLike, block_shape: ShapeLike, paddings: TensorLike, name: Name = None
 ) -> Tensor:
     """Blocks of the axes after the first, with each position in the blocks as its own examples.
 
@@ -59,7 +59,7 @@ def space_to_batch(
 
 @operation
 def batch_to_space(
-    input: TensorLike, block_shape: ShapeLike, crops: TensorLike, name: str | None = None
+    input: TensorLike, block_shape: ShapeLike, crops: TensorLike, name: Name = None
 ) -> Tensor:
     """The inverse of space_to_batch.
 
@@ -98,7 +98,7 @@ def _formatted(name: str, data_format: str) -> bool:
 
 @operation
 def space_to_depth(
-    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: str | None = None
+    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: Name = None
 ) -> Tensor:
     """Blocks of an image as channels.
 
@@ -119,7 +119,7 @@ def space_to_depth(
 
 @operation
 def depth_to_space(
-    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: str | None = None
+    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: Name = None
 ) -> Tensor:
     """Channels of an image as blocks: the inverse of space_to_depth.
 
@@ -142,7 +142,7 @@ def depth_to_space(
 
 @operation
 def dynamic_partition(
-    data: TensorLike, partitions: TensorLike, num_partitions: IntLike, name: str | None = None
+    data: TensorLike, partitions: TensorLike, num_partitions: IntLike, name: Name = None
 ) -> list[Tensor]:
     """The slices of a tensor as several tensors; a number for each slice says which one.
 
@@ -167,7 +167,7 @@ def dynamic_partition(
 
 @operation
 def dynamic_stitch(
-    indices: Iterable[TensorLike], data: Iterable[TensorLike], name: str | None = None
+    indices: Iterable[TensorLike], data: Iterable[TensorLike], name: Name = None
 ) -> Tensor:
     """One tensor of the slices of several, each at its index; later ones overwrite earlier ones.
 
@@ -201,7 +201,7 @@ def reverse_sequence(
     seq_lengths: TensorLike,
     seq_axis: IntLike | None = None,
     batch_axis: IntLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """Each sequence with its first elements, as many as its length says, in reverse order.
 
@@ -225,7 +225,7 @@ def reverse_sequence(
 
 
 @operation
-def unravel_index(indices: TensorLike, dims: ShapeLike, name: str | None = None) -> Tensor:
+def unravel_index(indices: TensorLike, dims: ShapeLike, name: Name = None) -> Tensor:
     """Coordinates, one row for each axis, of positions in a flattened tensor.
 
     >>> tf.unravel_index([2, 5], [3, 3]).numpy().tolist()
@@ -238,7 +238,7 @@ def unravel_index(indices: TensorLike, dims: ShapeLike, name: str | None = None)
 
 
 @operation
-def bitcast(input: TensorLike, type: DTypeLike, name: str | None = None) -> Tensor:
+def bitcast(input: TensorLike, type: DTypeLike, name: Name = None) -> Tensor:
     """The same bits as numbers of another dtype; it has no derivative.
 
     >>> tf.bitcast(1.0, tf.int32).numpy().item()

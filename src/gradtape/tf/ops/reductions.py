@@ -29,7 +29,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, DTypeLike, IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import Axis, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.elementwise import truncatediv
 
 __all__ = [
@@ -44,11 +44,7 @@ class Reduction(Protocol):
     """A public function that reduces axes, all by default."""
 
     def __call__(
-        self,
-        input_tensor: TensorLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        name: str | None = None,
+        self, input_tensor: TensorLike, axis: Axis = None, keepdims: bool = False, name: Name = None
     ) -> Tensor: ...
 
 
@@ -65,10 +61,7 @@ def _reduction(
     own = named_in(example)
 
     def reduce(
-        input_tensor: TensorLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        name: str | None = None,
+        input_tensor: TensorLike, axis: Axis = None, keepdims: bool = False, name: Name = None
     ) -> Tensor:
         x = convert(input_tensor)
         _require(own, x, accepts, what)
@@ -119,53 +112,38 @@ def _euclidean_norm(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     return found if x.spec.dtype.kind == "f" else cast(found, x.spec.dtype)
 
 
-reduce_sum = _reduction(
-    _in_own_dtype(core.sum), "iufc", "sum", "The sum over axes, all by default.",
-    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[4, 6]",
-)  # fmt: skip
-reduce_prod = _reduction(
-    _in_own_dtype(core.prod), "iufc", "product", "The product over axes, all by default.",
-    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[3, 8]",
-)  # fmt: skip
-reduce_mean = _reduction(
-    _mean, "iufc", "mean", "The mean over axes, all by default; integers give an integer.",
-    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
-)  # fmt: skip
-reduce_max = _reduction(
-    _extremum("reduce_max", core.max, _lowest), "iuf", "order",
+# fmt: off
+reduce_sum = _reduction(_in_own_dtype(core.sum), "iufc", "sum",
+    "The sum over axes, all by default.",
+    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[4, 6]")
+reduce_prod = _reduction(_in_own_dtype(core.prod), "iufc", "product",
+    "The product over axes, all by default.",
+    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[3, 8]")
+reduce_mean = _reduction(_mean, "iufc", "mean",
+    "The mean over axes, all by default; integers give an integer.",
+    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]")
+reduce_max = _reduction(_extremum("reduce_max", core.max, _lowest), "iuf", "order",
     "The maximum over axes, all by default.",
-    "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]",
-)  # fmt: skip
-reduce_min = _reduction(
-    _extremum("reduce_min", core.min, _highest), "iuf", "order",
+    "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")
+reduce_min = _reduction(_extremum("reduce_min", core.min, _highest), "iuf", "order",
     "The minimum over axes, all by default.",
-    "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]",
-)  # fmt: skip
-reduce_all = _reduction(
-    core.all, "b", "truth value", "Whether all elements are true, over axes.",
-    "bool(tf.reduce_all([True, False]))", "False",
-)  # fmt: skip
-reduce_any = _reduction(
-    core.any, "b", "truth value", "Whether any element is true, over axes.",
-    "bool(tf.reduce_any([True, False]))", "True",
-)  # fmt: skip
-reduce_logsumexp = _reduction(
-    logsumexp, "f", "exponential", "log(sum(exp(x))) over axes, without overflow.",
-    "tf.reduce_logsumexp([1000.0, -1000.0]).numpy().item()", "1000.0",
-)  # fmt: skip
-reduce_variance = _reduction(
-    core.var, "fc", "variance",
+    "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]")
+reduce_all = _reduction(core.all, "b", "truth value", "Whether all elements are true, over axes.",
+    "bool(tf.reduce_all([True, False]))", "False")
+reduce_any = _reduction(core.any, "b", "truth value", "Whether any element is true, over axes.",
+    "bool(tf.reduce_any([True, False]))", "True")
+reduce_logsumexp = _reduction(logsumexp, "f", "exponential",
+    "log(sum(exp(x))) over axes, without overflow.",
+    "tf.reduce_logsumexp([1000.0, -1000.0]).numpy().item()", "1000.0")
+reduce_variance = _reduction(core.var, "fc", "variance",
     "The variance over axes: the mean of squared distances from the mean.",
-    "tf.math.reduce_variance([1.0, 3.0]).numpy().item()", "1.0",
-)  # fmt: skip
-reduce_std = _reduction(
-    core.std, "fc", "standard deviation", "The standard deviation over axes.",
-    "tf.math.reduce_std([1.0, 3.0]).numpy().item()", "1.0",
-)  # fmt: skip
-reduce_euclidean_norm = _reduction(
-    _euclidean_norm, "biufc", "norm", "The square root of the sum of squares over axes.",
-    "tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy().item()", "5.0",
-)  # fmt: skip
+    "tf.math.reduce_variance([1.0, 3.0]).numpy().item()", "1.0")
+reduce_std = _reduction(core.std, "fc", "standard deviation", "The standard deviation over axes.",
+    "tf.math.reduce_std([1.0, 3.0]).numpy().item()", "1.0")
+reduce_euclidean_norm = _reduction(_euclidean_norm, "biufc", "norm",
+    "The square root of the sum of squares over axes.",
+    "tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy().item()", "5.0")
+# fmt: on
 
 
 @operation
@@ -174,7 +152,7 @@ def count_nonzero(
     axis: Axis = None,
     keepdims: bool = False,
     dtype: DTypeLike = int64,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The number of elements that are not zero, over axes.
 
@@ -186,7 +164,7 @@ def count_nonzero(
 
 
 @operation
-def zero_fraction(value: TensorLike, name: str | None = None) -> Tensor:
+def zero_fraction(value: TensorLike, name: Name = None) -> Tensor:
     """The share of the elements that is zero.
 
     >>> tf.math.zero_fraction([0.0, 1.0, 0.0, 2.0]).numpy().item()
@@ -203,7 +181,7 @@ def _position(
         input: TensorLike,
         axis: IntLike | None = None,
         output_type: DTypeLike = int64,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         found = function(convert(input), axis=0 if axis is None else int(axis))
         return cast(found, as_dtype(output_type).dtype)
@@ -211,18 +189,16 @@ def _position(
     return operation(documented(position, __name__, sentence, example, result))
 
 
-argmax = _position(
-    core.argmax, "The index of the maximum along an axis, 0 by default.",
-    "tf.argmax([[1.0, 5.0], [3.0, 2.0]]).numpy().tolist()", "[1, 0]",
-)  # fmt: skip
-argmin = _position(
-    core.argmin, "The index of the minimum along an axis, 0 by default.",
-    "tf.argmin([[1.0, 5.0], [3.0, 2.0]], axis=1).numpy().tolist()", "[0, 1]",
-)  # fmt: skip
+# fmt: off
+argmax = _position(core.argmax, "The index of the maximum along an axis, 0 by default.",
+    "tf.argmax([[1.0, 5.0], [3.0, 2.0]]).numpy().tolist()", "[1, 0]")
+argmin = _position(core.argmin, "The index of the minimum along an axis, 0 by default.",
+    "tf.argmin([[1.0, 5.0], [3.0, 2.0]], axis=1).numpy().tolist()", "[0, 1]")
+# fmt: on
 
 
 @operation
-def add_n(inputs: TensorLike, name: str | None = None) -> Tensor:
+def add_n(inputs: TensorLike, name: Name = None) -> Tensor:
     """The sum of a list of tensors of one shape.
 
     >>> tf.add_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
@@ -244,7 +220,7 @@ def accumulate_n(
     inputs: TensorLike,
     shape: ShapeLike | None = None,
     tensor_dtype: DTypeLike | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The sum of a list of tensors of one shape.
 
@@ -255,7 +231,7 @@ def accumulate_n(
 
 
 @operation
-def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
+def is_non_decreasing(x: TensorLike, name: Name = None) -> Tensor:
     """Whether no element is smaller than the one before it.
 
     >>> bool(tf.math.is_non_decreasing([1, 1, 2]))
@@ -266,7 +242,7 @@ def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
 
 
 @operation
-def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
+def is_strictly_increasing(x: TensorLike, name: Name = None) -> Tensor:
     """Whether every element is larger than the one before it.
 
     >>> bool(tf.math.is_strictly_increasing([1, 1, 2]))
@@ -286,7 +262,7 @@ def _running(
         axis: IntLike = 0,
         exclusive: bool = False,
         reverse: bool = False,
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         x = convert(x)
         at = normalize_axis(own, int(axis), x.ndim)
@@ -322,18 +298,15 @@ def _delayed(x: Tensor, axis: int, steps: int) -> Tensor:
     return concat([front, x[(slice(None),) * axis + (slice(0, shape[axis] - steps),)]], axis=axis)
 
 
-cumsum = _running(
-    functools.partial(_accumulated, cumulative_sum),
+# fmt: off
+cumsum = _running(functools.partial(_accumulated, cumulative_sum),
     "Running sums along an axis; without the element itself if `exclusive`.",
-    "tf.cumsum([1, 2, 3], exclusive=True, reverse=True).numpy().tolist()", "[5, 3, 0]",
-)  # fmt: skip
-cumprod = _running(
-    functools.partial(_accumulated, cumulative_prod),
+    "tf.cumsum([1, 2, 3], exclusive=True, reverse=True).numpy().tolist()", "[5, 3, 0]")
+cumprod = _running(functools.partial(_accumulated, cumulative_prod),
     "Running products along an axis; without the element itself if `exclusive`.",
-    "tf.math.cumprod([1, 2, 3]).numpy().tolist()", "[1, 2, 6]",
-)  # fmt: skip
-cumulative_logsumexp = _running(
-    _accumulated_logsumexp, "The logarithm of running sums of exp(x) along an axis.",
+    "tf.math.cumprod([1, 2, 3]).numpy().tolist()", "[1, 2, 6]")
+cumulative_logsumexp = _running(_accumulated_logsumexp,
+    "The logarithm of running sums of exp(x) along an axis.",
     "tf.math.cumulative_logsumexp([0.0, 0.0]).numpy().round(4)",
-    "array([0.    , 0.6931], dtype=float32)",
-)  # fmt: skip
+    "array([0.    , 0.6931], dtype=float32)")
+# fmt: on

@@ -18,7 +18,7 @@ from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Array, ShapeLike, TensorLike
+from gradtape.tf.base.types import Array, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.indexing import as_indices, require_no_policy
 
 __all__ = [
@@ -78,7 +78,7 @@ def scatter_nd(
     updates: TensorLike,
     shape: ShapeLike,
     bad_indices_policy: str = "",
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """A tensor of zeros with updates added at positions.
 
@@ -93,7 +93,7 @@ def scatter_nd(
 
 @operation
 def tensor_scatter_nd_update(
-    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None
+    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: Name = None
 ) -> Tensor:
     """The tensor with elements or slices at positions replaced.
 
@@ -114,7 +114,7 @@ def _scatter(
         indices: TensorLike,
         updates: TensorLike,
         bad_indices_policy: str = "",
-        name: str | None = None,
+        name: Name = None,
     ) -> Tensor:
         require_no_policy(own, bad_indices_policy)
         x = convert(tensor)
@@ -128,20 +128,17 @@ def _scatter(
     return operation(documented(scatter, __name__, sentence, example, result))
 
 
-tensor_scatter_nd_add = _scatter(
-    core.scatter_add, "", "The tensor with updates added at positions.",
-    "tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()", "[16, 2, 3]",
-)  # fmt: skip
-tensor_scatter_nd_sub = _scatter(
-    core.scatter_add, "updates", "The tensor with updates subtracted at positions.",
-    "tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()", "[-6, 2, 3]",
-)  # fmt: skip
-tensor_scatter_nd_max = _scatter(
-    core.scatter_max, "", "The tensor with elements raised to the updates where these are larger.",
-    "tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[7, 2, 3]",
-)  # fmt: skip
-tensor_scatter_nd_min = _scatter(
-    core.scatter_max, "all",
+# fmt: off
+tensor_scatter_nd_add = _scatter(core.scatter_add, "",
+    "The tensor with updates added at positions.",
+    "tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()", "[16, 2, 3]")
+tensor_scatter_nd_sub = _scatter(core.scatter_add, "updates",
+    "The tensor with updates subtracted at positions.",
+    "tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()", "[-6, 2, 3]")
+tensor_scatter_nd_max = _scatter(core.scatter_max, "",
+    "The tensor with elements raised to the updates where these are larger.",
+    "tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[7, 2, 3]")
+tensor_scatter_nd_min = _scatter(core.scatter_max, "all",
     "The tensor with elements lowered to the updates where these are smaller.",
-    "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[1, 2, 0]",
-)  # fmt: skip
+    "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[1, 2, 0]")
+# fmt: on

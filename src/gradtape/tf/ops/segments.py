@@ -22,7 +22,7 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Array, IntLike, TensorLike
+from gradtape.tf.base.types import Array, IntLike, Name, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -136,7 +136,7 @@ def _of_sorted(
     """A row for a function of runs of rows; ids are sorted."""
     own = named_in(example)
 
-    def segment(data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor:
+    def segment(data: TensorLike, segment_ids: TensorLike, name: Name = None) -> Tensor:
         return compute(_Segments(own, data, segment_ids, None))
 
     return operation(documented(segment, __name__, sentence, example, result))
@@ -149,58 +149,43 @@ def _of_unsorted(
     own = named_in(example)
 
     def segment(
-        data: TensorLike, segment_ids: TensorLike, num_segments: IntLike, name: str | None = None
+        data: TensorLike, segment_ids: TensorLike, num_segments: IntLike, name: Name = None
     ) -> Tensor:
         return compute(_Segments(own, data, segment_ids, num_segments))
 
     return operation(documented(segment, __name__, sentence, example, result))
 
 
-segment_sum = _of_sorted(
-    _sum, "The sum of each run of rows; ids are sorted.",
-    "tf.math.segment_sum([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[3.0, 3.0]",
-)  # fmt: skip
-segment_mean = _of_sorted(
-    _mean, "The mean of each run of rows; ids are sorted.",
-    "tf.math.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.5, 3.0]",
-)  # fmt: skip
-segment_max = _of_sorted(
-    _max, "The maximum of each run of rows, 0 without rows; ids are sorted.",
-    "tf.math.segment_max([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]",
-)  # fmt: skip
-segment_min = _of_sorted(
-    _min, "The minimum of each run of rows, 0 without rows; ids are sorted.",
-    "tf.math.segment_min([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.0, 3.0]",
-)  # fmt: skip
-segment_prod = _of_sorted(
-    _prod, "The product of each run of rows, 1 without rows; ids are sorted.",
-    "tf.math.segment_prod([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]",
-)  # fmt: skip
-unsorted_segment_sum = _of_unsorted(
-    _sum, "The sum of the rows of each segment; rows with a negative id are left out.",
+# fmt: off
+segment_sum = _of_sorted(_sum, "The sum of each run of rows; ids are sorted.",
+    "tf.math.segment_sum([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[3.0, 3.0]")
+segment_mean = _of_sorted(_mean, "The mean of each run of rows; ids are sorted.",
+    "tf.math.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.5, 3.0]")
+segment_max = _of_sorted(_max, "The maximum of each run of rows, 0 without rows; ids are sorted.",
+    "tf.math.segment_max([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]")
+segment_min = _of_sorted(_min, "The minimum of each run of rows, 0 without rows; ids are sorted.",
+    "tf.math.segment_min([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.0, 3.0]")
+segment_prod = _of_sorted(_prod, "The product of each run of rows, 1 without rows; ids are sorted.",
+    "tf.math.segment_prod([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]")
+unsorted_segment_sum = _of_unsorted(_sum,
+    "The sum of the rows of each segment; rows with a negative id are left out.",
     "tf.math.unsorted_segment_sum([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 4.0, 0.0]",
-)  # fmt: skip
-unsorted_segment_mean = _of_unsorted(
-    _mean, "The mean of the rows of each segment, 0 without rows.",
+    "[2.0, 4.0, 0.0]")
+unsorted_segment_mean = _of_unsorted(_mean, "The mean of the rows of each segment, 0 without rows.",
     "tf.math.unsorted_segment_mean([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 2.0, 0.0]",
-)  # fmt: skip
-unsorted_segment_sqrt_n = _of_unsorted(
-    _sqrt_n, "The sum of the rows of each segment over the square root of their number.",
+    "[2.0, 2.0, 0.0]")
+unsorted_segment_sqrt_n = _of_unsorted(_sqrt_n,
+    "The sum of the rows of each segment over the square root of their number.",
     "tf.math.unsorted_segment_sqrt_n([2.0, 2.0, 2.0, 2.0], [0, 0, 0, 0], 1).numpy().tolist()",
-    "[4.0]",
-)  # fmt: skip
-unsorted_segment_max = _of_unsorted(
-    _max, "The maximum of the rows of each segment; the lowest number without rows.",
-    "tf.math.unsorted_segment_max([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 3.0]",
-)  # fmt: skip
-unsorted_segment_min = _of_unsorted(
-    _min, "The minimum of the rows of each segment; the highest number without rows.",
-    "tf.math.unsorted_segment_min([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 1.0]",
-)  # fmt: skip
-unsorted_segment_prod = _of_unsorted(
-    _prod, "The product of the rows of each segment, 1 without rows.",
+    "[4.0]")
+unsorted_segment_max = _of_unsorted(_max,
+    "The maximum of the rows of each segment; the lowest number without rows.",
+    "tf.math.unsorted_segment_max([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 3.0]")
+unsorted_segment_min = _of_unsorted(_min,
+    "The minimum of the rows of each segment; the highest number without rows.",
+    "tf.math.unsorted_segment_min([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 1.0]")
+unsorted_segment_prod = _of_unsorted(_prod,
+    "The product of the rows of each segment, 1 without rows.",
     "tf.math.unsorted_segment_prod([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 3.0, 1.0]",
-)  # fmt: skip
+    "[2.0, 3.0, 1.0]")
+# fmt: on

@@ -20,7 +20,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, TensorLike
+from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -31,36 +31,36 @@ __all__ = [
 
 
 class TopKV2(NamedTuple):
-    """What `top_k` gives: values and where they are.
+    """The result of `top_k`: values and their indices.
 
     >>> tf.math.top_k([1.0, 3.0])._fields
     ('values', 'indices')
     """
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 class Unique(NamedTuple):
-    """What `unique` gives: the different elements, and which of them each element is.
+    """The result of `unique`: the distinct elements, and the number of each element among them.
 
     >>> tf.unique([1, 1])._fields
     ('y', 'idx')
     """
 
-    y: Any
-    idx: Any
+    y: Tensor
+    idx: Tensor
 
 
 class UniqueWithCounts(NamedTuple):
-    """What `unique_with_counts` gives.
+    """The result of `unique_with_counts`.
 
     >>> tf.unique_with_counts([1, 1])._fields
     ('y', 'idx', 'count')
     """
 
-    y: Any
-    idx: Any
+    y: Tensor
+    idx: Tensor
     count: Any
 
 
@@ -72,9 +72,9 @@ def _descending(name: str, direction: str) -> bool:
 
 @operation
 def sort(
-    values: TensorLike, axis: IntLike = -1, direction: str = "ASCENDING", name: str | None = None
+    values: TensorLike, axis: IntLike = -1, direction: str = "ASCENDING", name: Name = None
 ) -> Tensor:
-    """Sorted along an axis; the derivative follows each element to its place.
+    """The elements sorted along an axis; derivatives follow each element to its place.
 
     >>> tf.sort([3, 1, 2], direction="DESCENDING").numpy().tolist()
     [3, 2, 1]
@@ -88,7 +88,7 @@ def argsort(
     axis: IntLike = -1,
     direction: str = "ASCENDING",
     stable: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """The indices that sort along an axis.
 
@@ -107,7 +107,7 @@ def top_k(
     k: IntLike = 1,
     sorted: bool = True,
     index_type: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> TopKV2:
     """The k largest elements along the last axis, largest first, and their indices.
 
@@ -117,15 +117,13 @@ def top_k(
     """
     x = convert(input)
     if not x.ndim or not 0 <= int(k) <= x.spec.shape[-1]:
-        raise ShapeError(f"top_k: k={int(k)} for a tensor of shape {x.shape}: too many.")
+        raise ShapeError(f"top_k: k={int(k)} does not fit the last axis of shape {x.shape}.")
     values, indices = core.top_k(x, int(k))
     return TopKV2(values, cast(indices, as_dtype(index_type).dtype))
 
 
 @operation
-def in_top_k(
-    targets: TensorLike, predictions: TensorLike, k: IntLike, name: str | None = None
-) -> Tensor:
+def in_top_k(targets: TensorLike, predictions: TensorLike, k: IntLike, name: Name = None) -> Tensor:
     """For each row whether its target is among the k largest predictions.
 
     >>> tf.math.in_top_k([0, 1], [[0.1, 0.9], [0.2, 0.8]], 1).numpy().tolist()
@@ -138,8 +136,8 @@ def in_top_k(
 
 
 @operation
-def unique(x: TensorLike, out_idx: DTypeLike = int32, name: str | None = None) -> Unique:
-    """The different elements in the order they come, and which of them each element is.
+def unique(x: TensorLike, out_idx: DTypeLike = int32, name: Name = None) -> Unique:
+    """The distinct elements in order of appearance, and the number of each element among them.
 
     >>> y, idx = tf.unique([5, 3, 5])
     >>> y.numpy().tolist(), idx.numpy().tolist()
@@ -151,9 +149,9 @@ def unique(x: TensorLike, out_idx: DTypeLike = int32, name: str | None = None) -
 
 @operation
 def unique_with_counts(
-    x: TensorLike, out_idx: DTypeLike = int32, name: str | None = None
+    x: TensorLike, out_idx: DTypeLike = int32, name: Name = None
 ) -> UniqueWithCounts:
-    """The same, and how many there are of each.
+    """The distinct elements as in `unique`, and how often each occurs.
 
     >>> tf.unique_with_counts([5, 3, 5]).count.numpy().tolist()
     [2, 1]
@@ -185,9 +183,9 @@ def searchsorted(
     values: TensorLike,
     side: str = "left",
     out_type: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """Where to insert values into sorted rows so that they stay sorted.
+    """The indices at which values keep sorted rows sorted.
 
     >>> tf.searchsorted([1.0, 2.0, 3.0], [2.5, 0.0]).numpy().tolist()
     [2, 0]
@@ -196,7 +194,7 @@ def searchsorted(
     if rows.ndim == 1:
         found = core.searchsorted(rows, wanted, side=side)
     else:
-        # Counted against every element: rows may all be different.
+        # Compare with every element, because each row has its own order.
         compare = less(rows[..., None, :], wanted[..., :, None])
         if side == "right":
             compare = rows[..., None, :] <= wanted[..., :, None]
@@ -211,7 +209,7 @@ def bincount(
     minlength: IntLike | None = None,
     maxlength: IntLike | None = None,
     dtype: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
     axis: IntLike | None = None,
     binary_output: bool = False,
 ) -> Tensor:
@@ -227,7 +225,7 @@ def bincount(
         raise InvalidValueError(f"bincount: axis {axis} is neither None nor 0 nor -1.")
     length = max(int(found.max(initial=-1)) + 1, int(minlength or 0))
     length = length if maxlength is None else min(length, int(maxlength))
-    # Each row of a matrix has its own stretch of numbers, if rows are counted for themselves.
+    # If rows are counted separately, each has its own range of numbers.
     rows = found.shape[0] if axis == -1 and found.ndim == 2 else 1
     numbers = (found.reshape(rows, -1) + np.arange(rows)[:, None] * length).reshape(-1)
     inside = np.flatnonzero(found.reshape(-1) < length)
@@ -250,9 +248,9 @@ def histogram_fixed_width(
     value_range: TensorLike,
     nbins: IntLike = 100,
     dtype: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """How many values fall into each of equal bins; those outside count at the ends.
+    """The number of values in each of equal bins; values outside count in the end bins.
 
     >>> tf.histogram_fixed_width([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
     [1, 1, 1]
@@ -267,9 +265,9 @@ def histogram_fixed_width_bins(
     value_range: TensorLike,
     nbins: IntLike = 100,
     dtype: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """Into which of equal bins each value falls; those outside into the first or the last.
+    """The number of the bin of each value; values outside are in the first or the last bin.
 
     >>> tf.histogram_fixed_width_bins([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
     [0, 1, 2]
@@ -277,7 +275,7 @@ def histogram_fixed_width_bins(
     return convert(_bins(values, value_range, nbins).astype(as_dtype(dtype)))
 
 
-def _bins(values: Any, value_range: Any, nbins: Any) -> Any:
+def _bins(values: TensorLike, value_range: TensorLike, nbins: IntLike) -> Array:
     x = np.asarray(convert(values).read())
     low, high = np.asarray(convert(value_range).read(), float)
     if not low < high:
@@ -287,8 +285,8 @@ def _bins(values: Any, value_range: Any, nbins: Any) -> Any:
 
 
 @operation
-def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
-    """The permutation that undoes another.
+def invert_permutation(x: TensorLike, name: Name = None) -> Tensor:
+    """The inverse of a permutation.
 
     >>> tf.math.invert_permutation([2, 0, 1]).numpy().tolist()
     [1, 2, 0]
@@ -296,7 +294,7 @@ def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
     order = as_indices("invert_permutation", x)
     known = np.asarray(order.read())
     if known.ndim != 1 or not np.array_equal(np.sort(known), np.arange(known.size)):
-        raise ValueError("invert_permutation: every number from 0 on has to occur once.")
+        raise ValueError("invert_permutation: every number from 0 on must occur once.")
     return convert(np.argsort(known).astype(known.dtype))
 
 
@@ -307,7 +305,7 @@ def confusion_matrix(
     num_classes: IntLike | None = None,
     weights: TensorLike | None = None,
     dtype: DTypeLike = int32,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
     """How often each label (row) was predicted as each class (column).
 

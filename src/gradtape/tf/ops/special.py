@@ -106,52 +106,32 @@ def _row(function: Callable[[Any], Any], sentence: str, example: str, result: st
     return unary(function, "f", sentence, example, result, namespace="tf.math.special", digits=4)
 
 
-bessel_i0e = _row(
-    lambda x: _IVE(x, order=0), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)", "1.0"
-)
-bessel_i1e = _row(
-    lambda x: _IVE(x, order=1), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)", "0.0"
-)
-bessel_j0 = _row(
-    lambda x: _JV(x, order=0), "The Bessel function of order 0.", "bessel_j0(0.0)", "1.0"
-)
-bessel_j1 = _row(
-    lambda x: _JV(x, order=1), "The Bessel function of order 1.", "bessel_j1(0.0)", "0.0"
-)
-bessel_k0 = _row(
-    lambda x: _KV(x, order=0),
-    "The modified Bessel function of the second kind, of order 0.",
-    "bessel_k0(1.0)",
-    "0.421",
-)
-bessel_k0e = _row(
-    lambda x: _KVE(x, order=0), "bessel_k0 times exp(x).", "bessel_k0e(1.0)", "1.1445"
-)
-bessel_k1 = _row(
-    lambda x: _KV(x, order=1),
-    "The modified Bessel function of the second kind, of order 1.",
-    "bessel_k1(1.0)",
-    "0.6019",
-)
-bessel_k1e = _row(
-    lambda x: _KVE(x, order=1), "bessel_k1 times exp(x).", "bessel_k1e(1.0)", "1.6362"
-)
-bessel_y0 = _row(
-    lambda x: _YV(x, order=0),
-    "The Bessel function of the second kind, of order 0.",
-    "bessel_y0(1.0)",
-    "0.0883",
-)
-bessel_y1 = _row(
-    lambda x: _YV(x, order=1),
-    "The Bessel function of the second kind, of order 1.",
-    "bessel_y1(1.0)",
-    "-0.7812",
-)
+# fmt: off
+bessel_i0e = _row(lambda x: _IVE(x, order=0), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)",
+    "1.0")
+bessel_i1e = _row(lambda x: _IVE(x, order=1), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)",
+    "0.0")
+bessel_j0 = _row(lambda x: _JV(x, order=0), "The Bessel function of order 0.", "bessel_j0(0.0)",
+    "1.0")
+bessel_j1 = _row(lambda x: _JV(x, order=1), "The Bessel function of order 1.", "bessel_j1(0.0)",
+    "0.0")
+bessel_k0 = _row(lambda x: _KV(x, order=0),
+    "The modified Bessel function of the second kind, of order 0.", "bessel_k0(1.0)", "0.421")
+bessel_k0e = _row(lambda x: _KVE(x, order=0), "bessel_k0 times exp(x).", "bessel_k0e(1.0)",
+    "1.1445")
+bessel_k1 = _row(lambda x: _KV(x, order=1),
+    "The modified Bessel function of the second kind, of order 1.", "bessel_k1(1.0)", "0.6019")
+bessel_k1e = _row(lambda x: _KVE(x, order=1), "bessel_k1 times exp(x).", "bessel_k1e(1.0)",
+    "1.6362")
+bessel_y0 = _row(lambda x: _YV(x, order=0), "The Bessel function of the second kind, of order 0.",
+    "bessel_y0(1.0)", "0.0883")
+bessel_y1 = _row(lambda x: _YV(x, order=1), "The Bessel function of the second kind, of order 1.",
+    "bessel_y1(1.0)", "-0.7812")
 dawsn = _row(_DAWSN, "Dawson's integral.", "dawsn(1.0)", "0.5381")
 expint = _row(_EXPINT, "The exponential integral Ei.", "expint(1.0)", "1.8951")
 fresnel_cos = _row(_FRESNEL_COS, "Fresnel's cosine integral.", "fresnel_cos(1.0)", "0.7799")
 fresnel_sin = _row(_FRESNEL_SIN, "Fresnel's sine integral.", "fresnel_sin(1.0)", "0.4383")
 spence = _row(_SPENCE, "Spence's integral, the dilogarithm of 1 - x.", "spence(1.0)", "0.0")
+# fmt: on
 
 __getattr__ = attribute_finder("tf.math.special", globals())

@@ -1,8 +1,6 @@
-"""Moments with weights and from sums, local normalisation, and means of losses."""
+"""Weighted moments, moments from sums, local response normalization, means of losses."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, IntLike, TensorLike
+from gradtape.tf.base.types import Axis, IntLike, Name, TensorLike
 
 __all__ = [
     "compute_average_loss", "local_response_normalization", "lrn", "normalize_moments",
@@ -29,9 +27,9 @@ def weighted_moments(
     axes: Axis,
     frequency_weights: TensorLike,
     keepdims: bool = False,
-    name: str | None = None,
+    name: Name = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance over axes, where each element counts as much as its weight.
+    """Mean and variance over axes, of elements with weights.
 
     >>> mean, variance = tf.nn.weighted_moments([1.0, 3.0], 0, [3.0, 1.0])
     >>> mean.numpy().item(), variance.numpy().item()
@@ -55,9 +53,9 @@ def sufficient_statistics(
     axes: Axis,
     shift: TensorLike | None = None,
     keepdims: bool = False,
-    name: str | None = None,
-) -> tuple[Any, ...]:
-    """The count, the sum and the sum of squares over axes, less a shift if there is one.
+    name: Name = None,
+) -> tuple[Tensor | None, ...]:
+    """The count, the sum and the sum of squares over axes, of elements less a shift.
 
     >>> [y.numpy().item() for y in tf.nn.sufficient_statistics([1.0, 3.0], [0])[:3]]
     [2.0, 4.0, 10.0]
@@ -78,9 +76,9 @@ def normalize_moments(
     mean_ss: TensorLike,
     variance_ss: TensorLike,
     shift: TensorLike,
-    name: str | None = None,
+    name: Name = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance from what sufficient_statistics gives.
+    """Mean and variance from the result of sufficient_statistics.
 
     >>> mean, variance = tf.nn.normalize_moments(2.0, 4.0, 10.0, None)
     >>> mean.numpy().item(), variance.numpy().item()
@@ -99,9 +97,9 @@ def local_response_normalization(
     bias: float = 1,
     alpha: float = 1,
     beta: float = 0.5,
-    name: str | None = None,
+    name: Name = None,
 ) -> Tensor:
-    """Each channel over a power of the squares of those around it.
+    """Each channel divided by a power of the sum of squares of the channels around it.
 
     >>> tf.nn.lrn(tf.ones([1, 1, 1, 3]), depth_radius=0, bias=3.0).numpy().reshape(-1).tolist()
     [0.5, 0.5, 0.5]
@@ -109,8 +107,8 @@ def local_response_normalization(
     x = convert(input)
     radius, channels = int(depth_radius), x.spec.shape[-1]
     padded = pad(square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
-    squares: Any = 0.0
-    for start in range(2 * radius + 1):
+    squares = padded[..., :channels]
+    for start in range(1, 2 * radius + 1):
         squares = squares + padded[..., start : start + channels]
     return x / (float(bias) + float(alpha) * squares) ** float(beta)
 
@@ -121,7 +119,7 @@ def compute_average_loss(
     sample_weight: TensorLike | None = None,
     global_batch_size: IntLike | None = None,
 ) -> Tensor:
-    """The sum of losses over the number of examples.
+    """The sum of losses divided by the number of examples.
 
     >>> tf.nn.compute_average_loss([1.0, 2.0, 3.0], global_batch_size=4).numpy().item()
     1.5
@@ -136,7 +134,7 @@ def compute_average_loss(
 
 @operation
 def scale_regularization_loss(regularization_loss: TensorLike) -> Tensor:
-    """The sum of losses; there is one device to share it among.
+    """The sum of losses; TensorFlow divides it by the number of devices, which is one here.
 
     >>> tf.nn.scale_regularization_loss([1.0, 2.0]).numpy().item()
     3.0

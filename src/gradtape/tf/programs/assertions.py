@@ -1,9 +1,9 @@
-"""Assertions about tensors: `tf.debugging`. They look at values, and raise at once."""
+"""Assertions about tensors: `tf.debugging`. They compute values, and raise at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import effect
 from gradtape.tf.base.dtypes import as_dtype
+from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Array, DTypeLike, IntLike, TensorLike
+from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 
 __all__ = [
     "Assert", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal",
@@ -23,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _refuse(message: str | None, sentence: str) -> None:
+def _refuse(message: str | None, sentence: str) -> NoReturn:
     raise ArgumentError(f"{message}. {sentence}" if message else sentence)
 
 
@@ -31,16 +32,18 @@ def _first(array: Array) -> str:
     return str(np.asarray(array).reshape(-1)[:3].tolist())
 
 
-def _pairwise(name: str, symbol: str, compare: Callable[[Any, Any], Any]) -> Any:
-    @effect
+def _pairwise(symbol: str, compare: Callable[..., Any], example: str) -> Callable[..., None]:
+    """A row for an assertion about the elements of two tensors."""
+    own = named_in(example)
+
     def check(
         x: TensorLike,
         y: TensorLike,
         message: str | None = None,
         summarize: object = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> None:
-        a, b = (each.read() for each in common([x, y], check.__name__))
+        a, b = (each.read() for each in common([x, y], own))
         if not np.all(compare(a, b)):
             _refuse(
                 message,
@@ -48,59 +51,48 @@ def _pairwise(name: str, symbol: str, compare: Callable[[Any, Any], Any]) -> Any
                 f"{_first(b)}.",
             )
 
-    return _documented(check, name, f"Raise unless x {symbol} y for all elements.", _PAIRS[name])
+    sentence = f"Raise unless x {symbol} y for all elements."
+    return effect(documented(check, __name__, sentence, example))
 
 
-def _single(name: str, symbol: str, compare: Callable[[Any], Any]) -> Any:
-    @effect
+def _single(symbol: str, compare: Callable[..., Any], example: str) -> Callable[..., None]:
+    """A row for an assertion about the signs of elements."""
+
     def check(
-        x: TensorLike, message: str | None = None, summarize: object = None, name: str | None = None
+        x: TensorLike, message: str | None = None, summarize: object = None, name: Name = None
     ) -> None:
         a = convert(x).read()
-        if not np.all(compare(a)):
+        if not np.all(compare(a, 0)):
             _refuse(
                 message,
                 f"Condition x {symbol} 0 did not hold element-wise. First elements: {_first(a)}.",
             )
 
-    value = {">": "1", "<": "-1", ">=": "0", "<=": "0"}[symbol]
-    return _documented(check, name, f"Raise unless x {symbol} 0 for all elements.", value)
+    sentence = f"Raise unless x {symbol} 0 for all elements."
+    return effect(documented(check, __name__, sentence, example))
 
 
-def _documented(check: Any, name: str, doc: str, arguments: str) -> Any:
-    check.__name__ = check.__qualname__ = name
-    check.__module__ = __name__
-    check.__doc__ = f"{doc}\n\n    >>> tf.debugging.{name}({arguments})\n    "
-    return check
-
-
-_PAIRS = {
-    "assert_equal": "[1, 2], [1, 2]", "assert_none_equal": "[1, 2], [3, 4]",
-    "assert_less": "1, 2", "assert_less_equal": "1, 1", "assert_greater": "2, 1",
-    "assert_greater_equal": "1, 1",
-}  # fmt: skip
-
-assert_equal = _pairwise("assert_equal", "==", np.equal)
-assert_none_equal = _pairwise("assert_none_equal", "!=", np.not_equal)
-assert_less = _pairwise("assert_less", "<", np.less)
-assert_less_equal = _pairwise("assert_less_equal", "<=", np.less_equal)
-assert_greater = _pairwise("assert_greater", ">", np.greater)
-assert_greater_equal = _pairwise("assert_greater_equal", ">=", np.greater_equal)
-assert_positive = _single("assert_positive", ">", lambda a: a > 0)
-assert_negative = _single("assert_negative", "<", lambda a: a < 0)
-assert_non_negative = _single("assert_non_negative", ">=", lambda a: a >= 0)
-assert_non_positive = _single("assert_non_positive", "<=", lambda a: a <= 0)
+assert_equal = _pairwise("==", np.equal, "tf.debugging.assert_equal([1, 2], [1, 2])")
+assert_none_equal = _pairwise("!=", np.not_equal, "tf.debugging.assert_none_equal([1, 2], [3, 4])")
+assert_less = _pairwise("<", np.less, "tf.debugging.assert_less(1, 2)")
+assert_less_equal = _pairwise("<=", np.less_equal, "tf.debugging.assert_less_equal(1, 1)")
+assert_greater = _pairwise(">", np.greater, "tf.debugging.assert_greater(2, 1)")
+assert_greater_equal = _pairwise(">=", np.greater_equal, "tf.debugging.assert_greater_equal(1, 1)")
+assert_positive = _single(">", np.greater, "tf.debugging.assert_positive(1)")
+assert_negative = _single("<", np.less, "tf.debugging.assert_negative(-1)")
+assert_non_negative = _single(">=", np.greater_equal, "tf.debugging.assert_non_negative(0)")
+assert_non_positive = _single("<=", np.less_equal, "tf.debugging.assert_non_positive(0)")
 
 
 @effect
 def assert_near(
     x: TensorLike,
     y: TensorLike,
-    rtol: Any = None,
-    atol: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
     message: str | None = None,
     summarize: object = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> None:
     """Raise unless |x - y| <= atol + rtol |y| for all elements; both are 10 epsilon by default.
 
@@ -119,8 +111,8 @@ def assert_near(
 
 
 @effect
-def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> Tensor:
-    """Raise if there is NaN or infinity, and give the tensor.
+def assert_all_finite(x: TensorLike, message: str, name: Name = None) -> Tensor:
+    """Raise if there is NaN or infinity; return the tensor.
 
     >>> tf.debugging.assert_all_finite([1.0], "loss").numpy().tolist()
     [1.0]
@@ -135,8 +127,8 @@ def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> T
 
 
 @effect
-def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Tensor:
-    """Raise if there is NaN or infinity, and give the tensor.
+def check_numerics(tensor: TensorLike, message: str, name: Name = None) -> Tensor:
+    """Raise if there is NaN or infinity; return the tensor.
 
     >>> tf.debugging.check_numerics([1.0], "loss").numpy().tolist()
     [1.0]
@@ -146,9 +138,9 @@ def check_numerics(tensor: TensorLike, message: str, name: str | None = None) ->
 
 @effect
 def assert_rank(
-    x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None
+    x: TensorLike, rank: IntLike, message: str | None = None, name: Name = None
 ) -> None:
-    """Raise a ValueError unless the tensor has so many axes.
+    """Raise a ValueError unless the tensor has this many axes.
 
     >>> tf.debugging.assert_rank([[1]], 2)
     """
@@ -157,9 +149,9 @@ def assert_rank(
 
 @effect
 def assert_rank_at_least(
-    x: TensorLike, rank: IntLike, message: str | None = None, name: str | None = None
+    x: TensorLike, rank: IntLike, message: str | None = None, name: Name = None
 ) -> None:
-    """Raise a ValueError unless the tensor has so many axes or more.
+    """Raise a ValueError unless the tensor has this many axes or more.
 
     >>> tf.debugging.assert_rank_at_least([[1]], 1)
     """
@@ -168,9 +160,9 @@ def assert_rank_at_least(
 
 @effect
 def assert_rank_in(
-    x: TensorLike, ranks: Any, message: str | None = None, name: str | None = None
+    x: TensorLike, ranks: Iterable[IntLike], message: str | None = None, name: Name = None
 ) -> None:
-    """Raise a ValueError unless the number of axes is among the given.
+    """Raise a ValueError unless the number of axes is one of these.
 
     >>> tf.debugging.assert_rank_in([[1]], (1, 2))
     """
@@ -190,10 +182,8 @@ def _check_rank(
 
 
 @effect
-def assert_scalar(
-    tensor: TensorLike, message: str | None = None, name: str | None = None
-) -> Tensor:
-    """Raise a ValueError unless the tensor has no axes, and give it.
+def assert_scalar(tensor: TensorLike, message: str | None = None, name: Name = None) -> Tensor:
+    """Raise a ValueError unless the tensor has no axes; return it.
 
     >>> tf.debugging.assert_scalar(1.0).numpy().item()
     1.0
@@ -204,7 +194,7 @@ def assert_scalar(
 
 @effect
 def assert_type(
-    tensor: TensorLike, tf_type: DTypeLike, message: str | None = None, name: str | None = None
+    tensor: TensorLike, tf_type: DTypeLike, message: str | None = None, name: Name = None
 ) -> None:
     """Raise a TypeError unless the tensor has this dtype.
 
@@ -217,35 +207,37 @@ def assert_type(
 
 
 @effect
-def assert_integer(x: TensorLike, message: str | None = None, name: str | None = None) -> None:
+def assert_integer(x: TensorLike, message: str | None = None, name: Name = None) -> None:
     """Raise a TypeError unless the tensor holds integers.
 
     >>> tf.debugging.assert_integer([1])
     """
     found = convert(x).dtype
     if not found.is_integer:
-        raise DtypeError(f"{message + '. ' if message else ''}tensor of {found!r} is no integer.")
+        raise DtypeError(
+            f"{message + '. ' if message else ''}the tensor must hold integers, not {found!r}."
+        )
 
 
 @effect
 def assert_shapes(
-    shapes: Any,
-    data: TensorLike | None = None,
+    shapes: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+    data: object = None,
     summarize: object = None,
     message: str | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> None:
     """Raise a ValueError unless tensors have these shapes; equal letters stand for equal lengths.
 
     >>> tf.debugging.assert_shapes([(tf.zeros([2, 3]), ("N", "D")), (tf.zeros([3]), ("D",))])
     """
-    pairs: Iterable[Any] = shapes.items() if isinstance(shapes, dict) else shapes
+    pairs = shapes.items() if isinstance(shapes, Mapping) else shapes
     known: dict[str, int] = {}
     for tensor, wanted in pairs:
         found = convert(tensor).spec.shape
         symbols = list(wanted) if hasattr(wanted, "__iter__") else [wanted]
         if len(symbols) != len(found):
-            raise ShapeError(f"{message or 'assert_shapes'}: {found} is not of shape {symbols}.")
+            raise ShapeError(f"{message or 'assert_shapes'}: shape {found} does not fit {symbols}.")
         for symbol, length in zip(symbols, found, strict=True):
             if symbol is None:
                 continue
@@ -264,14 +256,14 @@ def is_numeric_tensor(tensor: object) -> bool:
     >>> tf.debugging.is_numeric_tensor(tf.constant(1.0)), tf.debugging.is_numeric_tensor("a")
     (True, False)
     """
-    return hasattr(tensor, "enter") and tensor.dtype.kind in "iufc"
+    return hasattr(tensor, "enter") and convert(tensor).dtype.kind in "iufc"
 
 
 @effect
 def Assert(  # noqa: N802 - TensorFlow's name
-    condition: TensorLike, data: Iterable[object], summarize: object = None, name: str | None = None
+    condition: TensorLike, data: Iterable[object], summarize: object = None, name: Name = None
 ) -> None:
-    """Raise with the data unless the condition holds.
+    """Raise an error that shows the data unless the condition holds.
 
     >>> tf.debugging.Assert(tf.reduce_all([True]), ["all hold"])
     """

@@ -19,7 +19,7 @@ from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.shapes import TensorSpec
-from gradtape.tf.base.types import DTypeLike, IntLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "experimental"]
 
@@ -57,7 +57,7 @@ class Dataset:
     # Beginnings.
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: Name = None) -> Dataset:
         """The rows of a tensor, or of each tensor of a nest.
 
         >>> [x.numpy().item() for x in tf.data.Dataset.from_tensor_slices([1, 2])]
@@ -80,7 +80,7 @@ class Dataset:
         return Dataset(rows, count)
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensors(tensors: Any, name: Name = None) -> Dataset:
         """One element."""
         element = _tensors(tensors)
         return Dataset(lambda: [element], 1)
@@ -92,7 +92,7 @@ class Dataset:
         output_shapes: Any = None,
         args: Any = None,
         output_signature: Any = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Dataset:
         """What a Python generator yields, in the dtypes that are announced."""
         announced = output_types if output_signature is None else output_signature
@@ -118,13 +118,13 @@ class Dataset:
         return Dataset(elements, None)
 
     @staticmethod
-    def range(*args: Any, output_type: DTypeLike = "int64", name: str | None = None) -> Dataset:
+    def range(*args: Any, output_type: DTypeLike = "int64", name: Name = None) -> Dataset:
         """The integers of Python's range."""
         numbers = builtins.range(*(int(each) for each in args))
         return Dataset(lambda: (convert(np.asarray(n), output_type) for n in numbers), len(numbers))
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+    def zip(*args: Any, datasets: Any = None, name: Name = None) -> Dataset:
         """Elements of several datasets side by side, as long as all have some."""
         parts = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
         leaves, structure = flatten(tuple(parts) if isinstance(parts, list) else parts)
@@ -146,14 +146,14 @@ class Dataset:
         deterministic: object = None,
         synchronous: object = None,
         use_unbounded_threadpool: bool = False,
-        name: str | None = None,
+        name: Name = None,
     ) -> Dataset:
         """A function of each element, in their order: nothing runs in parallel."""
         return Dataset(
             lambda: (_tensors(_apply(map_func, element)) for element in self), self._length
         )
 
-    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+    def filter(self, predicate: Callable[..., Any], name: Name = None) -> Dataset:
         """The elements for which a predicate holds."""
         return Dataset(lambda: (e for e in self if bool(_apply(predicate, e))), None)
 
@@ -163,7 +163,7 @@ class Dataset:
         drop_remainder: bool = False,
         num_parallel_calls: object = None,
         deterministic: object = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Dataset:
         """So many elements at once, stacked."""
         size = int(batch_size)
@@ -179,7 +179,7 @@ class Dataset:
             length = length // size if drop_remainder else -(-length // size)
         return Dataset(batches, length)
 
-    def unbatch(self, name: str | None = None) -> Dataset:
+    def unbatch(self, name: Name = None) -> Dataset:
         """The rows of each element."""
 
         def rows() -> Iterator[Any]:
@@ -193,7 +193,7 @@ class Dataset:
         buffer_size: IntLike,
         seed: IntLike | None = None,
         reshuffle_each_iteration: bool | None = None,
-        name: str | None = None,
+        name: Name = None,
     ) -> Dataset:
         """Elements in random order, drawn from a buffer of so many."""
         size, again = int(buffer_size), reshuffle_each_iteration is not False
@@ -213,7 +213,7 @@ class Dataset:
 
         return Dataset(shuffled, self._length)
 
-    def repeat(self, count: IntLike | None = None, name: str | None = None) -> Dataset:
+    def repeat(self, count: IntLike | None = None, name: Name = None) -> Dataset:
         """All elements again and again, so many times or without end."""
         times = -1 if count is None else int(count)
 
@@ -226,7 +226,7 @@ class Dataset:
         length = INFINITE_CARDINALITY if times < 0 else None if known is None else known * times
         return Dataset(repeated, length if times < 0 or known != -1 else -1)
 
-    def take(self, count: IntLike, name: str | None = None) -> Dataset:
+    def take(self, count: IntLike, name: Name = None) -> Dataset:
         """The first so many elements; all for -1."""
         most = int(count)
         if most < 0:
@@ -235,17 +235,17 @@ class Dataset:
         length = None if known is None else most if known < 0 else min(known, most)
         return Dataset(lambda: itertools.islice(self, most), length)
 
-    def skip(self, count: IntLike, name: str | None = None) -> Dataset:
+    def skip(self, count: IntLike, name: Name = None) -> Dataset:
         """All but the first so many elements."""
         most, known = int(count), self._length
         length = known if known is None or known < 0 else max(known - most, 0)
         return Dataset(lambda: itertools.islice(self, most, None), length)
 
-    def shard(self, num_shards: IntLike, index: IntLike, name: str | None = None) -> Dataset:
+    def shard(self, num_shards: IntLike, index: IntLike, name: Name = None) -> Dataset:
         """Every so manyth element."""
         return Dataset(lambda: itertools.islice(self, int(index), None, int(num_shards)), None)
 
-    def enumerate(self, start: IntLike = 0, name: str | None = None) -> Dataset:
+    def enumerate(self, start: IntLike = 0, name: Name = None) -> Dataset:
         """Elements with their numbers."""
         return Dataset(
             lambda: (
@@ -255,13 +255,13 @@ class Dataset:
             self._length,
         )
 
-    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+    def concatenate(self, dataset: Dataset, name: Name = None) -> Dataset:
         """The elements of this, and then those of another."""
         lengths = (self._length, dataset._length)
         known = None if None in lengths else -1 if -1 in lengths else sum(lengths)  # type: ignore[arg-type]
         return Dataset(lambda: itertools.chain(self, dataset), known)
 
-    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+    def cache(self, filename: str = "", name: Name = None) -> Dataset:
         """The same elements, computed once."""
         if filename:
             raise ValueError(
@@ -283,11 +283,11 @@ class Dataset:
 
         return Dataset(remembered, self._length)
 
-    def prefetch(self, buffer_size: IntLike | None = None, name: str | None = None) -> Dataset:
+    def prefetch(self, buffer_size: IntLike | None = None, name: Name = None) -> Dataset:
         """The same elements; nothing is read ahead."""
         return self
 
-    def with_options(self, options: object, name: str | None = None) -> Dataset:
+    def with_options(self, options: object, name: Name = None) -> Dataset:
         """The same elements; options mean nothing."""
         return self
 
@@ -297,9 +297,7 @@ class Dataset:
 
     # Ends.
 
-    def reduce(
-        self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
-    ) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: Name = None) -> Any:
         """The last value of `state = reduce_func(state, element)`."""
         found = _tensors(initial_state)
         for element in self:
@@ -312,7 +310,7 @@ class Dataset:
             leaves, structure = flatten(element)
             yield unflatten(structure, [leaf.numpy() for leaf in leaves])
 
-    def cardinality(self, name: str | None = None) -> Any:
+    def cardinality(self, name: Name = None) -> Any:
         """How many elements there are; -1 without end, -2 if it is not known."""
         return convert(np.int64(UNKNOWN_CARDINALITY if self._length is None else self._length))
 

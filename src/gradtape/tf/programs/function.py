@@ -1,38 +1,39 @@
-"""function: gradtape's compiled functions, on tensors of this face."""
+"""tf.function: gradtape's compiled functions, on tensors of gradtape.tf."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.functions.function import Function as CoreFunction
-from gradtape.pytree import flatten, register_pytree, unflatten
+from gradtape.graph.spec import Spec
+from gradtape.pytree import flatten, map_leaves, register_pytree, unflatten
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import FRESH, functions, graphs
+from gradtape.tf.base.dispatch import FRESH, WithoutValue, functions, graphs
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.slices import IndexedSlices, of_rows
 from gradtape.tf.base.tensor import Tensor, adopt, sharing
-from gradtape.tf.v1.symbolic import Symbolic
+from gradtape.tf.base.types import UserFunction
 
 __all__ = ["function"]
 
 
 class Switch:
-    """`tf.config.run_functions_eagerly`."""
+    """The setting of `tf.config.run_functions_eagerly`."""
 
     eagerly = False
 
 
 class _Rows:
-    """Row-sparse tensors on their way out of a function, where every leaf is a plain tensor."""
+    """An IndexedSlices as a nest of plain tensors, which captured functions can return."""
 
-    def __init__(self, rows: Any, spec: Any) -> None:
+    def __init__(self, rows: tuple[Any, ...], spec: Spec) -> None:
         self.rows = rows
         self.spec = spec
 
@@ -40,19 +41,19 @@ class _Rows:
 register_pytree(_Rows, lambda r: (r.rows, r.spec), lambda spec, rows: _Rows(tuple(rows), spec))
 
 
-def _outward(result: Any) -> Any:
-    leaves, structure = flatten(result)
-    return unflatten(structure, [_leaf_outward(leaf) for leaf in leaves])
+def _sent(result: object) -> Any:
+    """The result of the user's function, as the captured function returns it."""
+    return map_leaves(_sent_leaf, result)
 
 
-def _leaf_outward(leaf: Tensor) -> Any:
+def _sent_leaf(leaf: object) -> object:
     if isinstance(leaf, IndexedSlices):
         return _Rows(leaf.rows, leaf.spec)
     return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _received(result: Any) -> Any:
-    """Results of a captured call as tensors of ours; others hold none of them."""
+    """The result of a captured function with tensors of this class; nobody else holds them."""
     if type(result) is CoreTensor:
         return adopt(result)
     if isinstance(result, _Rows):
@@ -69,17 +70,17 @@ def _received(result: Any) -> Any:
 
 
 def function(
-    func: Callable[..., Any] | None = None,
-    input_signature: Any = None,
+    func: UserFunction | None = None,
+    input_signature: Sequence[Any] | None = None,
     autograph: bool = True,
-    jit_compile: Any = None,
+    jit_compile: bool | None = None,
     reduce_retracing: bool = False,
-    experimental_implements: Any = None,
-    experimental_autograph_options: Any = None,
-    experimental_attributes: Any = None,
-    experimental_relax_shapes: Any = None,
-    experimental_compile: Any = None,
-    experimental_follow_type_hints: Any = None,
+    experimental_implements: object = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: bool | None = None,
+    experimental_compile: bool | None = None,
+    experimental_follow_type_hints: bool | None = None,
 ) -> Any:
     """Run a function without the Python between its ops, from the second call of a kind on.
 
@@ -89,7 +90,7 @@ def function(
     >>> f(tf.constant(2.0), 1.0).numpy().item()
     5.0
 
-    `if` and `while` on values work as they do in Python; what was seen becomes a guard. The options
+    `if` and `while` on values work as they do in Python; their outcomes become guards. The options
     beyond `input_signature` and `reduce_retracing` are accepted and change nothing.
     """
     if func is None:
@@ -100,9 +101,11 @@ def function(
 
 
 class Function:
-    """A function with its captured programs; made by `tf.function`."""
+    """A function with its captures; made by `tf.function`."""
 
-    def __init__(self, func: Any, input_signature: Any, reduce_retracing: bool) -> None:
+    def __init__(
+        self, func: UserFunction, input_signature: Sequence[Any] | None, reduce_retracing: bool
+    ) -> None:
         self.__name__ = getattr(func, "__name__", type(func).__name__)
         functools.update_wrapper(self, func)
         self.python_function = func
@@ -113,17 +116,17 @@ class Function:
         @functools.wraps(func)
         def inside(*args: Any, **kwargs: Any) -> Any:
             with functions.call():
-                return _outward(func(*_given(args), **_given(kwargs)))
+                return _sent(func(*_arguments(args), **_arguments(kwargs)))
 
         specs = None if input_signature is None else [_spec(each) for each in input_signature]
         self._recorded = CoreFunction(inside, (), specs, reduce_retracing)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
         if self.input_signature is None:
             return BoundFunction(self, instance, (instance,))
-        # The signature says nothing of the instance: each has a function of its own.
+        # The signature has no entry for the instance, so each instance has its own function.
         found = self._bound.get(instance)
         if found is None:
             method = functools.partial(self.python_function, weakref.proxy(instance))
@@ -134,16 +137,18 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.input_signature is not None:
-            args, kwargs = self._checked(args, kwargs), {}
+            args, kwargs = self._checked(args, kwargs, self.input_signature), {}
         if graphs.in_use:
             return graphs.take(self._call, args, kwargs, FRESH)
         return self._call(*args, **kwargs)
 
-    def _checked(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    def _checked(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Sequence[Any]
+    ) -> tuple[Any, ...]:
         """Arguments by position, as tensors that agree with the signature."""
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
-        specs = [_spec(each) for each in self.input_signature]
+        specs = [_spec(each) for each in signature]
         if len(args) != len(specs):
             raise SignatureError(
                 f"{self.__name__}: input_signature has {len(specs)} entries and the call "
@@ -159,26 +164,26 @@ class Function:
             return self.python_function(*args, **kwargs)
         return _received(self._recorded(*args, **kwargs))
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
         """The function to call for arguments like these; specs may stand for tensors."""
-        given = (*args, *kwargs.values())
-        if given and not any(isinstance(x, TensorSpec) for x in given):
+        passed = (*args, *kwargs.values())
+        if passed and not any(isinstance(x, TensorSpec) for x in passed):
             self(*args, **kwargs)
         return self
 
     def explain(self) -> str:
-        """What was captured, why, and what it cost."""
+        """A report of the captures: their reasons and their costs."""
         return self._recorded.explain()
 
     def experimental_get_tracing_count(self) -> int:
-        """How many kinds of calls were captured."""
+        """The number of captures."""
         return self._recorded.captures
 
 
 class BoundFunction:
-    """A function of a class with the instance it was asked of, which it keeps alive."""
+    """A compiled method and its instance, which it keeps alive."""
 
-    def __init__(self, function: Function, instance: Any, first: tuple[Any, ...]) -> None:
+    def __init__(self, function: Function, instance: object, first: tuple[Any, ...]) -> None:
         self._function = function
         self.__self__ = instance
         self._first = first
@@ -200,8 +205,8 @@ class SignatureError(TypeError, ValueError):
     """Arguments that do not agree with an input_signature."""
 
 
-def _agreeing(name: str, position: int, argument: Any, spec: TensorSpec) -> Any:
-    if isinstance(argument, Symbolic):
+def _agreeing(name: str, position: int, argument: object, spec: TensorSpec) -> object:
+    if isinstance(argument, WithoutValue):
         return argument
     try:
         tensor = convert(argument, spec.dtype)
@@ -212,23 +217,23 @@ def _agreeing(name: str, position: int, argument: Any, spec: TensorSpec) -> Any:
     if not spec.shape.is_compatible_with(tensor.shape):
         raise SignatureError(
             f"{name}: argument {position} has shape {tensor.shape}, and input_signature asks for "
-            f"{spec.shape}. Pass such a shape, or None where any length will do."
+            f"{spec.shape}. Pass such a shape, or write None for a length that may vary."
         )
     return tensor
 
 
-def _given(nest: object) -> Any:
-    """Arguments as tensors of ours; those of a capture are fresh, so their class may change."""
-    leaves, structure = flatten(nest)
-    return unflatten(structure, [_argument(leaf) for leaf in leaves])
+def _arguments(nest: object) -> Any:
+    """Arguments with tensors of this class, as the user's function expects them."""
+    return map_leaves(_argument, nest)
 
 
-def _argument(leaf: Tensor) -> Any:
+def _argument(leaf: object) -> object:
     if isinstance(leaf, CoreTensor) and not isinstance(leaf, Tensor):
+        # Stand-in arguments of a capture are held by nobody else, so their class may change.
         fresh = leaf.recording is not None and leaf.recording.capturing
         return adopt(leaf) if fresh else sharing(leaf)
     return leaf
 
 
-def _spec(given: Any) -> Any:
-    return given if isinstance(given, TensorSpec) else TensorSpec.from_tensor(given)
+def _spec(entry: Any) -> TensorSpec:
+    return entry if isinstance(entry, TensorSpec) else TensorSpec.from_tensor(entry)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
+from gradtape.nn.module import Module as CoreModule
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.scopes import name_scope
 
 __all__ = ["Module"]
+
+R = TypeVar("R")
 
 
 class Module:
@@ -35,27 +38,27 @@ class Module:
 
     @property
     def name(self) -> str:
-        """The name it was given, or that of its class."""
+        """The name of the module; by default that of its class."""
         return getattr(self, "_name", _snake_case(type(self).__name__))
 
     @property
-    def name_scope(self) -> Any:
+    def name_scope(self) -> name_scope:
         """The scope that prefixes names of variables with the name of the module."""
         return name_scope(f"{self.name}/")
 
     @property
-    def variables(self) -> Any:
-        """All variables, those of modules inside after one's own, in the order of their names."""
+    def variables(self) -> Sequence[Any]:
+        """All variables, by the names of their attributes; those of modules inside come last."""
         return tuple(thing for thing in _walk(self) if isinstance(thing, Variable))
 
     @property
-    def trainable_variables(self) -> Any:
+    def trainable_variables(self) -> Sequence[Any]:
         """The variables that are to be trained."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
-    def non_trainable_variables(self) -> Any:
-        """The variables that are not."""
+    def non_trainable_variables(self) -> Sequence[Any]:
+        """The variables that are not to be trained."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property
@@ -65,8 +68,8 @@ class Module:
         return tuple(module for module in found if module is not self)
 
     @classmethod
-    def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method, inside the scope of the module's name.
+    def with_name_scope(cls, method: Callable[..., R]) -> Callable[..., R]:
+        """The method, called inside the name scope of its module.
 
         >>> class Line(tf.Module):
         ...     @tf.Module.with_name_scope
@@ -79,7 +82,7 @@ class Module:
         """
 
         @functools.wraps(method)
-        def inside(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def inside(self: Module, *args: Any, **kwargs: Any) -> R:
             with self.name_scope:
                 return method(self, *args, **kwargs)
 
@@ -91,12 +94,12 @@ def _snake_case(name: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower().lstrip("_")
 
 
-def _attributes(module: Any) -> list[Any]:
+def _attributes(module: object) -> list[object]:
     return [value for _, value in sorted(vars(module).items())]
 
 
-def _walk(root: Any) -> Iterator[Any]:
-    """A module, its own variables, then those of each module inside; each once."""
+def _walk(root: object) -> Iterator[object]:
+    """A module, its own variables, then the same of each module inside; each thing once."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -105,7 +108,7 @@ def _walk(root: Any) -> Iterator[Any]:
             continue
         seen.add(id(module))
         yield module
-        inside: list[Any] = []
+        inside: list[object] = []
         for value in module.attributes() if hasattr(module, "attributes") else _attributes(module):
             _collect(value, inside, ())
         for thing in inside:
@@ -115,9 +118,7 @@ def _walk(root: Any) -> Iterator[Any]:
         waiting[:0] = [thing for thing in inside if not isinstance(thing, Variable)]
 
 
-def _collect(value: Any, found: list[Any], inside: tuple[int, ...]) -> None:
-    from gradtape.nn.module import Module as CoreModule
-
+def _collect(value: object, found: list[object], inside: tuple[int, ...]) -> None:
     if isinstance(value, (Variable, Module, CoreModule)):
         found.append(value)
         return

@@ -1,4 +1,4 @@
-"""print: values of tensors as part of a program."""
+"""tf.print: values of tensors, printed whenever the program runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.tf.base.dispatch import effect, leave_for_python
-from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.programs.variable import Variable
 
 __all__ = ["print"]
 
 
 @effect
-def print(*inputs: Any, **kwargs: Any) -> None:
-    """Write values of tensors, and whatever else is given, one after the other.
+def print(*inputs: object, **kwargs: Any) -> None:
+    """Write the values of tensors, and other objects, one after the other.
 
     >>> tf.print("x =", tf.constant([1.0, 2.0]), output_stream=sys.stdout)
     x = [1 2]
@@ -34,8 +33,8 @@ def print(*inputs: Any, **kwargs: Any) -> None:
     stream.write(text + kwargs.get("end", "\n"))
 
 
-def _number(x: Tensor) -> str:
-    """As many digits as are sure, and more only if they are needed to tell the number."""
+def _number(x: Any) -> str:
+    """The digits that every such number has, or more if they do not identify it."""
     few, all_of_them = (6, 9) if np.asarray(x).dtype == np.float32 else (15, 17)
     text = f"{x:.{few}g}"
     return text if type(x)(text) == x else f"{x:.{all_of_them}g}"
@@ -44,8 +43,8 @@ def _number(x: Tensor) -> str:
 _FORMATS: Any = {"float_kind": _number, "bool": lambda x: "1" if x else "0"}
 
 
-def _shown(thing: Any, edge: int) -> str:
-    """Text for values; of long axes as many elements of both ends, all if it is negative."""
+def _shown(thing: object, edge: int) -> str:
+    """The text of a value: `edge` elements at both ends of long axes, all if it is negative."""
     if isinstance(thing, Variable) or hasattr(thing, "enter"):
         array = np.asarray(thing)
         limit = {"threshold": sys.maxsize} if edge < 0 else {"threshold": 0, "edgeitems": edge}

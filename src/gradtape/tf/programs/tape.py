@@ -1,4 +1,4 @@
-"""GradientTape, and derivatives of what is recorded without one: gradients and hessians."""
+"""GradientTape and ForwardAccumulator; gradients and hessians of pending work without a tape."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.derive.gradient import derive_reverse
 from gradtape.derive.jacobians import View, derive_hessian
 from gradtape.errors import NotRecordingError
+from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Handle, Recording, state
 from gradtape.tape import gradient_tape as core
@@ -17,7 +18,7 @@ from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.tensor import Tensor, adopt
+from gradtape.tf.base.tensor import adopt
 from gradtape.tf.ops.creation import ones_like, zeros_like
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 
 class UnconnectedGradients(enum.Enum):
-    """What the gradient by something unconnected is: None, or zeros.
+    """The gradient by a source that the target does not depend on: None, or zeros.
 
     >>> x, y = tf.Variable(1.0), tf.Variable(2.0)
     >>> with tf.GradientTape() as tape:
@@ -39,19 +40,19 @@ class UnconnectedGradients(enum.Enum):
     ZERO = "zero"
 
 
-def word(given: Any) -> str:
-    """What to do with unconnected sources, from the enumeration or by name."""
-    found = given.value if isinstance(given, UnconnectedGradients) else given
-    if found not in ("none", "zero"):
+def _word(choice: UnconnectedGradients | str) -> str:
+    """gradtape's word for a choice about unconnected sources."""
+    word = choice.value if isinstance(choice, UnconnectedGradients) else choice
+    if word not in ("none", "zero"):
         raise ValueError(
-            f"Unknown value for unconnected_gradients: {given!r}. Use "
+            f"Unknown value for unconnected_gradients: {choice!r}. Use "
             "tf.UnconnectedGradients.NONE or tf.UnconnectedGradients.ZERO."
         )
-    return found
+    return word
 
 
 class GradientTape(core.GradientTape):
-    """Record what happens to watched tensors and to variables, and differentiate it.
+    """Record operations on variables and watched tensors, and differentiate the results.
 
     >>> x = tf.Variable(3.0)
     >>> with tf.GradientTape() as tape:
@@ -60,7 +61,7 @@ class GradientTape(core.GradientTape):
     <tf.Tensor: shape=(), dtype=float32, numpy=6.0>
 
     Beyond TensorFlow: targets of `jacobian` may be nests, a tape need not be persistent for it, and
-    `batch_jacobian` refuses what mixes examples.
+    `batch_jacobian` refuses targets that mix examples.
     """
 
     def gradient(
@@ -81,12 +82,12 @@ class GradientTape(core.GradientTape):
         """
         if target is None:
             raise TypeError("gradient: `target` is None. Give a tensor, or a nest of them.")
-        unconnected = word(unconnected_gradients)
+        unconnected = _word(unconnected_gradients)
         leaves, structure = flatten(sources)
         targets = flatten(target)[0]
         if not any(leaf is each for leaf in leaves for each in targets):
             return adopt(super().gradient(target, sources, output_gradients, unconnected))
-        # A source that is a target has gradient 1, even if nothing was recorded of it.
+        # A source that is itself a target has gradient 1, even if it was never watched.
         gradients = super().gradient(target, leaves, output_gradients, "none")
         weights = flatten(output_gradients)[0] or [None] * len(targets)
         for at, leaf in enumerate(leaves):
@@ -115,7 +116,7 @@ class GradientTape(core.GradientTape):
         >>> tape.jacobian(y, x).numpy().tolist()
         [[2.0, 0.0], [0.0, 4.0]]
         """
-        return adopt(super().jacobian(target, sources, word(unconnected_gradients), **more))
+        return adopt(super().jacobian(target, sources, _word(unconnected_gradients), **more))
 
     def batch_jacobian(
         self,
@@ -134,7 +135,7 @@ class GradientTape(core.GradientTape):
         >>> tape.batch_jacobian(y, x).shape
         TensorShape([2, 2, 2])
         """
-        return adopt(super().batch_jacobian(target, source, word(unconnected_gradients), **more))
+        return adopt(super().batch_jacobian(target, source, _word(unconnected_gradients), **more))
 
     def hessian(
         self,
@@ -144,7 +145,7 @@ class GradientTape(core.GradientTape):
         **more: Any,
     ) -> Any:
         """The second derivatives of the sum of `target`; TensorFlow has no such method."""
-        return adopt(super().hessian(target, sources, word(unconnected_gradients), **more))
+        return adopt(super().hessian(target, sources, _word(unconnected_gradients), **more))
 
     def jvp(self, target: object, sources: object, tangents: object) -> Any:
         """The derivative of `target` along `tangents`; TensorFlow has no such method."""
@@ -170,7 +171,7 @@ class ForwardAccumulator(CoreAccumulator):
         primals: object,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
     ) -> Any:
-        """The tangent of what was computed inside, in the structure of `primals`.
+        """The tangents of tensors that were computed inside, in the structure of `primals`.
 
         >>> x = tf.constant(3.0)
         >>> with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)) as acc:
@@ -178,11 +179,11 @@ class ForwardAccumulator(CoreAccumulator):
         >>> acc.jvp(y)["square"].numpy().item()
         6.0
         """
-        return adopt(super().jvp(primals, word(unconnected_gradients)))
+        return adopt(super().jvp(primals, _word(unconnected_gradients)))
 
 
 def _recording(name: str, targets: list[Any], sources: list[Any]) -> Recording:
-    """Where targets are pending or tracked. What was computed without a tape has no history."""
+    """The recording that holds the targets. A tensor computed without a tape is in none."""
     for target in targets:
         recording = target.recording if isinstance(target, Handle) else None
         if recording is not None and not recording.closed:
@@ -192,21 +193,21 @@ def _recording(name: str, targets: list[Any], sources: list[Any]) -> Recording:
     ]
     if unconnected and not state.tapes:
         raise NotRecordingError(
-            f"{name}: ys were computed already, and how is not recorded. Ask before they are "
-            "looked at, or compute them inside `with tf.GradientTape():`."
+            f"{name}: ys were computed already, and the recording is gone. Ask before their values "
+            "are read, or compute them inside `with tf.GradientTape():`."
         )
     return state.recording
 
 
-def _node(leaf: Tensor, recording: Recording) -> Any:
+def _node(leaf: object, recording: Recording) -> Node:
     if isinstance(leaf, Variable):
-        # As it is now, without telling any tape of a read.
+        # The current value, without reporting a read to any tape.
         return leaf._handle.enter(recording)
     return convert(leaf).enter(recording)
 
 
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+def _listed(sources: object) -> list[Any]:
+    return list(sources) if isinstance(sources, (list, tuple)) else [sources]
 
 
 @operation
@@ -220,16 +221,16 @@ def gradients(
     stop_gradients: object = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Any]:
-    """Partial derivatives of the sum of `ys` by each of `xs`, as a list; no tape is needed.
+    """Partial derivatives of the sum of `ys` by each of `xs`, as a list; they need no tape.
 
     >>> x = tf.constant([2.0])
     >>> tf.gradients([x**2, x**3], x)[0].numpy().tolist()
     [16.0]
 
-    It works on what was recorded and is still to be computed: in a script of TensorFlow 1, in a
-    `tf.function`, and inside a tape.
+    It works while `ys` are pending: in a script of TensorFlow 1, in a `tf.function`, and inside a
+    tape.
     """
-    unconnected = word(unconnected_gradients)
+    unconnected = _word(unconnected_gradients)
     targets, sources = flatten(ys)[0], _listed(xs)
     recording = _recording("gradients", targets, sources)
     weights = directions("grad_ys", flatten(ys)[1], grad_ys)

@@ -1,8 +1,9 @@
-"""TensorArray: a list of tensors that is written and read by number."""
+"""TensorArray: a list of tensors that is written and read by index."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from gradtape.tf.base.dtypes import DType, as_dtype
 from gradtape.tf.base.errors import OutOfRangeError
 from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import Tensor, from_array
-from gradtape.tf.base.types import DTypeLike, IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = ["TensorArray"]
 
 
 class TensorArray:
-    """Tensors of one dtype by number, for loops; a write gives the array to go on with.
+    """Tensors of one dtype by index, for loops; a write returns the array to continue with.
 
     >>> array = tf.TensorArray(tf.float32, size=3)
     >>> for i in range(3):
@@ -38,21 +39,21 @@ class TensorArray:
         size: Any = None,
         dynamic_size: bool | None = None,
         clear_after_read: bool | None = None,
-        tensor_array_name: Any = None,
-        handle: Any = None,
-        flow: Any = None,
+        tensor_array_name: object = None,
+        handle: object = None,
+        flow: object = None,
         infer_shape: bool = True,
         element_shape: Any = None,
         colocate_with_first_write_call: bool = True,
-        name: str | None = None,
+        name: Name = None,
     ) -> None:
         self._dtype = as_dtype(dtype)
         self._dynamic = bool(dynamic_size)
-        # What was read is forgotten, unless told otherwise.
+        # A read forgets the tensor, by default.
         self._clear = clear_after_read is None or bool(clear_after_read)
         self._infer = bool(infer_shape)
         self._shape = TensorShape(element_shape)
-        self._items: list[Any] = [None] * (0 if size is None else int(size))
+        self._items: list[Tensor | None] = [None] * (0 if size is None else int(size))
         self._read: set[int] = set()
 
     @property
@@ -72,15 +73,15 @@ class TensorArray:
 
     @property
     def flow(self) -> Tensor:
-        """A number that means nothing: there is no graph to hold together."""
+        """A number without meaning: TensorFlow uses it to order reads and writes in a graph."""
         return convert(0.0)
 
-    def _with(self, items: list[Any]) -> TensorArray:
-        self._items = items
+    def _with(self, items: Sequence[Tensor | None]) -> TensorArray:
+        self._items = list(items)
         return self
 
-    def write(self, index: IntLike, value: TensorLike, name: str | None = None) -> TensorArray:
-        """The array with a tensor at a number."""
+    def write(self, index: IntLike, value: TensorLike, name: Name = None) -> TensorArray:
+        """The array with a tensor at an index."""
         at, tensor = int(index), convert(value, self._dtype)
         if at < 0 or (at >= len(self._items) and not self._dynamic):
             raise OutOfRangeError(
@@ -98,8 +99,8 @@ class TensorArray:
         self._read.discard(at)
         return self._with(items)
 
-    def read(self, index: IntLike, name: str | None = None) -> Tensor:
-        """The tensor at a number."""
+    def read(self, index: IntLike, name: Name = None) -> Tensor:
+        """The tensor at an index."""
         at = int(index)
         if not 0 <= at < len(self._items):
             raise OutOfRangeError(
@@ -126,22 +127,22 @@ class TensorArray:
             )
         return zeros(tuple(self._shape), dtype=self._dtype.dtype)
 
-    def gather(self, indices: TensorLike, name: str | None = None) -> Tensor:
-        """The tensors at several numbers, stacked."""
+    def gather(self, indices: TensorLike, name: Name = None) -> Tensor:
+        """The tensors at several indices, stacked."""
         return stacked([self._tensor(int(at)) for at in concrete(indices)])
 
-    def stack(self, name: str | None = None) -> Tensor:
+    def stack(self, name: Name = None) -> Tensor:
         """All tensors, along a new first axis."""
         if not self._items:
             known = self._shape if self._shape.rank is not None else ()
             return zeros((0, *(n or 0 for n in known)), dtype=self._dtype.dtype)
         return stacked([self._tensor(at) for at in range(len(self._items))])
 
-    def concat(self, name: str | None = None) -> Tensor:
+    def concat(self, name: Name = None) -> Tensor:
         """All tensors, one after the other along their first axis."""
         return joined([self._tensor(at) for at in range(len(self._items))], axis=0)
 
-    def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
+    def unstack(self, value: TensorLike, name: Name = None) -> TensorArray:
         """The array with the tensors along the first axis of another."""
         parts = list(unstacked(convert(value, self._dtype)))
         if len(parts) > len(self._items) and not self._dynamic and self._items:
@@ -149,16 +150,14 @@ class TensorArray:
         self._shape = self._shape.merge_with(parts[0].shape) if parts else self._shape
         return self._with(parts)
 
-    def scatter(
-        self, indices: TensorLike, value: TensorLike, name: str | None = None
-    ) -> TensorArray:
-        """The array with tensors at several numbers."""
+    def scatter(self, indices: TensorLike, value: TensorLike, name: Name = None) -> TensorArray:
+        """The array with tensors at several indices."""
         parts = unstacked(convert(value, self._dtype))
         for at, part in zip(concrete(indices).tolist(), parts, strict=True):
             self.write(at, part)
         return self
 
-    def split(self, value: TensorLike, lengths: ShapeLike, name: str | None = None) -> TensorArray:
+    def split(self, value: TensorLike, lengths: ShapeLike, name: Name = None) -> TensorArray:
         """The array with parts of a tensor, of the given lengths along its first axis."""
         whole, start, parts = convert(value, self._dtype), 0, []
         for length in as_shape(lengths):
@@ -166,32 +165,32 @@ class TensorArray:
             start += length
         return self._with(parts)
 
-    def size(self, name: str | None = None) -> Tensor:
-        """How many tensors there is room for, as a tensor."""
+    def size(self, name: Name = None) -> Tensor:
+        """The number of indices, as a tensor."""
         return from_array(np.int32(len(self._items)))
 
     def identity(self) -> TensorArray:
         """The array itself."""
         return self
 
-    def grad(self, *_: object, **__: object) -> Any:
-        """Refused: derivatives pass through reads and writes as they are."""
+    def grad(self, *_: object, **__: object) -> NoReturn:
+        """Raise an error: derivatives pass through reads and writes anyway."""
         raise NotImplementedError("TensorArray.grad: use a tf.GradientTape.")
 
-    def close(self, name: str | None = None) -> None:
+    def close(self, name: Name = None) -> None:
         """Forget the tensors."""
         self._items = []
 
 
-def _taken_apart(array: TensorArray) -> tuple[Any, Any]:
-    """The tensors, and all the rest: so arrays can be among the variables of a loop."""
+def _taken_apart(array: TensorArray) -> tuple[tuple[Tensor | None, ...], object]:
+    """The tensors, and everything else: arrays can be variables of a loop."""
     places = tuple(at for at, item in enumerate(array._items) if item is not None)
     shape = None if array._shape.rank is None else tuple(array._shape)
     settings = (array._dtype, len(array._items), array._dynamic, array._clear, array._infer, shape)
     return tuple(array._items[at] for at in places), (settings, places, tuple(sorted(array._read)))
 
 
-def _put_together(rest: Any, tensors: Any) -> TensorArray:
+def _put_together(rest: Any, tensors: Iterable[Tensor]) -> TensorArray:
     (dtype, size, dynamic, clear, infer, shape), places, read = rest
     made = TensorArray(dtype, size, dynamic, clear, infer_shape=infer, element_shape=shape)
     for at, tensor in zip(places, tensors, strict=True):

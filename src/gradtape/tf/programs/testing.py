@@ -1,16 +1,17 @@
-"""For tests: derivatives by differences, and comparisons: `tf.test`."""
+"""Test cases that compare tensors, and derivatives by differences: `tf.test`."""
 
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.types import TensorLike
+from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.types import Array, TensorLike, UserFunction
 from gradtape.tf.programs.tape import GradientTape
 
 __all__ = [
@@ -20,8 +21,8 @@ __all__ = [
 
 
 def compute_gradient(
-    f: Callable[..., Any], x: TensorLike, delta: float | None = None
-) -> tuple[list[Any], list[Any]]:
+    f: UserFunction, x: Sequence[TensorLike], delta: float | None = None
+) -> tuple[list[Array], list[Array]]:
     """Jacobians of a function by its arguments: computed, and from differences.
 
     >>> computed, measured = tf.test.compute_gradient(tf.square, [tf.constant([1.0, 2.0])])
@@ -44,7 +45,7 @@ def compute_gradient(
     return computed, measured
 
 
-def _differences(f: Callable[..., Any], operands: list[Any], position: int, step: float) -> Any:
+def _differences(f: UserFunction, operands: list[Tensor], position: int, step: float) -> Array:
     start = np.asarray(operands[position].read())
     columns = []
     for at in np.ndindex(*start.shape):
@@ -52,13 +53,13 @@ def _differences(f: Callable[..., Any], operands: list[Any], position: int, step
         for sign in (1.0, -1.0):
             moved = start.copy()
             moved[at] += sign * step
-            given = [*operands[:position], convert(moved), *operands[position + 1 :]]
-            ends.append(f(*given).numpy())
+            near = [*operands[:position], convert(moved), *operands[position + 1 :]]
+            ends.append(f(*near).numpy())
         columns.append(((ends[0] - ends[1]) / (2.0 * step)).reshape(-1))
     return np.stack(columns, axis=-1) if columns else np.zeros((0,), start.dtype)
 
 
-def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
     """False: there is one device, the CPU.
 
     >>> tf.test.is_gpu_available()
@@ -68,7 +69,7 @@ def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any =
 
 
 def is_built_with_cuda() -> bool:
-    """False.
+    """False: there is one device, the CPU.
 
     >>> tf.test.is_built_with_cuda()
     False
@@ -77,7 +78,7 @@ def is_built_with_cuda() -> bool:
 
 
 def gpu_device_name() -> str:
-    """An empty name: there is none.
+    """An empty name: there is no GPU.
 
     >>> tf.test.gpu_device_name()
     ''
@@ -85,11 +86,9 @@ def gpu_device_name() -> str:
     return ""
 
 
-def _plain(value: Any) -> Any:
-    leaves, structure = flatten(value)
-    return unflatten(
-        structure, [leaf.numpy() if hasattr(leaf, "numpy") else leaf for leaf in leaves]
-    )
+def _plain(value: object) -> Any:
+    """A nest with tensors replaced by NumPy arrays."""
+    return map_leaves(lambda leaf: leaf.numpy() if hasattr(leaf, "numpy") else leaf, value)
 
 
 class TestCase(unittest.TestCase):
@@ -98,10 +97,10 @@ class TestCase(unittest.TestCase):
     >>> tf.test.TestCase().assertAllClose(tf.constant([1.0]), [1.0 + 1e-8])
     """
 
-    # Not one to collect.
+    # pytest must not collect this class itself.
     __test__ = False
 
-    def evaluate(self, tensors: Any) -> Any:
+    def evaluate(self, tensors: object) -> Any:
         """Values of tensors, as NumPy arrays."""
         return _plain(tensors)
 
@@ -113,7 +112,7 @@ class TestCase(unittest.TestCase):
         atol: float = 1e-6,
         msg: str | None = None,
     ) -> None:
-        """Nests of tensors are equal up to tolerances."""
+        """Assert that nests of tensors are equal up to tolerances."""
         first, second = flatten(_plain(a))[0], flatten(_plain(b))[0]
         if len(first) != len(second):
             first, second = [np.asarray(_plain(a))], [np.asarray(_plain(b))]
@@ -121,11 +120,11 @@ class TestCase(unittest.TestCase):
             np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=msg or "")
 
     def assertAllEqual(self, a: TensorLike, b: TensorLike, msg: str | None = None) -> None:  # noqa: N802
-        """Tensors are equal, element by element."""
+        """Assert that tensors are equal, element by element."""
         np.testing.assert_array_equal(np.asarray(_plain(a)), np.asarray(_plain(b)), msg or "")
 
     def assertShapeEqual(self, a: TensorLike, b: TensorLike, msg: str | None = None) -> None:  # noqa: N802
-        """Tensors have one shape."""
+        """Assert that tensors have one shape."""
         first, second = (np.asarray(_plain(each)).shape for each in (a, b))
         if first != second:
             raise self.failureException(msg or f"shapes {first} and {second} differ.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from gradtape.tf.base.scopes import names, without_prefix
 from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Reference, Tensor
-from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
+from gradtape.tf.ops import indexing as lookups
+from gradtape.tf.ops import scattering
+from gradtape.tf.ops.segments import unsorted_segment_prod
 
 __all__ = ["Variable"]
 
 
 class VariableValue(Tensor):
-    """What a variable holds: `v.value` in Keras, `v.value()` in TensorFlow."""
+    """The value of a variable: `v.value` in Keras, `v.value()` in TensorFlow."""
 
     __slots__ = ()
 
@@ -33,11 +37,11 @@ class VariableValue(Tensor):
 
 
 class Sliced(Tensor):
-    """A part of a variable: a tensor, through which the part can be assigned."""
+    """A part of a variable, as a tensor whose `assign` replaces that part."""
 
     __slots__ = ("_key", "_variable")
 
-    def __init__(self, part: Any, variable: Variable, key: Any) -> None:
+    def __init__(self, part: core.Tensor, variable: Variable, key: object) -> None:
         super().__init__(part.node, part.recording, part.computed)
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
@@ -66,7 +70,7 @@ class Variable(CoreVariable):
     [5.0, 3.0]
 
     Gradients stop at assignments, as in TensorFlow: a value that was assigned under a tape counts
-    as the variable's own, wherever it came from.
+    as the variable's own, and no derivative passes to its operands.
     """
 
     __slots__ = ("constraint", "initial_value")
@@ -80,14 +84,14 @@ class Variable(CoreVariable):
         initial_value: Any = None,
         trainable: bool | None = None,
         validate_shape: bool = True,
-        caching_device: Any = None,
+        caching_device: object = None,
         name: str | None = None,
-        variable_def: Any = None,
+        variable_def: object = None,
         dtype: DTypeLike | None = None,
-        import_scope: Any = None,
-        constraint: Any = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
+        import_scope: object = None,
+        constraint: Callable[[Tensor], Tensor] | None = None,
+        synchronization: object = None,
+        aggregation: object = None,
         shape: tuple[int, ...] | None = None,
     ) -> None:
         if initial_value is None:
@@ -109,20 +113,20 @@ class Variable(CoreVariable):
 
     # Reading.
 
-    def read_value(self) -> Any:
-        """The value of now.
+    def read_value(self) -> Tensor:
+        """The current value.
 
         >>> tf.Variable(2.0).read_value().numpy().item()
         2.0
         """
-        return graphs.take(convert, (self,), {}, PLAIN) if graphs.in_use else self.value
+        return graphs.take(convert, (self,), {}, PLAIN) if graphs.in_use else convert(self)
 
-    def initialized_value(self) -> Any:
-        """The value of now: variables are initialised when they are made."""
+    def initialized_value(self) -> Tensor:
+        """The current value: variables are initialised when they are made."""
         return self.read_value()
 
     def numpy(self) -> Any:
-        """The value of now as a NumPy array of its own."""
+        """The current value as a NumPy array of its own."""
         return self.value.numpy()
 
     def get_shape(self) -> Any:
@@ -140,11 +144,11 @@ class Variable(CoreVariable):
 
     experimental_ref = ref
 
-    def eval(self, session: Any = None) -> Any:
-        """The value, as TensorFlow 1 asks for it."""
+    def eval(self, session: object = None) -> Any:
+        """The current value: TensorFlow 1's word for `numpy`."""
         return self.numpy()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return graphs.take(_part, (self, key), {}, PLAIN) if graphs.in_use else _part(self, key)
 
     def __repr__(self) -> str:
@@ -164,7 +168,7 @@ class Variable(CoreVariable):
         self,
         value: TensorLike,
         use_locking: bool = False,
-        name: str | None = None,
+        name: Name = None,
         read_value: bool = True,
     ) -> Variable:
         """Replace the value; shape and dtype stay.
@@ -180,7 +184,7 @@ class Variable(CoreVariable):
         self,
         delta: TensorLike,
         use_locking: bool = False,
-        name: str | None = None,
+        name: Name = None,
         read_value: bool = True,
     ) -> Variable:
         """Add to the value.
@@ -196,7 +200,7 @@ class Variable(CoreVariable):
         self,
         delta: TensorLike,
         use_locking: bool = False,
-        name: str | None = None,
+        name: Name = None,
         read_value: bool = True,
     ) -> Variable:
         """Subtract from the value.
@@ -208,143 +212,132 @@ class Variable(CoreVariable):
         return self
 
     def scatter_nd_update(
-        self, indices: TensorLike, updates: TensorLike, name: str | None = None
+        self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Replace the elements or slices at positions.
 
         >>> tf.Variable([1.0, 2.0]).scatter_nd_update([[0]], [5.0]).numpy().tolist()
         [5.0, 2.0]
         """
-        return self._scatter("tensor_scatter_nd_update", indices, updates)
+        return self.assign(scattering.tensor_scatter_nd_update(self, indices, updates))
 
     def scatter_nd_add(
-        self, indices: TensorLike, updates: TensorLike, name: str | None = None
+        self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Add to the elements or slices at positions."""
-        return self._scatter("tensor_scatter_nd_add", indices, updates)
+        return self.assign(scattering.tensor_scatter_nd_add(self, indices, updates))
 
     def scatter_nd_sub(
-        self, indices: TensorLike, updates: TensorLike, name: str | None = None
+        self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Subtract from the elements or slices at positions."""
-        return self._scatter("tensor_scatter_nd_sub", indices, updates)
+        return self.assign(scattering.tensor_scatter_nd_sub(self, indices, updates))
 
     def scatter_nd_max(
-        self, indices: TensorLike, updates: TensorLike, name: str | None = None
+        self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
-        """The larger of the elements or slices at positions and of others."""
-        return self._scatter("tensor_scatter_nd_max", indices, updates)
+        """Raise the elements or slices at positions to the updates where these are larger."""
+        return self.assign(scattering.tensor_scatter_nd_max(self, indices, updates))
 
     def scatter_nd_min(
-        self, indices: TensorLike, updates: TensorLike, name: str | None = None
+        self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
-        """The smaller of the elements or slices at positions and of others."""
-        return self._scatter("tensor_scatter_nd_min", indices, updates)
-
-    def _scatter(self, function: str, indices: TensorLike, updates: Any) -> Variable:
-        from gradtape.tf.ops import scattering
-
-        return self.assign(getattr(scattering, function)(self, indices, updates))
+        """Lower the elements or slices at positions to the updates where these are smaller."""
+        return self.assign(scattering.tensor_scatter_nd_min(self, indices, updates))
 
     def scatter_add(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
         """Add an IndexedSlices, row by row."""
         return self.assign_add(sparse_delta)
 
     def scatter_sub(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
         """Subtract an IndexedSlices, row by row."""
         return self.assign_sub(sparse_delta)
 
     def scatter_update(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
         """Replace the rows that an IndexedSlices names."""
         indices, values = sparse_delta.rows
         return self.assign(indexing.scatter_set(self.value, indices, values))
 
     def scatter_mul(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
         """Multiply the rows that an IndexedSlices names."""
         return self.assign(self * self._factors(sparse_delta))
 
     def scatter_div(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
         """Divide the rows that an IndexedSlices names."""
         return self.assign(self / self._factors(sparse_delta))
 
-    def _factors(self, sparse_delta: Any) -> Any:
-        """The product of the values for each row, 1 where there is none."""
-        from gradtape.tf.ops.segments import unsorted_segment_prod
-
+    def _factors(self, sparse_delta: IndexedSlices) -> Tensor:
+        """The product of the values for each row, 1 for rows without values."""
         indices, values = sparse_delta.rows
         return unsorted_segment_prod(values, indices, self.shape[0])
 
     def scatter_max(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
-        """The larger of the rows that an IndexedSlices names and of its values."""
+        """Raise the rows that an IndexedSlices names to its values where these are larger."""
         indices, values = sparse_delta.rows
         return self.scatter_nd_max(indices[:, None], values)
 
     def scatter_min(
-        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
     ) -> Variable:
-        """The smaller of the rows that an IndexedSlices names and of its values."""
+        """Lower the rows that an IndexedSlices names to its values where these are smaller."""
         indices, values = sparse_delta.rows
         return self.scatter_nd_min(indices[:, None], values)
 
-    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: Name = None) -> Tensor:
         """The rows at indices, as tf.gather gives them."""
-        from gradtape.tf.ops.indexing import gather
+        return lookups.gather(self, indices)
 
-        return gather(self, indices)
-
-    def gather_nd(self, indices: TensorLike, name: str | None = None) -> Tensor:
+    def gather_nd(self, indices: TensorLike, name: Name = None) -> Tensor:
         """The elements or slices at positions, as tf.gather_nd gives them."""
-        from gradtape.tf.ops.indexing import gather_nd
+        return lookups.gather_nd(self, indices)
 
-        return gather_nd(self, indices)
-
-    def is_initialized(self, name: str | None = None) -> Tensor:
+    def is_initialized(self, name: Name = None) -> Tensor:
         """True: variables are initialised when they are made."""
         return convert(True)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> NoReturn:
         raise TypeError(
             "'tf.Variable' object does not support item assignment. Use v[key].assign(value)."
         )
 
     def _store(self, new: core.Tensor) -> None:
         if state.tapes and self.dtype.kind in "fc":
-            # A read after this counts as a read of the variable, not of what was assigned. A
-            # function that is being captured has to know that it is the variable that it reads.
+            # A later read counts as a read of the variable, not of the assigned tensor. A capture
+            # needs the variable itself, because each replay starts from the value of that call.
             old = self if state.recording.capturing else self._handle
             new = record(ASSIGNED, (new, old))
         super()._store(new)
 
-    # Copies are by value: a copied variable is another cell.
+    # A copied variable is another cell with the same value.
 
-    def __deepcopy__(self, memo: Any) -> Variable:
+    def __deepcopy__(self, memo: object) -> Variable:
         return _restore(np.array(self.current().array), self.trainable, self.name)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (np.array(self.current().array), self.trainable, self.name)
 
 
-def _part(variable: Variable, key: Any) -> Sliced:
+def _part(variable: Variable, key: object) -> Sliced:
     return Sliced(indexing.get_item(variable.value, key), variable, key)
 
 
-def _addend(delta: Any, dtype: DTypeLike) -> Any:
+def _addend(delta: object, dtype: DTypeLike) -> Any:
     return delta if getattr(delta, "rows", None) is not None else convert(delta, dtype)
 
 
-def _restore(value: Any, trainable: bool, name: str) -> Variable:
+def _restore(value: Array, trainable: bool, name: str) -> Variable:
     with without_prefix():
         return Variable(value, trainable, name=name.removesuffix(":0"))
 

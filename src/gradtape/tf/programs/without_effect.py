@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from gradtape.tf.base.dispatch import WithoutValue
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.types import Name
 
 __all__ = [
     "AggregationMethod", "VariableAggregation", "VariableSynchronization", "autograph", "device",
@@ -109,7 +110,7 @@ def get_static_value(tensor: object, partial: bool = False) -> Any:
     return tensor.numpy() if isinstance(tensor, Tensor) else None
 
 
-def tuple(tensors: Iterable[T], control_inputs: object = None, name: str | None = None) -> list[T]:
+def tuple(tensors: Iterable[T], control_inputs: object = None, name: Name = None) -> list[T]:
     """The tensors as they are: those recorded together are computed together.
 
     >>> [x.numpy().item() for x in tf.tuple([tf.constant(1), tf.constant(2)])]

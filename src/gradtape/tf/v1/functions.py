@@ -10,14 +10,14 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, float32, float64, int32, int64
 from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import TensorLike
+from gradtape.tf.base.types import Name, TensorLike
 from gradtape.tf.ops.elementwise import floordiv, truediv
 
 __all__ = ["div", "to_double", "to_float", "to_int32", "to_int64"]
 
 
 @operation
-def div(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
+def div(x: TensorLike, y: TensorLike, name: Name = None) -> Tensor:
     """The quotient by the rule of Python 2: integers give an integer, rounded down.
 
     >>> tf.compat.v1.div(7, 2).numpy().item()
@@ -28,7 +28,7 @@ def div(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
 
 
 def _cast(name: str, dtype: DType) -> Callable[..., Tensor]:
-    def to(x: TensorLike, name: str | None = None) -> Tensor:
+    def to(x: TensorLike, name: Name = None) -> Tensor:
         return cast(x, dtype)
 
     example, result = f"tf.compat.v1.{name}([1]).dtype", f"tf.{dtype.name}"

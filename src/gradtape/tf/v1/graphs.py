@@ -38,7 +38,7 @@ class Graph:
         self.names: dict[str, Variable] = {}
         self.collections: dict[str, list[Any]] = {}
         # Calls that run before every call that is noted down now.
-        self.before: list[WithoutValue] = []
+        self.before: list[Any] = []
         # Whether get_variable returns existing variables: None, True, or "auto" (AUTO_REUSE).
         self.reuse: bool | str | None = None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradtape.tf import nn as _new
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import IntLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import IntLike, Name, TensorLike
 from gradtape.tf.ops.products import matmul
 from gradtape.tf.v1.renamed import renaming
 
@@ -25,9 +26,9 @@ softmax_cross_entropy_with_logits = softmax_cross_entropy_with_logits_v2 = renam
 def dropout(
     x: TensorLike,
     keep_prob: float | None = None,
-    noise_shape: ShapeLike | None = None,
+    noise_shape: Sequence[IntLike | None] | None = None,
     seed: IntLike | None = None,
-    name: str | None = None,
+    name: Name = None,
     rate: float | None = None,
 ) -> Tensor:
     """Elements kept with a probability, or dropped at a rate, and scaled to keep the mean.
@@ -37,13 +38,11 @@ def dropout(
     """
     if (keep_prob is None) == (rate is None):
         raise ValueError("dropout: give either keep_prob or rate.")
-    dropped = rate if keep_prob is None else 1.0 - keep_prob
-    return _new.dropout(x, dropped, noise_shape, seed)
+    dropped = 1.0 - keep_prob if keep_prob is not None else rate
+    return _new.dropout(x, dropped, noise_shape, seed)  # type: ignore[arg-type]
 
 
-def xw_plus_b(
-    x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None
-) -> Tensor:
+def xw_plus_b(x: TensorLike, weights: TensorLike, biases: TensorLike, name: Name = None) -> Tensor:
     """x @ weights + biases.
 
     >>> tf.compat.v1.nn.xw_plus_b([[1.0]], [[2.0]], [3.0]).numpy().tolist()
@@ -52,9 +51,7 @@ def xw_plus_b(
     return _new.bias_add(matmul(x, weights), biases)
 
 
-def relu_layer(
-    x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None
-) -> Tensor:
+def relu_layer(x: TensorLike, weights: TensorLike, biases: TensorLike, name: Name = None) -> Tensor:
     """relu(x @ weights + biases).
 
     >>> tf.compat.v1.nn.relu_layer([[1.0]], [[2.0]], [-3.0]).numpy().tolist()

@@ -60,7 +60,7 @@ class Symbolic(WithoutValue):
         self.args = args
         self.kwargs = kwargs
         self.effect = effect
-        self.before = tuple(default_graph().before)
+        self.before: tuple[Symbolic, ...] = tuple(default_graph().before)
 
     @property
     def name(self) -> str:

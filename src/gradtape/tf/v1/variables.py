@@ -10,7 +10,7 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import effect
 from gradtape.tf.base.dtypes import float32
 from gradtape.tf.base.scopes import without_prefix
-from gradtape.tf.base.types import DTypeLike, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, Name, ShapeLike, TensorLike
 from gradtape.tf.keras import initializers
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import default_graph, get_default_graph, local
@@ -95,7 +95,7 @@ def local_variables_initializer() -> Symbolic:
     return variables_initializer([])
 
 
-def no_op(name: str | None = None) -> Symbolic:
+def no_op(name: Name = None) -> Symbolic:
     """A call to run that does nothing.
 
     >>> tf.Session().run(tf.compat.v1.no_op())
@@ -119,7 +119,7 @@ def _refuse(function: str, **arguments: object) -> None:
 @contextlib.contextmanager
 def variable_scope(
     name_or_scope: object,
-    default_name: str | None = None,
+    default_name: Name = None,
     values: object = None,
     initializer: Any = None,
     regularizer: object = None,
@@ -225,7 +225,7 @@ def assign(
     value: TensorLike,
     validate_shape: bool | None = None,
     use_locking: bool | None = None,
-    name: str | None = None,
+    name: Name = None,
 ) -> Variable:
     """Replace the value of a variable.
 
@@ -237,7 +237,7 @@ def assign(
 
 @effect
 def assign_add(
-    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None
+    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: Name = None
 ) -> Variable:
     """Add to the value of a variable.
 
@@ -249,7 +249,7 @@ def assign_add(
 
 @effect
 def assign_sub(
-    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None
+    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: Name = None
 ) -> Variable:
     """Subtract from the value of a variable.
 

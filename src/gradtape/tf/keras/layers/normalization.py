@@ -142,7 +142,7 @@ class BatchNormalization(Layer):
             mean, variance = convert(self.moving_mean), convert(self.moving_variance)
         parts = [mean, variance, self.beta, self.gamma]
         shaped = [None if p is None else convert(p).reshape(spread) for p in parts]
-        return batch_normalization(inputs, *shaped, self.epsilon)
+        return batch_normalization(inputs, *shaped, self.epsilon)  # type: ignore[call-arg, arg-type]
 
     def _move(self, cell: Any, now: Any) -> None:
         share = 1.0 - self.momentum
