@@ -104,7 +104,7 @@ def _stacked(nest: Sequence[object], dtype: DTypeLike | None, hint: DTypeLike | 
 
 def _first_dtype(nest: Any) -> Any:
     if isinstance(nest, (list, tuple)):
-        return next((found for item in nest if (found := _first_dtype(item)) is not None), None)
+        return next((result for item in nest if (result := _first_dtype(item)) is not None), None)
     return nest.dtype if hasattr(nest, "enter") else None
 
 
@@ -142,9 +142,9 @@ def _host(value: object, dtype: DType | None, hint: DTypeLike | None) -> Value:
     return host_value(array, array.dtype if own else _numpy_dtype(value, array) or _default(array))
 
 
-def fits(found: np.dtype[Any], wanted: DType) -> bool:
+def fits(dtype: np.dtype[Any], wanted: DType) -> bool:
     """Whether numbers of one dtype may be widened to another without a cast."""
-    return _ORDER[found.kind] <= _ORDER[wanted.kind] and (wanted.kind != "b" or found.kind == "b")
+    return _ORDER[dtype.kind] <= _ORDER[wanted.kind] and (wanted.kind != "b" or dtype.kind == "b")
 
 
 def _bounded(array: Array, dtype: DType) -> Array:
@@ -169,13 +169,13 @@ def _default(array: Array) -> np.dtype[Any]:
 
 def _numpy_dtype(nest: object, array: Array) -> np.dtype[Any] | None:
     """The dtype of the first NumPy number in a list, if it can hold the others."""
-    found = _first_numpy(nest)
-    return found if found is None or fits(array.dtype, of_numpy(found)) else array.dtype
+    result = _first_numpy(nest)
+    return result if result is None or fits(array.dtype, of_numpy(result)) else array.dtype
 
 
 def _first_numpy(nest: object) -> np.dtype[Any] | None:
     if isinstance(nest, (list, tuple)):
-        return next((found for item in nest if (found := _first_numpy(item)) is not None), None)
+        return next((result for item in nest if (result := _first_numpy(item)) is not None), None)
     return nest.dtype if isinstance(nest, (np.ndarray, np.generic)) else None
 
 
@@ -205,10 +205,10 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def _whole(what: str, value: Any) -> int:
-    found = int(value)
-    if found != value and not isinstance(value, Deferred):
+    result = int(value)
+    if result != value and not isinstance(value, Deferred):
         raise TypeError(f"Cannot convert {value!r} to an integer: {what} is a whole number.")
-    return found
+    return result
 
 
 @overload
@@ -228,10 +228,10 @@ def as_axes(axis: Axis) -> int | tuple[int, ...] | None:
     """Axes from an integer, a list or an integer tensor."""
     if axis is None or isinstance(axis, int):
         return axis
-    found = concrete(axis)
-    if found.dtype.kind not in "iu" and found.size:
+    result = concrete(axis)
+    if result.dtype.kind not in "iu" and result.size:
         raise TypeError(f"Cannot convert {axis!r} to axes: they are integers.")
-    return int(found) if found.ndim == 0 else tuple(found.tolist())
+    return int(result) if result.ndim == 0 else tuple(result.tolist())
 
 
 def common(values: Sequence[object], name: str) -> list[Tensor]:
@@ -245,11 +245,11 @@ def common(values: Sequence[object], name: str) -> list[Tensor]:
         arrays = [v.dtype for v in values if isinstance(v, (np.ndarray, np.generic))]
         if not all(each.kind in _ORDER and fits(each, dtype) for each in arrays):
             dtype = as_dtype(np.result_type(*arrays))
-    found = [convert(value, hint=dtype) for value in values]
-    for tensor in found[1:]:
-        if tensor.spec.dtype != found[0].spec.dtype:
-            refuse_mixture(name, found[0], tensor)
-    return found
+    result = [convert(value, hint=dtype) for value in values]
+    for tensor in result[1:]:
+        if tensor.spec.dtype != result[0].spec.dtype:
+            refuse_mixture(name, result[0], tensor)
+    return result
 
 
 def refuse_mixture(name: str, first: Tensor, other: Tensor) -> NoReturn:
@@ -278,15 +278,15 @@ def constant(
         # A constant is the variable's current value, and no derivative passes to it.
         value = stop_gradient(convert(value))
     if isinstance(value, core.Tensor) and dtype is not None:
-        found = core_cast(convert(value), as_dtype(dtype).dtype)
+        result = core_cast(convert(value), as_dtype(dtype).dtype)
     else:
-        found = convert(value, dtype)
+        result = convert(value, dtype)
     if shape is None:
-        return found
+        return result
     wanted = as_shape(shape)
-    if found.spec.size == 1 and found.spec.shape != wanted:
-        return core_broadcast(core_reshape(found, ()), wanted)
-    return core_reshape(found, wanted)
+    if result.spec.size == 1 and result.spec.shape != wanted:
+        return core_broadcast(core_reshape(result, ()), wanted)
+    return core_reshape(result, wanted)
 
 
 @operation

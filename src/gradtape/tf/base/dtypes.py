@@ -166,12 +166,12 @@ def as_dtype(type_value: Any) -> DType:
         return _python[type_value]
     name = "bool" if type_value == "bool" else type_value
     try:
-        found = np.dtype("float64" if name == "double" else name)
+        result = np.dtype("float64" if name == "double" else name)
     except TypeError:
         raise DtypeError(f"{type_value!r} is not a dtype. Use one such as tf.float32.") from None
-    if found not in _known:
+    if result not in _known:
         raise DtypeError(
-            f"dtype {found} is not computed with here. Use one of: "
+            f"dtype {result} is not computed with here. Use one of: "
             f"{', '.join(sorted(each.name for each in _known.values()))}."
         )
-    return _known[found]
+    return _known[result]

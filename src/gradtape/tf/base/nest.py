@@ -32,8 +32,8 @@ def _keys(structure: dict[Any, object]) -> list[Any]:
 
 def _rebuilt(structure: Any, children: list[object]) -> Any:
     if isinstance(structure, dict):
-        found = dict(zip(_keys(structure), children, strict=True))
-        return type(structure)((key, found[key]) for key in structure)
+        result = dict(zip(_keys(structure), children, strict=True))
+        return type(structure)((key, result[key]) for key in structure)
     if hasattr(structure, "_fields"):
         return type(structure)(*children)
     return type(structure)(children)

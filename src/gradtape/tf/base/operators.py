@@ -43,10 +43,10 @@ def beside(name: str, tensor: Tensor, other: Any) -> Any:
                 "tf.cast on the tensor first."
             )
         return other
-    found = convert(other, hint=tensor.dtype)
-    if found.spec.dtype != tensor.spec.dtype:
-        refuse_mixture(name, tensor, found)
-    return found
+    result = convert(other, hint=tensor.dtype)
+    if result.spec.dtype != tensor.spec.dtype:
+        refuse_mixture(name, tensor, result)
+    return result
 
 
 def operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:

@@ -32,9 +32,9 @@ class TensorShape(tuple[Any, ...]):
         if type(dims) is TensorShape:
             return dims
         if dims is None:
-            found = super().__new__(cls, ())
-            found._unknown = True
-            return found
+            result = super().__new__(cls, ())
+            result._unknown = True
+            return result
         items: Iterable[Any] = dims if hasattr(dims, "__iter__") else (dims,)
         return super().__new__(cls, (None if n is None else int(n) for n in items))
 
@@ -146,10 +146,10 @@ class TensorShape(tuple[Any, ...]):
         return TensorShape(other).concatenate(self)
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
+        result = super().__getitem__(key)
         if self._unknown:
             return TensorShape(None) if isinstance(key, slice) else None
-        return TensorShape(found) if isinstance(key, slice) else found
+        return TensorShape(result) if isinstance(key, slice) else result
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TensorShape):

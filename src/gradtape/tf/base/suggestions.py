@@ -50,26 +50,26 @@ def missing(module: str, name: str, names: Mapping[str, object]) -> str:
     sure = difflib.get_close_matches(name, public, 2, 0.8)
     words = [each for each in public if name in each.split("_")]
     mine = [f"{module}.{each}" for each in dict.fromkeys([*sure, *words, *near])]
-    found = [*elsewhere(name), *mine][:2]
-    if found:
-        return f"{sentence} Did you mean {' or '.join(found)}?"
+    result = [*elsewhere(name), *mine][:2]
+    if result:
+        return f"{sentence} Did you mean {' or '.join(result)}?"
     return f"{sentence} It is not part of this face; gradtape may have it under another name."
 
 
 def elsewhere(name: str) -> list[str]:
     """Where the same name exists, in a namespace of gradtape.tf or in gradtape itself."""
     tf = face()
-    found = []
+    result = []
     for each in ("tf", *(f"tf.{part}" for part in tf.SUBMODULES)):
         module = tf
         for part in each.split(".")[1:]:
             module = getattr(module, part)
         if name in getattr(module, "__all__", ()):
-            found.append(f"{each}.{name}")
-    found.sort(key=lambda path: path.count("."))
+            result.append(f"{each}.{name}")
+    result.sort(key=lambda path: path.count("."))
     if name in sys.modules["gradtape"].__all__:
-        found.append(f"gradtape.{name}")
-    return found
+        result.append(f"gradtape.{name}")
+    return result
 
 
 def face() -> ModuleType:

@@ -20,7 +20,7 @@ def documented(function: F, module: str, sentence: str, example: str, result: st
 
 def named_in(example: str) -> str:
     """The name of the function that an example calls: `sin` for "round(tf.math.sin(0.0), 4)"."""
-    found = re.search(r"\btf\.(?:\w+\.)*(\w+)\(", example)
-    if found is None:
+    result = re.search(r"\btf\.(?:\w+\.)*(\w+)\(", example)
+    if result is None:
         raise ValueError(f"a row's example calls no function of tf: {example!r}.")
-    return found[1]
+    return result[1]

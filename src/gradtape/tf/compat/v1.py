@@ -52,10 +52,10 @@ def _find(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in RENAMED:
-        found: Any = tf
+        result: Any = tf
         for part in RENAMED[name].split("."):
-            found = getattr(found, part)
-        return found
+            result = getattr(result, part)
+        return result
     for module in (tf, tf.math, tf.linalg):
         if name in module.__all__:
             return getattr(module, name)

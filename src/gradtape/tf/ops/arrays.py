@@ -167,8 +167,8 @@ def transpose(
     """
     a = convert(a)
     order = tuple(reversed(range(a.ndim))) if perm is None else as_shape(perm)
-    found = movement.permute_dims(a, order)
-    return found.conj() if conjugate and a.spec.dtype.kind == "c" else found
+    result = movement.permute_dims(a, order)
+    return result.conj() if conjugate and a.spec.dtype.kind == "c" else result
 
 
 @operation
@@ -228,10 +228,10 @@ def unstack(
     >>> [x.numpy().tolist() for x in tf.unstack([[1, 2], [3, 4]])]
     [[1, 2], [3, 4]]
     """
-    found = list(joining.unstack(convert(value), axis=int(axis)))
-    if num is not None and num != len(found):
-        raise ShapeError(f"unstack: num is {num} and the axis has {len(found)} elements.")
-    return found
+    result = list(joining.unstack(convert(value), axis=int(axis)))
+    if num is not None and num != len(result):
+        raise ShapeError(f"unstack: num is {num} and the axis has {len(result)} elements.")
+    return result
 
 
 @operation

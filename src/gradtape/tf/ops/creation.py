@@ -73,10 +73,10 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
     >>> tf.fill([2], 7).numpy().tolist()
     [7, 7]
     """
-    found = convert(value)
-    if found.spec.shape:
-        raise ShapeError(f"fill: expected one number, got shape {found.shape}.")
-    return broadcast_to(found, as_shape(dims))
+    result = convert(value)
+    if result.spec.shape:
+        raise ShapeError(f"fill: expected one number, got shape {result.shape}.")
+    return broadcast_to(result, as_shape(dims))
 
 
 @operation
@@ -92,11 +92,11 @@ def eye(
     >>> tf.eye(2).numpy().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    found = core.eye(as_int(num_rows), as_int(num_columns), dtype=as_dtype(dtype).dtype)
+    result = core.eye(as_int(num_rows), as_int(num_columns), dtype=as_dtype(dtype).dtype)
     return (
-        found
+        result
         if batch_shape is None
-        else broadcast_to(found, (*as_shape(batch_shape), *found.shape))
+        else broadcast_to(result, (*as_shape(batch_shape), *result.shape))
     )
 
 
@@ -117,9 +117,9 @@ def range(
     ends = [convert(x) for x in (first, last, delta)]
     if dtype is None:
         order = [np.dtype(d) for d in (np.int32, np.int64, np.float32, np.float64)]
-        found = max((end.spec.dtype for end in ends), key=lambda d: order.index(d))
+        kind = max((end.spec.dtype for end in ends), key=lambda d: order.index(d))
     else:
-        found = as_dtype(dtype).dtype
+        kind = as_dtype(dtype).dtype
     numbers = [concrete(end).item() for end in ends]
     if not numbers[2]:
         raise InvalidValueError("range: delta is 0. Give a step.")
@@ -130,8 +130,8 @@ def range(
         )
     count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
     # TensorFlow computes start + i * delta in the dtype of the result.
-    steps = core.arange(count, dtype=found)
-    return steps * found.type(numbers[2]).item() + found.type(numbers[0]).item()
+    steps = core.arange(count, dtype=kind)
+    return steps * kind.type(numbers[2]).item() + kind.type(numbers[0]).item()
 
 
 @operation
@@ -196,5 +196,5 @@ def sequence_mask(
     if int(maxlen) < 0:
         raise ShapeError(f"sequence_mask: maxlen {int(maxlen)} is negative.")
     places = convert(np.arange(int(maxlen), dtype=lengths.spec.dtype))
-    found = places < lengths[..., None]
-    return found if as_dtype(dtype).kind == "b" else cast(found, as_dtype(dtype).dtype)
+    result = places < lengths[..., None]
+    return result if as_dtype(dtype).kind == "b" else cast(result, as_dtype(dtype).dtype)

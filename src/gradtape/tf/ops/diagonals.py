@@ -67,10 +67,10 @@ class _Band:
 
 
 def _numbers(name: str, k: IntsLike) -> tuple[int, int]:
-    found = [int(n) for n in np.atleast_1d(np.asarray(k))]
-    if len(found) > 2 or found[0] > found[-1]:
+    result = [int(n) for n in np.atleast_1d(np.asarray(k))]
+    if len(result) > 2 or result[0] > result[-1]:
         raise InvalidValueError(f"{name}: k = {k} is neither one number nor a low and a high one.")
-    return found[0], found[-1]
+    return result[0], result[-1]
 
 
 def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:

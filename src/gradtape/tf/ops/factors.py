@@ -176,10 +176,10 @@ def sqrtm(input: TensorLike, name: Name = None) -> Tensor:
         # A late import: scipy.linalg takes longer to load than gradtape.
         from scipy.linalg import sqrtm as of_one
 
-        found = _one_by_one(of_one, a)
-        if a.dtype.kind != "c" and np.iscomplexobj(found):
+        result = _one_by_one(of_one, a)
+        if a.dtype.kind != "c" and np.iscomplexobj(result):
             return np.full_like(a, np.nan)
-        return found.astype(a.dtype)
+        return result.astype(a.dtype)
 
     @custom_gradient
     def recorded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -201,9 +201,9 @@ def sqrtm(input: TensorLike, name: Name = None) -> Tensor:
 
 def _kronecker(a: Tensor, b: Tensor) -> Tensor:
     """The Kronecker product a ⊗ b of each pair of matrices."""
-    found = a[..., :, None, :, None] * b[..., None, :, None, :]
+    result = a[..., :, None, :, None] * b[..., None, :, None, :]
     rows = a.spec.shape[-1] * b.spec.shape[-1]
-    return found.reshape(*found.spec.shape[:-4], rows, rows)
+    return result.reshape(*result.spec.shape[:-4], rows, rows)
 
 
 @operation

@@ -42,8 +42,8 @@ def _called(
         )
 
         def pulled(dy: Tensor) -> object:
-            found = [None if slope is None else dy * slope(*operands) for slope in slopes]
-            return found if len(found) > 1 else found[0]
+            result = [None if slope is None else dy * slope(*operands) for slope in slopes]
+            return result if len(result) > 1 else result[0]
 
         return y, pulled
 
@@ -126,13 +126,13 @@ def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: Name = None) -> T
 
 
 def _floats(name: str, *values: TensorLike) -> list[Tensor]:
-    found = common(values, name)
-    if found[0].spec.dtype.kind != "f":
+    result = common(values, name)
+    if result[0].spec.dtype.kind != "f":
         raise DtypeError(
-            f"{name}: tensors of dtype {found[0].dtype.name} are not accepted. Use tf.cast to "
+            f"{name}: tensors of dtype {result[0].dtype.name} are not accepted. Use tf.cast to "
             "float32 first."
         )
-    return found
+    return result
 
 
 @operation
@@ -158,7 +158,7 @@ def polygamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
     if orders.size == 1 and not order.spec.shape:
         return known.polygamma(int(orders[0]), x)
     first, *rest = orders.tolist()
-    found = known.polygamma(int(first), x)
+    result = known.polygamma(int(first), x)
     for each in rest:
-        found = arithmetic.where(order == each, known.polygamma(int(each), x), found)
-    return found
+        result = arithmetic.where(order == each, known.polygamma(int(each), x), result)
+    return result

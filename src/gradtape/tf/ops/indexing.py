@@ -27,15 +27,15 @@ __all__ = [
 
 def as_indices(name: str, indices: TensorLike) -> Tensor:
     """Integer indices as a tensor."""
-    found = convert(indices)
-    if found.spec.dtype.kind not in "iu":
+    result = convert(indices)
+    if result.spec.dtype.kind not in "iu":
         # An empty list has no dtype of its own.
-        if not found.spec.size:
-            return cast(found, np.dtype(np.int32))
+        if not result.spec.size:
+            return cast(result, np.dtype(np.int32))
         raise DtypeError(
-            f"{name}: indices of dtype {found.dtype.name} are not integers. Cast them."
+            f"{name}: indices of dtype {result.dtype.name} are not integers. Cast them."
         )
-    return found
+    return result
 
 
 @operation
@@ -245,14 +245,14 @@ def one_hot(
         dtype = kinds[0] if kinds else float32
     wanted = as_dtype(dtype).dtype
     if on_value is None and off_value is None:
-        found = core.one_hot(places, int(depth), wanted)
+        result = core.one_hot(places, int(depth), wanted)
     else:
         chosen = core.one_hot(places, int(depth), np.dtype(bool))
         on, off = (
             convert(default if value is None else value, hint=wanted)
             for value, default in ((on_value, 1), (off_value, 0))
         )
-        found = arithmetic.where(chosen, cast(on, wanted), cast(off, wanted))
-    last = found.ndim - 1
+        result = arithmetic.where(chosen, cast(on, wanted), cast(off, wanted))
+    last = result.ndim - 1
     at = last if axis is None or axis == -1 else int(axis)
-    return found if at == last else moveaxis(found, last, at)
+    return result if at == last else moveaxis(result, last, at)

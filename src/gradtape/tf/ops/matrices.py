@@ -53,8 +53,8 @@ def matrix_transpose(
     >>> tf.linalg.matrix_transpose([[1, 2, 3]]).shape
     TensorShape([3, 1])
     """
-    found = core_transpose(convert(a))
-    return conj(found) if conjugate and found.spec.dtype.kind == "c" else found
+    result = core_transpose(convert(a))
+    return conj(result) if conjugate and result.spec.dtype.kind == "c" else result
 
 
 @operation
@@ -213,8 +213,8 @@ def eigh(tensor: TensorLike, name: Name = None) -> tuple[Tensor, Tensor]:
     >>> values.numpy().tolist()
     [1.0, 2.0]
     """
-    found = core.eigh(_from_below(convert(tensor)))
-    return found[0], found[1]
+    result = core.eigh(_from_below(convert(tensor)))
+    return result[0], result[1]
 
 
 def _from_below(x: Tensor) -> Tensor:

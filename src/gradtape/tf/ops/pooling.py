@@ -55,13 +55,13 @@ def _pooled(
         per_axis(name, dilations, ndim, last), spatial_padding(padding, ndim, last),
     )  # fmt: skip
     if highest:
-        found = largest(stack(windows.parts(x, -math.inf)), axis=0)
+        result = largest(stack(windows.parts(x, -math.inf)), axis=0)
     else:
         sums = total(stack(windows.parts(x, 0.0)), axis=0)
         # Padding does not count in the mean.
         present = ones((1, *lengths, 1), dtype=x.spec.dtype)
-        found = sums / total(stack(windows.parts(convert(present), 0.0)), axis=0)
-    return found if last else moveaxis(found, -1, 1)
+        result = sums / total(stack(windows.parts(convert(present), 0.0)), axis=0)
+    return result if last else moveaxis(result, -1, 1)
 
 
 @operation

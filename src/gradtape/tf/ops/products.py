@@ -144,8 +144,8 @@ def norm(
         if kind == "fro":
             return core_norm(x, 2, axes, keep)
         moved = moveaxis(x, axes, (-2, -1))
-        found = matrix_norm(moved, ord=kind, keepdims=keep)
-        return moveaxis(found, (-2, -1), axes) if keep else found
+        result = matrix_norm(moved, ord=kind, keepdims=keep)
+        return moveaxis(result, (-2, -1), axes) if keep else result
     if ord == "fro":
         raise ValueError("norm: 'fro' is a norm of matrices. Give two axes.")
     return core_norm(x, 2 if ord == "euclidean" else ord, axes, keep)
@@ -181,10 +181,10 @@ def clip_by_value(
     x = convert(t)
     low = beside("clip_by_value", x, clip_value_min)
     high = beside("clip_by_value", x, clip_value_max)
-    found = clip(x, low, high)
-    if found.spec.shape != x.spec.shape:
-        raise ShapeError(f"clip_by_value: the bounds stretch shape {x.shape} to {found.shape}.")
-    return found
+    result = clip(x, low, high)
+    if result.spec.shape != x.spec.shape:
+        raise ShapeError(f"clip_by_value: the bounds stretch shape {x.shape} to {result.shape}.")
+    return result
 
 
 @operation
@@ -200,10 +200,10 @@ def clip_by_norm(
     x = convert(t if slices is None else slices.values)
     size = core_norm(x, 2, as_axes(axes), True)
     bound = beside("clip_by_norm", x, clip_norm)
-    found = x * bound / maximum(size, bound)
+    result = x * bound / maximum(size, bound)
     if slices is None:
-        return found
-    return IndexedSlices(found, slices.indices, slices.spec.shape)
+        return result
+    return IndexedSlices(result, slices.indices, slices.spec.shape)
 
 
 @operation
@@ -215,10 +215,10 @@ def global_norm(t_list: Iterable[TensorLike | None], name: Name = None) -> Tenso
     """
     parts = [convert(getattr(t, "values", t)) for t in t_list if t is not None]
     squares = [total(square(part)) for part in parts]
-    found = squares[0]
+    result = squares[0]
     for each in squares[1:]:
-        found = found + each
-    return where(equal(found, 0.0), 0.0, sqrt(found)) if state.tapes else sqrt(found)
+        result = result + each
+    return where(equal(result, 0.0), 0.0, sqrt(result)) if state.tapes else sqrt(result)
 
 
 @operation

@@ -100,8 +100,8 @@ def _categorical(
     limits = cast(shares, np.dtype(np.float64))
     wanted = arithmetic.multiply(drawn, limits[:, -1:])
     below = arithmetic.less_equal(limits[:, None, :], wanted[:, :, None])
-    found = reduction.sum(below, axis=-1)
-    return cast(found, as_dtype(int64 if dtype is None else dtype).dtype)
+    result = reduction.sum(below, axis=-1)
+    return cast(result, as_dtype(int64 if dtype is None else dtype).dtype)
 
 
 def _drawn(

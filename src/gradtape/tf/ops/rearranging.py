@@ -188,11 +188,11 @@ def dynamic_stitch(
     length = int(flat.max(initial=-1)) + 1
     source = np.full(length, -1)
     source[flat] = np.arange(flat.size)
-    found = take(rows, np.maximum(source, 0), axis=0)
+    result = take(rows, np.maximum(source, 0), axis=0)
     if (source < 0).any():
         shape = (length,) + (1,) * len(rest)
-        found = found * convert((source >= 0).reshape(shape).astype(found.spec.dtype))
-    return found
+        result = result * convert((source >= 0).reshape(shape).astype(result.spec.dtype))
+    return result
 
 
 @operation

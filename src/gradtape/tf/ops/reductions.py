@@ -1,7 +1,7 @@
 """Reductions and running sums, with TensorFlow's dtypes: a sum has the dtype of its terms.
 
-Most are rows: gradtape's function, the kinds of dtype that it accepts, the word for what others
-lack, the first sentence of the documentation, an example and its result.
+Most are rows: gradtape's function, the kinds of dtype that it accepts, the property that other
+dtypes lack (for the error message), the first sentence of the documentation, an example and its result.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def _highest(dtype: DType) -> float:
 
 
 def _euclidean_norm(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    found = core_norm(x, 2, axis, keepdims)
-    return found if x.spec.dtype.kind == "f" else cast(found, x.spec.dtype)
+    result = core_norm(x, 2, axis, keepdims)
+    return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
 
 
 # fmt: off
@@ -159,8 +159,8 @@ def count_nonzero(
     >>> tf.math.count_nonzero([0.0, 1.0, -2.0]).numpy().item()
     2
     """
-    found = core.count_nonzero(convert(input), axis=as_axes(axis), keepdims=keepdims)
-    return cast(found, as_dtype(dtype).dtype)
+    result = core.count_nonzero(convert(input), axis=as_axes(axis), keepdims=keepdims)
+    return cast(result, as_dtype(dtype).dtype)
 
 
 @operation
@@ -274,8 +274,8 @@ def _running(
 
 
 def _accumulated(function: Callable[..., Any], x: Tensor, axis: int, exclusive: bool) -> Tensor:
-    found = function(x, axis=axis, dtype=x.spec.dtype, include_initial=exclusive)
-    return found[(slice(None),) * axis + (slice(0, x.spec.shape[axis]),)] if exclusive else found
+    result = function(x, axis=axis, dtype=x.spec.dtype, include_initial=exclusive)
+    return result[(slice(None),) * axis + (slice(0, x.spec.shape[axis]),)] if exclusive else result
 
 
 def _accumulated_logsumexp(x: Tensor, axis: int, exclusive: bool) -> Tensor:

@@ -72,8 +72,8 @@ class _Segments:
     def counts(self) -> Tensor:
         """The number of rows of each segment, at least 1, to divide sums by."""
         ones = full((self.rows.spec.shape[0],), 1, dtype=self.rows.spec.dtype)
-        found = maximum(self.sums(ones), 1)
-        return reshape(found, (self.count,) + (1,) * (self.rows.ndim - 1))
+        result = maximum(self.sums(ones), 1)
+        return reshape(result, (self.count,) + (1,) * (self.rows.ndim - 1))
 
     def reduced(self, function: Callable[..., Any], filler: float, empty: float) -> Tensor:
         """Lay each segment out as a line, fill it up with a neutral number, and reduce lines."""
@@ -87,11 +87,11 @@ class _Segments:
         table[ids[order], np.arange(len(order)) - starts[ids[order]]] = order
         filling = full((1, *self.rows.spec.shape[1:]), filler, dtype=dtype)
         lines = take(concat([self.rows, filling], axis=0), table, axis=0)
-        found = cast(function(lines, axis=1), dtype)
+        result = cast(function(lines, axis=1), dtype)
         if empty == filler or (lengths > 0).all():
-            return found
+            return result
         chosen = (lengths > 0).reshape((-1,) + (1,) * (self.rows.ndim - 1))
-        return where(chosen, found, empty)
+        return where(chosen, result, empty)
 
 
 def _sum(segments: _Segments) -> Tensor:

@@ -95,10 +95,10 @@ def argsort(
     >>> tf.argsort([3, 1, 2]).numpy().tolist()
     [1, 2, 0]
     """
-    found = core.argsort(
+    result = core.argsort(
         convert(values), axis=int(axis), descending=_descending("argsort", direction)
     )
-    return cast(found, int32.dtype)
+    return cast(result, int32.dtype)
 
 
 @operation
@@ -192,14 +192,14 @@ def searchsorted(
     """
     rows, wanted = common([sorted_sequence, values], "searchsorted")
     if rows.ndim == 1:
-        found = core.searchsorted(rows, wanted, side=side)
+        result = core.searchsorted(rows, wanted, side=side)
     else:
         # Compare with every element, because each row has its own order.
         compare = less(rows[..., None, :], wanted[..., :, None])
         if side == "right":
             compare = rows[..., None, :] <= wanted[..., :, None]
-        found = total(cast(compare, np.dtype(np.int64)), axis=-1)
-    return cast(found, as_dtype(out_type).dtype)
+        result = total(cast(compare, np.dtype(np.int64)), axis=-1)
+    return cast(result, as_dtype(out_type).dtype)
 
 
 @operation
@@ -218,17 +218,17 @@ def bincount(
     >>> tf.math.bincount([1, 1, 3]).numpy().tolist()
     [0, 2, 0, 1]
     """
-    found = np.asarray(as_indices("bincount", arr).read())
-    if found.size and found.min() < 0:
+    result = np.asarray(as_indices("bincount", arr).read())
+    if result.size and result.min() < 0:
         raise InvalidValueError("bincount: negative numbers are not counted. Shift them.")
     if axis not in (None, 0, -1):
         raise InvalidValueError(f"bincount: axis {axis} is neither None nor 0 nor -1.")
-    length = max(int(found.max(initial=-1)) + 1, int(minlength or 0))
+    length = max(int(result.max(initial=-1)) + 1, int(minlength or 0))
     length = length if maxlength is None else min(length, int(maxlength))
     # If rows are counted separately, each has its own range of numbers.
-    rows = found.shape[0] if axis == -1 and found.ndim == 2 else 1
-    numbers = (found.reshape(rows, -1) + np.arange(rows)[:, None] * length).reshape(-1)
-    inside = np.flatnonzero(found.reshape(-1) < length)
+    rows = result.shape[0] if axis == -1 and result.ndim == 2 else 1
+    numbers = (result.reshape(rows, -1) + np.arange(rows)[:, None] * length).reshape(-1)
+    inside = np.flatnonzero(result.reshape(-1) < length)
     if weights is None:
         counted = np.bincount(numbers[inside], minlength=rows * length)
         counted = np.minimum(counted, 1) if binary_output else counted
@@ -238,7 +238,9 @@ def bincount(
         nothing = zeros((rows * length,), dtype=shares.spec.dtype)
         total = scatter_add(nothing, numbers[inside], shares)
     return (
-        total if rows == 1 and not (axis == -1 and found.ndim == 2) else total.reshape(rows, length)
+        total
+        if rows == 1 and not (axis == -1 and result.ndim == 2)
+        else total.reshape(rows, length)
     )
 
 
@@ -319,6 +321,6 @@ def confusion_matrix(
     count = num_classes
     if count is None:
         count = int(max(rows.max(initial=-1), columns.max(initial=-1))) + 1
-    found = np.zeros((int(count), int(count)), as_dtype(dtype))
-    np.add.at(found, (rows, columns), 1 if weights is None else np.asarray(weights))
-    return convert(found)
+    result = np.zeros((int(count), int(count)), as_dtype(dtype))
+    np.add.at(result, (rows, columns), 1 if weights is None else np.asarray(weights))
+    return convert(result)

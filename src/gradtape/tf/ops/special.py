@@ -58,10 +58,10 @@ def _neighbours(
     """Half of two neighbours with signs, or that many times order 1 for order 0."""
 
     def combine(x: Tensor, order: int) -> Any:
-        found = function()
+        result = function()
         if not order:
-            return zeroth * found(x, order=1)
-        return 0.5 * (below * found(x, order=order - 1) + above * found(x, order=order + 1))
+            return zeroth * result(x, order=1)
+        return 0.5 * (below * result(x, order=order - 1) + above * result(x, order=order + 1))
 
     return combine
 

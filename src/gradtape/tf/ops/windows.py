@@ -96,13 +96,13 @@ class Windows:
         ]
 
     def _slices(self, position: tuple[int, ...]) -> list[slice]:
-        found = []
+        result = []
         for at, dilation, stride, count in zip(
             position, self.dilations, self.strides, self.counts, strict=True
         ):
             start = at * dilation
-            found.append(slice(start, start + (count - 1) * stride + 1, stride))
-        return found
+            result.append(slice(start, start + (count - 1) * stride + 1, stride))
+        return result
 
 
 def _same(length: int, reach: int, stride: int) -> tuple[int, int]:

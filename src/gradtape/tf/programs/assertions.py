@@ -144,7 +144,7 @@ def assert_rank(
 
     >>> tf.debugging.assert_rank([[1]], 2)
     """
-    _check_rank(x, lambda found: found == int(rank), f"rank {int(rank)}", message)
+    _check_rank(x, lambda result: result == int(rank), f"rank {int(rank)}", message)
 
 
 @effect
@@ -155,7 +155,7 @@ def assert_rank_at_least(
 
     >>> tf.debugging.assert_rank_at_least([[1]], 1)
     """
-    _check_rank(x, lambda found: found >= int(rank), f"rank at least {int(rank)}", message)
+    _check_rank(x, lambda result: result >= int(rank), f"rank at least {int(rank)}", message)
 
 
 @effect
@@ -167,7 +167,7 @@ def assert_rank_in(
     >>> tf.debugging.assert_rank_in([[1]], (1, 2))
     """
     allowed = [int(rank) for rank in ranks]
-    _check_rank(x, lambda found: found in allowed, f"rank in {allowed}", message)
+    _check_rank(x, lambda result: result in allowed, f"rank in {allowed}", message)
 
 
 def _check_rank(
@@ -200,10 +200,10 @@ def assert_type(
 
     >>> tf.debugging.assert_type([1.0], tf.float32)
     """
-    found = convert(tensor).dtype
-    if found != as_dtype(tf_type):
+    result = convert(tensor).dtype
+    if result != as_dtype(tf_type):
         prefix = f"{message}. " if message else ""
-        raise DtypeError(f"{prefix}tensor must be of type {as_dtype(tf_type)!r}; got {found!r}.")
+        raise DtypeError(f"{prefix}tensor must be of type {as_dtype(tf_type)!r}; got {result!r}.")
 
 
 @effect
@@ -212,10 +212,10 @@ def assert_integer(x: TensorLike, message: str | None = None, name: Name = None)
 
     >>> tf.debugging.assert_integer([1])
     """
-    found = convert(x).dtype
-    if not found.is_integer:
+    result = convert(x).dtype
+    if not result.is_integer:
         raise DtypeError(
-            f"{message + '. ' if message else ''}the tensor must hold integers, not {found!r}."
+            f"{message + '. ' if message else ''}the tensor must hold integers, not {result!r}."
         )
 
 
@@ -234,18 +234,20 @@ def assert_shapes(
     pairs = shapes.items() if isinstance(shapes, Mapping) else shapes
     known: dict[str, int] = {}
     for tensor, wanted in pairs:
-        found = convert(tensor).spec.shape
+        result = convert(tensor).spec.shape
         symbols = list(wanted) if hasattr(wanted, "__iter__") else [wanted]
-        if len(symbols) != len(found):
-            raise ShapeError(f"{message or 'assert_shapes'}: shape {found} does not fit {symbols}.")
-        for symbol, length in zip(symbols, found, strict=True):
+        if len(symbols) != len(result):
+            raise ShapeError(
+                f"{message or 'assert_shapes'}: shape {result} does not fit {symbols}."
+            )
+        for symbol, length in zip(symbols, result, strict=True):
             if symbol is None:
                 continue
             text = str(symbol)
             expected = int(text) if text.isdigit() else known.setdefault(text, length)
             if expected != length:
                 raise ShapeError(
-                    f"{message or 'assert_shapes'}: a tensor of shape {found} has {length} where "
+                    f"{message or 'assert_shapes'}: a tensor of shape {result} has {length} where "
                     f"{symbol!r} is {expected}."
                 )
 

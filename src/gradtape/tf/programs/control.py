@@ -67,12 +67,12 @@ def _may_end_gradients(loop: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(loop)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        found = loop(*args, **kwargs)
+        result = loop(*args, **kwargs)
         if not state.recording.capturing:
-            return found
+            return result
         if signature.bind(*args, **kwargs).arguments.get("back_prop", True):
-            return found
-        return map_leaves(stop_gradient, found)
+            return result
+        return map_leaves(stop_gradient, result)
 
     return inside
 

@@ -1,15 +1,15 @@
-"""Datasets: what Python iterates over, with TensorFlow's methods: `tf.data`.
+"""Datasets: Python iterables with TensorFlow's methods: `tf.data`.
 
-Elements are nests of tensors. Nothing is read before it is asked for, nothing runs in parallel,
-and every loop over a dataset begins anew.
+Elements are nests of tensors, computed one at a time when a loop asks for them; nothing runs in
+parallel. Every loop over a dataset starts from the beginning.
 """
 
 from __future__ import annotations
 
 import builtins
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,15 +19,18 @@ from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.shapes import TensorSpec
-from gradtape.tf.base.types import DTypeLike, IntLike, Name
+from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, UserFunction
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "experimental"]
 
 AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY = -1, -1, -2
 
+T = TypeVar("T")
 
-def _tensors(element: Any) -> Any:
-    """An element as tensors; a list of numbers is one of them."""
+
+def _tensors(element: object) -> Any:
+    """An element as a nest of tensors; a list of numbers is one tensor."""
     if isinstance(element, dict):
         return {key: _tensors(value) for key, value in element.items()}
     if isinstance(element, tuple):
@@ -36,8 +39,8 @@ def _tensors(element: Any) -> Any:
     return convert(element)
 
 
-def _apply(function: Callable[..., Any], element: Any) -> Any:
-    """A function of an element; of its parts, if it is a tuple."""
+def _apply(function: UserFunction, element: object) -> Any:
+    """A function of an element, or of its parts if it is a tuple."""
     return function(*element) if type(element) is tuple else function(element)
 
 
@@ -51,13 +54,13 @@ class Dataset:
 
     def __init__(self, start: Callable[[], Iterable[Any]], length: int | None) -> None:
         self._start = start
-        # None: not known; -1: without end.
+        # None if it is not known; -1 if it is infinite.
         self._length = length
 
-    # Beginnings.
+    # Sources.
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: Name = None) -> Dataset:
+    def from_tensor_slices(tensors: object, name: Name = None) -> Dataset:
         """The rows of a tensor, or of each tensor of a nest.
 
         >>> [x.numpy().item() for x in tf.data.Dataset.from_tensor_slices([1, 2])]
@@ -80,24 +83,24 @@ class Dataset:
         return Dataset(rows, count)
 
     @staticmethod
-    def from_tensors(tensors: Any, name: Name = None) -> Dataset:
-        """One element."""
+    def from_tensors(tensors: object, name: Name = None) -> Dataset:
+        """A dataset of one element."""
         element = _tensors(tensors)
         return Dataset(lambda: [element], 1)
 
     @staticmethod
     def from_generator(
         generator: Callable[..., Iterable[Any]],
-        output_types: Any = None,
-        output_shapes: Any = None,
-        args: Any = None,
-        output_signature: Any = None,
+        output_types: object = None,
+        output_shapes: object = None,
+        args: Sequence[Any] | None = None,
+        output_signature: object = None,
         name: Name = None,
     ) -> Dataset:
-        """What a Python generator yields, in the dtypes that are announced."""
-        announced = output_types if output_signature is None else output_signature
+        """The elements of a Python generator, in the declared dtypes."""
+        declared = output_types if output_signature is None else output_signature
         kinds = [
-            kind.dtype if isinstance(kind, TensorSpec) else kind for kind in flatten(announced)[0]
+            kind.dtype if isinstance(kind, TensorSpec) else kind for kind in flatten(declared)[0]
         ]
 
         def elements() -> Iterator[Any]:
@@ -118,14 +121,14 @@ class Dataset:
         return Dataset(elements, None)
 
     @staticmethod
-    def range(*args: Any, output_type: DTypeLike = "int64", name: Name = None) -> Dataset:
+    def range(*args: IntLike, output_type: DTypeLike = "int64", name: Name = None) -> Dataset:
         """The integers of Python's range."""
         numbers = builtins.range(*(int(each) for each in args))
         return Dataset(lambda: (convert(np.asarray(n), output_type) for n in numbers), len(numbers))
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: Name = None) -> Dataset:
-        """Elements of several datasets side by side, as long as all have some."""
+        """Elements of several datasets side by side, until the shortest ends."""
         parts = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
         leaves, structure = flatten(tuple(parts) if isinstance(parts, list) else parts)
         known = [each._length for each in leaves if each._length != INFINITE_CARDINALITY]
@@ -137,23 +140,23 @@ class Dataset:
             length,
         )
 
-    # Changes.
+    # Transformations.
 
     def map(
         self,
-        map_func: Callable[..., Any],
+        map_func: UserFunction,
         num_parallel_calls: object = None,
         deterministic: object = None,
         synchronous: object = None,
         use_unbounded_threadpool: bool = False,
         name: Name = None,
     ) -> Dataset:
-        """A function of each element, in their order: nothing runs in parallel."""
+        """A function applied to each element, in order."""
         return Dataset(
             lambda: (_tensors(_apply(map_func, element)) for element in self), self._length
         )
 
-    def filter(self, predicate: Callable[..., Any], name: Name = None) -> Dataset:
+    def filter(self, predicate: UserFunction, name: Name = None) -> Dataset:
         """The elements for which a predicate holds."""
         return Dataset(lambda: (e for e in self if bool(_apply(predicate, e))), None)
 
@@ -165,7 +168,7 @@ class Dataset:
         deterministic: object = None,
         name: Name = None,
     ) -> Dataset:
-        """So many elements at once, stacked."""
+        """Groups of `batch_size` elements, stacked."""
         size = int(batch_size)
 
         def batches() -> Iterator[Any]:
@@ -195,7 +198,7 @@ class Dataset:
         reshuffle_each_iteration: bool | None = None,
         name: Name = None,
     ) -> Dataset:
-        """Elements in random order, drawn from a buffer of so many."""
+        """Elements in random order, drawn from a buffer of `buffer_size`."""
         size, again = int(buffer_size), reshuffle_each_iteration is not False
         source = streams._generator(None if seed is None else int(seed))
         first = [int(np.asarray(source.bits((1,)))[0])]
@@ -214,7 +217,7 @@ class Dataset:
         return Dataset(shuffled, self._length)
 
     def repeat(self, count: IntLike | None = None, name: Name = None) -> Dataset:
-        """All elements again and again, so many times or without end."""
+        """All elements `count` times, or without end."""
         times = -1 if count is None else int(count)
 
         def repeated() -> Iterator[Any]:
@@ -227,7 +230,7 @@ class Dataset:
         return Dataset(repeated, length if times < 0 or known != -1 else -1)
 
     def take(self, count: IntLike, name: Name = None) -> Dataset:
-        """The first so many elements; all for -1."""
+        """The first `count` elements; all of them for -1."""
         most = int(count)
         if most < 0:
             return self
@@ -236,13 +239,13 @@ class Dataset:
         return Dataset(lambda: itertools.islice(self, most), length)
 
     def skip(self, count: IntLike, name: Name = None) -> Dataset:
-        """All but the first so many elements."""
+        """All but the first `count` elements."""
         most, known = int(count), self._length
         length = known if known is None or known < 0 else max(known - most, 0)
         return Dataset(lambda: itertools.islice(self, most, None), length)
 
     def shard(self, num_shards: IntLike, index: IntLike, name: Name = None) -> Dataset:
-        """Every so manyth element."""
+        """Every element of number `index` modulo `num_shards`."""
         return Dataset(lambda: itertools.islice(self, int(index), None, int(num_shards)), None)
 
     def enumerate(self, start: IntLike = 0, name: Name = None) -> Dataset:
@@ -256,7 +259,7 @@ class Dataset:
         )
 
     def concatenate(self, dataset: Dataset, name: Name = None) -> Dataset:
-        """The elements of this, and then those of another."""
+        """The elements of this dataset, and then those of another."""
         lengths = (self._length, dataset._length)
         known = None if None in lengths else -1 if -1 in lengths else sum(lengths)  # type: ignore[arg-type]
         return Dataset(lambda: itertools.chain(self, dataset), known)
@@ -288,21 +291,21 @@ class Dataset:
         return self
 
     def with_options(self, options: object, name: Name = None) -> Dataset:
-        """The same elements; options mean nothing."""
+        """The same elements; options have no effect."""
         return self
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function of the dataset gives."""
+        """The result of a function of this dataset."""
         return transformation_func(self)
 
-    # Ends.
+    # Results.
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: Name = None) -> Any:
+    def reduce(self, initial_state: object, reduce_func: UserFunction, name: Name = None) -> Any:
         """The last value of `state = reduce_func(state, element)`."""
-        found = _tensors(initial_state)
+        result = _tensors(initial_state)
         for element in self:
-            found = _tensors(reduce_func(found, element))
-        return found
+            result = _tensors(reduce_func(result, element))
+        return result
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Elements as NumPy arrays."""
@@ -310,8 +313,8 @@ class Dataset:
             leaves, structure = flatten(element)
             yield unflatten(structure, [leaf.numpy() for leaf in leaves])
 
-    def cardinality(self, name: Name = None) -> Any:
-        """How many elements there are; -1 without end, -2 if it is not known."""
+    def cardinality(self, name: Name = None) -> Tensor:
+        """The number of elements; -1 if it is infinite, -2 if it is not known."""
         return convert(np.int64(UNKNOWN_CARDINALITY if self._length is None else self._length))
 
     @property
@@ -345,14 +348,14 @@ def _stacked(rows: list[Any]) -> Any:
         raise ArgumentError(f"batch: elements differ in shape: {error}") from None
 
 
-def _drawn(held: list[Any], draw: Any) -> Any:
+def _drawn(held: list[T], draw: np.random.Generator) -> T:
     at = int(draw.integers(len(held)))
     held[at], held[-1] = held[-1], held[at]
     return held.pop()
 
 
 class experimental:  # noqa: N801 - TensorFlow's name
-    """Where names used to be.
+    """Older places of names.
 
     >>> tf.data.experimental.AUTOTUNE
     -1
@@ -363,6 +366,6 @@ class experimental:  # noqa: N801 - TensorFlow's name
     UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY
 
     @staticmethod
-    def cardinality(dataset: Dataset) -> Any:
-        """How many elements a dataset has."""
+    def cardinality(dataset: Dataset) -> Tensor:
+        """The number of elements of a dataset."""
         return dataset.cardinality()

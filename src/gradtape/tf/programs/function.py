@@ -127,13 +127,13 @@ class Function:
         if self.input_signature is None:
             return BoundFunction(self, instance, (instance,))
         # The signature has no entry for the instance, so each instance has its own function.
-        found = self._bound.get(instance)
-        if found is None:
+        result = self._bound.get(instance)
+        if result is None:
             method = functools.partial(self.python_function, weakref.proxy(instance))
             functools.update_wrapper(method, self.python_function, ("__name__", "__doc__"), ())
             del method.__wrapped__  # type: ignore[attr-defined] # which has the instance, too
-            found = self._bound[instance] = Function(method, self.input_signature, self._reduce)
-        return BoundFunction(found, instance, ())
+            result = self._bound[instance] = Function(method, self.input_signature, self._reduce)
+        return BoundFunction(result, instance, ())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.input_signature is not None:

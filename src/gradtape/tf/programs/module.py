@@ -64,8 +64,8 @@ class Module:
     @property
     def submodules(self) -> tuple[Module, ...]:
         """All modules inside."""
-        found = (thing for thing in _walk(self) if isinstance(thing, Module))
-        return tuple(module for module in found if module is not self)
+        result = (thing for thing in _walk(self) if isinstance(thing, Module))
+        return tuple(module for module in result if module is not self)
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., R]) -> Callable[..., R]:
@@ -118,9 +118,9 @@ def _walk(root: object) -> Iterator[object]:
         waiting[:0] = [thing for thing in inside if not isinstance(thing, Variable)]
 
 
-def _collect(value: object, found: list[object], inside: tuple[int, ...]) -> None:
+def _collect(value: object, result: list[object], inside: tuple[int, ...]) -> None:
     if isinstance(value, (Variable, Module, CoreModule)):
-        found.append(value)
+        result.append(value)
         return
     if isinstance(value, dict):
         parts = [part for _, part in sorted(value.items(), key=lambda item: str(item[0]))]
@@ -130,4 +130,4 @@ def _collect(value: object, found: list[object], inside: tuple[int, ...]) -> Non
         return
     if id(value) not in inside:
         for part in parts:
-            _collect(part, found, (*inside, id(value)))
+            _collect(part, result, (*inside, id(value)))

@@ -16,7 +16,7 @@ from gradtape.pytree import register_pytree
 from gradtape.tf.base.conversion import as_shape, concrete, convert
 from gradtape.tf.base.dtypes import DType, as_dtype
 from gradtape.tf.base.errors import OutOfRangeError
-from gradtape.tf.base.shapes import TensorShape
+from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Tensor, from_array
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
@@ -36,14 +36,14 @@ class TensorArray:
     def __init__(
         self,
         dtype: DTypeLike,
-        size: Any = None,
+        size: IntLike | None = None,
         dynamic_size: bool | None = None,
         clear_after_read: bool | None = None,
         tensor_array_name: object = None,
         handle: object = None,
         flow: object = None,
         infer_shape: bool = True,
-        element_shape: Any = None,
+        element_shape: Dims = None,
         colocate_with_first_write_call: bool = True,
         name: Name = None,
     ) -> None:
@@ -111,16 +111,16 @@ class TensorArray:
                 f"Could not read index {at} twice because it was cleared after a previous read "
                 "(perhaps try setting clear_after_read = false?)"
             )
-        found = self._tensor(at)
+        result = self._tensor(at)
         if self._clear:
             self._read.add(at)
             self._items = [*self._items[:at], None, *self._items[at + 1 :]]
-        return found
+        return result
 
     def _tensor(self, at: int) -> Tensor:
-        found = self._items[at]
-        if found is not None:
-            return found
+        result = self._items[at]
+        if result is not None:
+            return result
         if not self._shape.is_fully_defined():
             raise ArgumentError(
                 f"Could not read index {at}: nothing was written, and the shape is not known."

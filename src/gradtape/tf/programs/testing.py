@@ -39,8 +39,8 @@ def compute_gradient(
     computed, measured = [], []
     for position, operand in enumerate(operands):
         shape = (y.spec.size, operand.spec.size)
-        found = tape.jacobian(y, operand, unconnected_gradients="zero")
-        computed.append(found.numpy().reshape(shape))
+        result = tape.jacobian(y, operand, unconnected_gradients="zero")
+        computed.append(result.numpy().reshape(shape))
         measured.append(_differences(f, operands, position, step).reshape(shape))
     return computed, measured
 
@@ -130,7 +130,7 @@ class TestCase(unittest.TestCase):
             raise self.failureException(msg or f"shapes {first} and {second} differ.")
 
 
-def main(*args: Any, **kwargs: Any) -> Any:
+def main(*args: Any, **kwargs: Any) -> object:
     """Run the tests of the module that calls it, as unittest does.
 
     >>> callable(tf.test.main)

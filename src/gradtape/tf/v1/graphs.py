@@ -57,12 +57,12 @@ class Graph:
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
         """The content of a collection; GraphKeys names those of the variables."""
         if name in ("variables", "trainable_variables", "global_variables"):
-            found = [v for v in self.variables if v.trainable or name != "trainable_variables"]
+            result = [v for v in self.variables if v.trainable or name != "trainable_variables"]
         else:
-            found = list(self.collections.get(name, ()))
+            result = list(self.collections.get(name, ()))
         if scope is None:
-            return found
-        return [each for each in found if re.match(scope, getattr(each, "name", None) or "")]
+            return result
+        return [each for each in result if re.match(scope, getattr(each, "name", None) or "")]
 
     def finalize(self) -> None:
         """Accepted, and without effect: a graph may always grow."""
@@ -175,7 +175,7 @@ def reset_default_graph() -> None:
 
 
 def get_collection(key: str, scope: str | None = None) -> list[Any]:
-    """What a collection of the default graph holds.
+    """The content of a collection of the default graph.
 
     >>> tf.compat.v1.get_collection("losses")
     []
@@ -196,8 +196,8 @@ def control_dependencies(control_inputs: Iterable[object] | None) -> Iterator[No
     """
     graph = default_graph()
     before = graph.before
-    found = [each for each in control_inputs or () if isinstance(each, WithoutValue)]
-    graph.before = [*before, *found]
+    result = [each for each in control_inputs or () if isinstance(each, WithoutValue)]
+    graph.before = [*before, *result]
     try:
         yield
     finally:

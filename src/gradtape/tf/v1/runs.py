@@ -41,16 +41,16 @@ def take(
 
 def _unpacked(call: Symbolic) -> Any:
     """Split a call that returns a list or a tuple into calls that pick its elements."""
-    found = probe(call, 2)
-    if not isinstance(found, (list, tuple)):
+    result = probe(call, 2)
+    if not isinstance(result, (list, tuple)):
         return call
     absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
     parts: list[Any] = [
         # An unconnected gradient is None in every run, and can be None already.
         None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
-        for number, part in enumerate(found)
+        for number, part in enumerate(result)
     ]
-    return type(found)(*parts) if hasattr(found, "_fields") else type(found)(parts)
+    return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
 
 
 def _picked(whole: Any, number: int) -> Any:

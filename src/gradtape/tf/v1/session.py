@@ -87,9 +87,9 @@ class Session:
                 # Derivatives are asked for inside, so the whole recording has to be kept.
                 with tapes.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                     _make(calls, run)
-                    found = _fetched(fetches, run)
+                    result = _fetched(fetches, run)
                 tape.reset()
-                return found
+                return result
             _make(calls, run)
             return _fetched(fetches, run)
 
@@ -125,17 +125,17 @@ def _asks_for_gradients(calls: list[Symbolic]) -> bool:
 
 
 def _feeds(feed_dict: Mapping[Any, Any] | None) -> dict[int, Any]:
-    found = {}
+    result = {}
     for key, value in (feed_dict or {}).items():
         if isinstance(key, Placeholder):
-            found[id(key)] = key.fed(value)
+            result[id(key)] = key.fed(value)
         elif isinstance(key, Symbolic):
-            found[id(key)] = convert(value)
+            result[id(key)] = convert(value)
         else:
             raise ArgumentError(
                 f"feed_dict: {key!r} is computed already. Feed placeholders, or calls on them."
             )
-    return found
+    return result
 
 
 def _plain(fetches: Any) -> Any:
@@ -155,15 +155,15 @@ def _fetched(fetches: Any, run: Run) -> Any:
     return _value(fetches)
 
 
-def _value(found: Any) -> Any:
-    if found is None:
+def _value(result: Any) -> Any:
+    if result is None:
         return None
-    if isinstance(found, (list, tuple)):
-        return type(found)(_value(part) for part in found)
-    if isinstance(found, Variable) or hasattr(found, "enter"):
-        return convert(found).numpy()
+    if isinstance(result, (list, tuple)):
+        return type(result)(_value(part) for part in result)
+    if isinstance(result, Variable) or hasattr(result, "enter"):
+        return convert(result).numpy()
     raise TypeError(
-        f"run: {type(found).__name__} is not a tensor, a variable or a call of a graph. Fetch one "
+        f"run: {type(result).__name__} is not a tensor, a variable or a call of a graph. Fetch one "
         "of these."
     )
 

@@ -200,13 +200,13 @@ class Placeholder(Symbolic):
     def fed(self, value: Any) -> Tensor:
         """A value to feed, as a tensor of the declared dtype and shape."""
         array = np.asarray(convert(value).read() if hasattr(value, "enter") else value)
-        found = convert(array.astype(self._dtype))
-        if not self._shape.is_compatible_with(found.shape):
+        result = convert(array.astype(self._dtype))
+        if not self._shape.is_compatible_with(result.shape):
             raise ValueError(
-                f"Cannot feed value of shape {found.shape} for {self.name}, which has shape "
+                f"Cannot feed value of shape {result.shape} for {self.name}, which has shape "
                 f"{self._shape}."
             )
-        return found
+        return result
 
 
 def placeholder(dtype: DTypeLike, shape: Dims = None, name: str | None = None) -> Any:
@@ -374,7 +374,7 @@ def symbolic_parts(nest: object) -> list[Symbolic]:
     if isinstance(nest, slice):
         nest = (nest.start, nest.stop, nest.step)
     if isinstance(nest, (list, tuple)):
-        return [found for item in nest for found in symbolic_parts(item)]
+        return [result for item in nest for result in symbolic_parts(item)]
     return []
 
 
