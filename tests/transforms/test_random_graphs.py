@@ -12,7 +12,7 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.recording.recording import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -102,7 +102,7 @@ def node_graph(steps):
 
 def run(outputs, bound):
     found = verify(program(outputs))
-    return Plan(found).run([bound[node] for node in found.inputs])
+    return NumpyPlan(found).run([bound[node] for node in found.inputs])
 
 
 @pytest.fixture(autouse=True)

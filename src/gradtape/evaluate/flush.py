@@ -17,7 +17,7 @@ from gradtape.recording.recording import Handle, Recording, State, Value, state
 from gradtape.recording.trace import Trace
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan_cache import plan_for
-from gradtape.runtime.tiers import Tiered
+from gradtape.runtime.tiers import TieredPlan
 
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
@@ -33,7 +33,7 @@ class Schedule:
         "_from_leaves", "available", "bindings", "fallible", "inputs", "outputs", "plan", "steps",
     )  # fmt: skip
 
-    def __init__(self, found: Program, plan: Tiered) -> None:
+    def __init__(self, found: Program, plan: TieredPlan) -> None:
         self.plan = plan
         self.outputs = found.outputs
         # The program, if something in it may fail.
