@@ -21,7 +21,7 @@ import numpy as np
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels.builder import NotLowered
 from gradtape.codegen.kernels.lower import Lowered, fusible, lower
-from gradtape.codegen.plans.gemm import LETTERS
+from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
@@ -217,24 +217,24 @@ class LoweredProgram:
         a, b = node.inputs
         shape = node.shape
         if a.ndim == 1:
-            left = blas.Operand(left.slot, left.offset, (1, *left.shape), (0, *left.strides))
+            left = Operand(left.slot, left.offset, (1, *left.shape), (0, *left.strides))
             shape = (*shape[: max(b.ndim - 2, 0)], 1, *shape[max(b.ndim - 2, 0) :])
         if b.ndim == 1:
-            right = blas.Operand(right.slot, right.offset, (*right.shape, 1), (*right.strides, 0))
+            right = Operand(right.slot, right.offset, (*right.shape, 1), (*right.strides, 0))
             shape = (*shape, 1)
         slot, offset = self.place[node]
         strides = tuple(node.dtype.itemsize * step for step in row_major(shape))
-        result = blas.Operand(slot, offset, shape, strides)
+        result = Operand(slot, offset, shape, strides)
         return blas.gemm_instruction(node.dtype, left, right, result)
 
-    def _matrix(self, node: Node) -> blas.Operand | None:
+    def _matrix(self, node: Node) -> Operand | None:
         found = self.fused.access.get(node)
         if found is None or found.base not in self.place or node in self.fused.constants:
             return None
         slot, start = self.place[found.base]
         size = node.dtype.itemsize
         strides = tuple(size * step for step in found.strides)
-        return blas.Operand(slot, start + size * found.offset, node.shape, strides)
+        return Operand(slot, start + size * found.offset, node.shape, strides)
 
     def _call_numpy(self, node: Node) -> None:
         placed = node in self.place

@@ -7,7 +7,7 @@ C' = op(B)' op(A)': the operands change places and nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gradtape.codegen.plans.instructions import kernel_routine
@@ -56,6 +56,22 @@ class GemmArguments(NamedTuple):
     stride_b: int
     stride_c: int
     split: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix, or a stack of them, in a buffer of the plan. Offset and strides are bytes."""
+
+    slot: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugate: bool = False
+
+    def transposed(self) -> Operand:
+        """The same memory with its last two axes exchanged."""
+        (*outer, rows, columns), (*steps, down, across) = self.shape, self.strides
+        return replace(self, shape=(*outer, columns, rows), strides=(*steps, across, down))
 
 
 def symbol(letter: str, routine: str) -> str:
