@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gradtape.recording.recording import Value
+from gradtape.graph.hooks import hooks
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 
 __all__ = ["empty_cache"]
@@ -170,8 +170,8 @@ def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarra
     return np.ndarray(shape, dtype, memory)
 
 
-# A hook: values make arrays of buffers without knowing the pool, which is above them.
-Value.array_over = staticmethod(array)
+# Values make arrays of buffers without importing the pool, which is above them.
+hooks.array_over = array
 # ctypes arrays by capacity; Any because their instances take an attribute that keeps the buffer.
 _kinds: dict[int, Any] = {}
 

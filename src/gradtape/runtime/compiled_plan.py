@@ -16,7 +16,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Content, Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.loop_bodies import body_of
@@ -24,7 +24,7 @@ from gradtape.runtime.lowered_program import FIRST, LoweredProgram, NumpyCall
 from gradtape.runtime.mixed_steps import MixedSteps
 from gradtape.runtime.native_stretches import kernel_addresses, stretch_of
 from gradtape.runtime.packing import FORMATS, python_number, python_types
-from gradtape.runtime.plan import BoundRun, Content, Input, Layout, Run, RunMemory, Stretch
+from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
 from gradtape.runtime.written_out_plan import bound_run, unrolled_run
 
 

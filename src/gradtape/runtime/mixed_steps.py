@@ -11,10 +11,10 @@ import numpy as np
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
 from gradtape.optimize.views import row_major, whole
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Content, Value
 from gradtape.runtime.buffer_pool import Buffer, array
 from gradtape.runtime.lowered_program import LoweredProgram, NumpyCall
-from gradtape.runtime.plan import Content, Input, RunMemory
+from gradtape.runtime.plan import Input, RunMemory
 
 # The buffers and arrays of one run: written outputs, results of NumPy calls, and the arena.
 Alive = dict[Node | str, Any]

@@ -11,9 +11,9 @@ import numpy as np
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan import Content, Input
+from gradtape.runtime.plan import Input
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.
 LARGE = 1 << 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtape.graph.node import Node
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.plan import Input
 
 # By dtype, the letter that `struct` has for one number; and the format of one with its padding.

@@ -16,11 +16,10 @@ import numpy as np
 
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.graph.program import Program
-from gradtape.runtime.buffer_pool import Buffer
+from gradtape.recording.value import Content
 
 # A Value or a Python number (in tests also an array): plans tell them apart where they read them.
 Input = Any
-Content = Buffer | np.ndarray
 Run = Callable[[Sequence[Input]], list[Content]]
 # A run with some inputs bound: a function of the others, one by one.
 BoundRun = Callable[..., list[Content]]

@@ -16,8 +16,9 @@ from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.ops.control.bodies import held
+from gradtape.recording.value import Content
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.runtime.plan import BoundRun, Content, Input, Layout
+from gradtape.runtime.plan import BoundRun, Input, Layout
 
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
