@@ -42,9 +42,9 @@ SMALL = 1 << 16
 
 @dataclass
 class PoolCounts:
-    """Bytes that passed through the pool, and those idle in it, since the process began."""
+    """Bytes that passed through the pool since the process began, and bytes that are idle in it."""
 
-    # Fresh from the system, served from idle memory, and given back to the system.
+    # Taken from the system, served from idle memory, and returned to the system.
     bytes_allocated: int = 0
     bytes_recycled: int = 0
     bytes_returned: int = 0
@@ -161,7 +161,7 @@ def allocate(nbytes: int) -> Buffer:
 
 
 def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """A writable array on the buffer's memory; it and every view of it keep the buffer."""
+    """A writable array on the memory of a buffer; the array and all its views keep the buffer."""
     capacity = buffer.capacity
     kind = _kinds.get(capacity) or _new_kind(capacity)
     # Views in NumPy hold the object that exports the memory, so that object holds the buffer.

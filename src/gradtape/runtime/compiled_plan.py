@@ -94,7 +94,7 @@ class CompiledPlan:
         return None if self.layout is None else bound_run(self.layout, fixed, slow)
 
     def _later_slots(self) -> list[int]:
-        """What the slots after the outputs hold when a run begins."""
+        """The contents of the slots after the outputs when a run begins: tables, or 0."""
         lowered = self.lowered
         preset = FIRST + len(lowered.arrays) + len(self._written)
         found = [0] * (lowered.slots - preset)
@@ -174,11 +174,11 @@ class CompiledPlan:
         ]
 
     def _converted(self, numbers: Sequence[Input]) -> list[Any]:
-        """What `struct` takes for 0-d tensors, for numbers of another kind and beyond float32."""
+        """Numbers for `struct` from 0-d tensors, numbers of another kind, and beyond float32."""
         found: list[Any] = []
         with np.errstate(over="ignore"):
             for node, number in zip(self.lowered.scalars, numbers, strict=True):
-                # `struct` refuses what overflows float32; NumPy makes it infinite.
+                # `struct` refuses a number that overflows float32; NumPy makes it infinite.
                 real = REAL_OF.get(node.dtype, node.dtype).type
                 found += [real(python_number(number, kind)).item() for kind in python_types(node)]
         return found

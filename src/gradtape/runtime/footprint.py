@@ -21,7 +21,7 @@ def intermediate_bytes(program: Program) -> int:
         return _in_numpy(program)
     if tiers.MODE == "always" or tiers.work(program) >= tiers.WORTH_COMPILING:
         return _compiled(program)
-    # It may run in NumPy at first, where nothing is fused.
+    # The program may run in NumPy at first, where nothing is fused.
     return max(_in_numpy(program), _compiled(program))
 
 

@@ -52,7 +52,7 @@ class Body:
     arena_size: int
     # Constant tables by slot.
     tables: Sequence[tuple[int, np.ndarray]]
-    # What the instructions name by address.
+    # Keeps alive everything that the instructions name by address.
     kept: object
 
 
@@ -75,9 +75,9 @@ def _functions() -> dict[str, int]:
 def with_controls(
     program: Program, body_of: Callable[[Program], Body | None]
 ) -> tuple[Program, Mapping[Node, NativeControl], Fused]:
-    """The program fused, and those of its loops and branches that are native.
+    """The program fused, and its native loops and branches.
 
-    Their operands must be contiguous: copies of those that are not are added to the program.
+    The operands of these must be contiguous: the program copies an operand that is not.
     """
     controls: dict[Node, NativeControl] = {}
     for node in program.nodes:
@@ -185,7 +185,7 @@ class NativeScan:
         moves: list[Row] = []
 
         def follow(slot: int, place: Place, nbytes: int) -> None:
-            """Bind a slot to the first element that is looked at, and move it on."""
+            """Bind a slot to the element of the first step, and move the slot on with each step."""
             start = (length - 1) * nbytes if reverse else 0
             bindings.append((slot, place[0], place[1] + start))
             if nbytes and length > 1:

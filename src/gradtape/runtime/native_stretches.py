@@ -23,7 +23,7 @@ QUICK_WORK = 1 << 14
 
 @dataclass(frozen=True)
 class PlacedKernel:
-    """A lowered loop, and the places of what it reads and writes."""
+    """A lowered loop, and the places of the values that it reads and writes."""
 
     lowered: Lowered
     places: Mapping[Node | str, Place]
@@ -47,7 +47,7 @@ StretchItem = Instruction | PlacedKernel | ControlInstruction
 
 @dataclass(frozen=True)
 class Assembled:
-    """The instructions of a stretch, and what running them means for other threads."""
+    """The instructions of a stretch, and their demands on BLAS, the GIL and the thread team."""
 
     instructions: list[Instruction]
     products: bool

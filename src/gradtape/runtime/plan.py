@@ -1,4 +1,4 @@
-"""Plan: what every scheduled program offers, and the types that plans share.
+"""Plan: the interface of every scheduled program, and the types that plans share.
 
 A plan is run on *inputs*, a `Value` or a Python number each, and gives *contents*: a buffer of the
 pool or a NumPy array each, from which the caller makes Values. Inputs that are always the same can
@@ -37,7 +37,7 @@ class Stretch:
     run: Callable[[int], None]
     instructions: Instructions
     parallel: bool
-    # So quick that the call keeps the GIL.
+    # If true, the instructions are so quick that the call keeps the GIL.
     quick: bool
 
 
@@ -56,7 +56,7 @@ class Layout:
     # Sizes of the outputs in bytes, and the order in which they are returned.
     written: Sequence[int]
     order: Sequence[int]
-    # What the slots after the outputs hold in every run.
+    # The contents of the slots after the outputs, the same in every run.
     unset: Sequence[int]
     # Bytes of the arena, number of slots, number of ops.
     arena: int

@@ -43,7 +43,7 @@ PlanRunner = Callable[[int, int, int, int], None]
 
 @dataclass(frozen=True)
 class TeamCounts:
-    """What the present team has done since it was started."""
+    """Counts of the present team since it was started."""
 
     workers: int = 0
     # Instructions cut into parts, and parts that the caller took back from a worker still asleep.
@@ -135,7 +135,7 @@ def plan_address() -> int:
 
 
 def team_counts() -> TeamCounts:
-    """What the team has done; read by tests and reports."""
+    """The counts of the present team, for tests and reports."""
     address = _state.address
     if not address:
         return TeamCounts()

@@ -23,13 +23,14 @@ from gradtape.runtime.plan import BoundRun, Input, Layout
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
 
-# Element-ops past which compiling pays within one run: about what takes NumPy as long.
+# Element-ops past which compiling pays within one run: NumPy takes about as long for them.
 WORTH_COMPILING = 30_000_000
 # After so many programs that were compiled at their first run and never ran again, programs are
 # compiled at their second run only.
 SPECULATIONS = 16
 
-# A program of more ops than this is compiled only when NumPy has taken about as long on it.
+# A program of more ops than this is compiled only after NumPy has run it for as long as compiling
+# would take.
 LONG_PROGRAM = 5000
 COMPILE_SECONDS = 5e-5
 

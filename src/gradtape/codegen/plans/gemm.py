@@ -16,7 +16,7 @@ from gradtape.codegen.routine import Routine
 # Values of `transa` and `transb`: how the stored matrix enters the product.
 PLAIN, TRANSPOSED, CONJUGATE_TRANSPOSED = 0, 1, 2
 
-# Values of `split`: what the range of the kernel counts.
+# Values of `split`: whether the range of the kernel counts rows, columns or items of the batch.
 SPLIT_ROWS, SPLIT_COLUMNS, SPLIT_BATCH = 0, 1, 2
 
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -106,7 +106,7 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
 class _Part:
     """The part of a product that one call of a kernel computes."""
 
-    # The words by name, and the addresses of those that BLAS reads where they are.
+    # The words by name, and their addresses: BLAS takes sizes by reference.
     words: Mapping[str, str]
     at: Mapping[str, str]
     # The first row, column and item of the batch, and the end of the items.
@@ -289,7 +289,7 @@ def _release() -> str:
 
 
 def _reset() -> str:
-    """For a forked child, in which no plan is running whatever the parent's threads were doing."""
+    """Restore the count in a forked child: the threads that ran plans in the parent are gone."""
     r = Routine("void @reset()")
     holders = r.word("@holders")
     r.put("@holders", 0, 0)
