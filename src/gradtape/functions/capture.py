@@ -15,20 +15,23 @@ import numpy as np
 from gradtape.errors import InPlaceError
 from gradtape.evaluate.bound_plans import bind
 from gradtape.evaluate.failures import Lines
-from gradtape.functions.steps import (
+from gradtape.functions.sources import (
     Argument,
+    Attribute,
     Computed,
     Constant,
-    Held,
+    Element,
+    GuardSource,
     Number,
-    Outside,
-    Position,
-    Run,
-    Scalar,
+    NumberAsTensor,
+    NumberKey,
+    OutsideTensor,
+    RandomPosition,
     Source,
-    Step,
+    VariableValue,
     branch_key,
 )
+from gradtape.functions.steps import Run, Step
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
 from gradtape.graph.program import program
@@ -179,8 +182,8 @@ class Capture(Recording):
         value = handle.computed
         node = self.enter_value(value)  # type: ignore[arg-type]
         known = self._sources.get(node.params[0])
-        if known is None or (isinstance(known, Outside) and known.handle() is None):
-            self._sources[node.params[0]] = Outside(weakref.ref(handle), value)
+        if known is None or (isinstance(known, OutsideTensor) and known.handle() is None):
+            self._sources[node.params[0]] = OutsideTensor(weakref.ref(handle), value)
         return node
 
     def enter_variable(self, variable: Any, handle: Handle) -> Node:
@@ -200,7 +203,7 @@ class Capture(Recording):
             node = self._held[key] = self.add_leaf(value, value.spec)
             if not self._is_made_here(variable):
                 self.variables[variable] = None
-                self._sources[node.params[0]] = Held(variable)
+                self._sources[node.params[0]] = VariableValue(variable)
         return node
 
     def source(self, node: Node) -> Source:
@@ -208,7 +211,7 @@ class Capture(Recording):
         if node.op is not LEAF:
             return Computed(node)
         found = self._source_of_leaf(node.params[0])
-        return Scalar(found.compute, node.dtype) if isinstance(found, Number) else found
+        return NumberAsTensor(found.compute, node.dtype) if isinstance(found, Number) else found
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
@@ -258,7 +261,7 @@ class Capture(Recording):
             counters = value.array[..., 2:].astype(object)
             offsets = counters[..., 0] + counters[..., 1] * 2**64 - start
             single = not isinstance(offsets, np.ndarray)
-            self._sources[node.params[0]] = Position(
+            self._sources[node.params[0]] = RandomPosition(
                 draw, int(offsets) if single else offsets.astype(np.uint64)
             )
         return node
@@ -369,8 +372,8 @@ class Capture(Recording):
         value = kind(array.reshape(())[()])
         if handle.recording is not self and self.is_own(handle):
             return value
-        source, read = self.source(node), _reader(node, kind)
-        self._branch(lambda call: read(source(call)), (node, name), f"{name}() of a tensor", value)
+        guard = Element(self.source(node), node, kind)
+        self._branch(guard, (node, name), f"{name}() of a tensor", value)
         return value
 
     def look(self, handle: Handle) -> None:
@@ -379,16 +382,14 @@ class Capture(Recording):
             return
         node, value = handle.enter(self), handle.computed
         source = self.source(node)
-        if isinstance(source, Outside) and (id(value), "value") not in self._looked:
+        if isinstance(source, OutsideTensor) and (id(value), "value") not in self._looked:
             self._looked[(id(value), "value")] = value
             self._branch(source, (node, "value"), "a tensor from outside", value)
 
     def guard_number(self, compute: Callable[[Sequence[Any]], Any], value: Any, label: str) -> None:
         """The same for a number among the arguments, or what a comparison of it gave."""
-        if type(value) in (float, complex):
-            self._branch(lambda call: branch_key(compute(call.arguments)), "number", label, value)
-        else:
-            self._branch(lambda call: compute(call.arguments), "number", label, value)
+        guard = NumberKey(compute, type(value) in (float, complex))
+        self._branch(guard, "number", label, value)
 
     def guard_state(self, thing: Any, name: str, label: str) -> Any:
         """The same for an attribute of something in Python that is known to change."""
@@ -396,16 +397,16 @@ class Capture(Recording):
         if (id(thing), name) not in self._looked:
             # The thing stays: while this runs nobody may take its place.
             self._looked[(id(thing), name)] = thing
-            self._branch(lambda call: getattr(thing, name), label, label, value)
+            self._branch(Attribute(thing, name), label, label, value)
         return value
 
-    def _branch(self, source: Source, looks_at: Any, label: str, value: Any) -> None:
+    def _branch(self, guard: GuardSource, looks_at: Any, label: str, value: Any) -> None:
         if self.inconsistent or self.failed or self.closed:
             return
         self._end_draws()
         step, key = self.step, branch_key(value)
         if not step.complete:
-            step.guard, step.looks_at, step.label, step.line = source, looks_at, label, user_line()
+            step.guard, step.looks_at, step.label, step.line = guard, looks_at, label, user_line()
         elif step.result is not None or step.looks_at != looks_at:
             self.inconsistent = True
             return
@@ -479,7 +480,9 @@ class Capture(Recording):
 
     def outside(self) -> list[Any]:
         """Tensors from outside that were read, as far as they are still there."""
-        found = [each.handle() for each in self._sources.values() if isinstance(each, Outside)]
+        found = [
+            each.handle() for each in self._sources.values() if isinstance(each, OutsideTensor)
+        ]
         return [handle for handle in found if handle is not None]
 
     def leaked(self, more: Sequence[Any], known: Sequence[Any]) -> bool:
@@ -554,11 +557,3 @@ class Capture(Recording):
             for generator, (start, stop) in self._starts.items()
         ]
         return not any(gone)
-
-
-def _reader(node: Node, kind: type) -> Callable[[Value], Any]:
-    """What gives the only element of a value as a Python number of a kind."""
-    if node.dtype.kind == "c":
-        return lambda value: kind(value.array.reshape(())[()])
-    memory = np.ctypeslib.as_ctypes_type(node.dtype).from_address
-    return lambda value: kind(memory(value.address).value)

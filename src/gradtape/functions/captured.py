@@ -7,7 +7,7 @@ import gc
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradtape.codegen.cpython import native_recorder as native
@@ -16,18 +16,19 @@ from gradtape.functions.argument_keys import Identity, static_key
 from gradtape.functions.capture import MEANWHILE, Capture, is_view
 from gradtape.functions.explain import warn_of_paths
 from gradtape.functions.guards import Surroundings
-from gradtape.functions.joined_path import Habit, Path, joined_path
-from gradtape.functions.returned_values import Returned, is_inside, returned, sources_of, strange
+from gradtape.functions.joined_path import PathReplay
+from gradtape.functions.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.returned_values import Returned, is_inside, sources_of, strange
 from gradtape.functions.signature import Arguments
 from gradtape.functions.stand_ins import Given
-from gradtape.functions.steps import Call, Result, Step, replay
-from gradtape.functions.written_out_call import straight_call
+from gradtape.functions.steps import Result, Step
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording, Value, state
 from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.variable import Variable
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
@@ -40,8 +41,6 @@ STAY = 32
 
 # So often other meanings of names are captured apart.
 SURROUNDINGS = 8
-
-_NOTHING = contextlib.nullcontext()
 
 
 class Captured:
@@ -62,13 +61,11 @@ class Captured:
         # Calls that went through Python, and at which of them to look for a more direct way.
         self.python_calls, self.look_at = 0, FIRST_LOOK
         self.root, self.paths = Step(), 0
-        # The whole call, where it is one run.
-        self.straight: Any = None
-        # The same in native code, once it has been called often enough.
+        # The written-out replay of the tree; None before it is written.
+        self.replay: Replay | None = None
+        self._path_replay: PathReplay | None = None
+        # The same call in native code, once it has been called often enough.
         self.direct: Any = None
-        # The way through the steps that it usually takes, as one plan.
-        self.path: Path | None = None
-        self.habit = Habit()
         # Why it runs in Python, if it does.
         self.refused: str | None = None
         # How often it left something behind that the next call goes on with.
@@ -95,57 +92,46 @@ class Captured:
         self.latest: deque[float] = deque(maxlen=8)
 
     def run(self, arguments: Arguments, leaves: list[Any]) -> Any:
-        """Run the steps that are known, and Python where they are not or where one fails."""
-        if self.is_stale:
-            self._renew()
+        """Replay the call, and run Python where a path is unknown or a plan fails."""
+        self.python_calls += 1
+        replay = self.replay
+        if replay is None:
+            if self.is_stale:
+                self._renew()
             if self.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
+            replay = self._written()
         if self.moves and self._are_unlike(arguments):
             return self.function(*arguments.args, **arguments.kwargs)
-        call, failure = Call(leaves, arguments.given), None
-        careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
+        if replay is None:
+            return self.capture(arguments, leaves, {})
         try:
-            with careful:
-                result = self._replayed(call)
-                if result is not None:
-                    return returned(result, call, arguments)
+            found = replay(leaves, arguments.given)
+        except _JournaledError as error:
+            return self.run_in_python(arguments, error.error, error.outcomes)
         except Exception as error:
-            failure = error.with_traceback(None)
-        # Python runs without the locks: it may take those of other variables, in its own order.
-        unchanged = call.give_back()
-        if failure is not None:
-            return self.run_in_python(arguments, failure, call.outcomes)
+            return self.run_in_python(arguments, error.with_traceback(None))
+        if type(found) is not UnknownPath:
+            return found
         # What callbacks have done is not computed again, but told. What variables hold may differ.
-        known = unchanged and not (call.outcomes or self.read or self.assigned)
-        return self.capture(arguments, leaves, call.values if known else {}, call.outcomes)
+        known = not (found.outcomes or self.read or self.assigned)
+        return self.capture(arguments, leaves, found.values if known else {}, found.outcomes)
 
-    @contextlib.contextmanager
-    def _guarded(self, call: Call) -> Iterator[None]:
-        """Reading variables, computing and assigning them is one step to other threads.
-
-        What callbacks give is remembered for a run in Python that may follow.
-        """
-        with contextlib.ExitStack() as stack:
-            for variable in self.assigned:
-                stack.enter_context(variable.lock)
-            stack.enter_context(journal.use(call.outcomes, None))
-            yield
-
-    def _replayed(self, call: Call) -> Result | None:
-        """Run the path that is usually taken, or the steps that the values choose."""
-        result = None if self.path is None else self._run_path(call)
-        if result is None:
-            result = replay(self.root, call)
-            if result is not None and self.habit.formed(result):
-                self.path = joined_path(self.root, result, self.fastmath)
-        return result
-
-    def _run_path(self, call: Call) -> Result | None:
-        path: Any = self.path
-        result = path.run(call)
-        if result is None and not path.pays:
-            self.path = None
-        return result
+    def _written(self) -> Replay | None:
+        """The replay of the tree as it is now, written out; None if nothing is captured."""
+        if not self.root.complete:
+            return None
+        if self.root.guard is None:
+            replay = written_replay(self.root)
+        elif self._path_replay is None:
+            replay = self._path_replay = PathReplay(self.root, self.fastmath)
+        else:
+            self._path_replay.rewrite()
+            replay = self._path_replay
+        if self.fallible:
+            replay = _journaled(replay)
+        self.replay = _locked(replay, self.assigned)
+        return self.replay
 
     def _are_unlike(self, arguments: Arguments) -> bool:
         """Whether something that is changed in place is given once more, or refuses to be."""
@@ -193,6 +179,8 @@ class Captured:
             failure = error
         finally:
             self._took(start)
+            # The tree may have grown: it is written again when it is next replayed.
+            self.replay = None
         capture.undo()
         return self.run_in_python(arguments, failure)
 
@@ -207,6 +195,7 @@ class Captured:
                 self._finish(capture, found, given, around, lasts=False)
         finally:
             self._took(start)
+            self.replay = None
             capture.undo()
 
     def _took(self, start: float) -> None:
@@ -295,21 +284,18 @@ class Captured:
             self.moves |= {position for position, _ in result.moved}
             self.fallible = self.fallible or capture.fallible
             self._watch(capture.outside())
-            if self.paths == 1 and capture.step is self.root:
-                straight = straight_call(self.root)
-                self.straight = _locked(straight, self.assigned) if straight else None
             if self.paths > PATHS:
                 self.refuse(f"it takes more than {PATHS} paths, by values it looks at")
             elif capture.missed is not None:
                 warn_of_paths(self.name, self.latest, capture.missed)
 
     def _begin_anew(self) -> None:
-        self._leave_straight()
-        self.root, self.path, self.paths = Step(), None, 0
+        self._end_replay()
+        self.root, self._path_replay, self.paths = Step(), None, 0
         self.outside, self.surroundings, self.differs = [], None, None
 
-    def _leave_straight(self) -> None:
-        self.straight, direct, self.direct = None, self.direct, None
+    def _end_replay(self) -> None:
+        self.replay, direct, self.direct = None, self.direct, None
         if direct is not None:
             self.python_calls += direct.calls
             self.look_at = self.python_calls + FIRST_LOOK
@@ -351,7 +337,7 @@ class Captured:
             captured = reference()
             if captured is not None and any(handle is each for each in captured.outside):
                 captured.is_stale = True
-                captured._leave_straight()
+                captured._end_replay()
 
         self.outside += [weakref.ref(handle, gone) for handle in handles]
 
@@ -433,19 +419,45 @@ def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bo
     return found()
 
 
-def _locked(call: Callable[[list[Any], Any], Any], variables: tuple[Any, ...]) -> Any:
-    """The call as one step to other threads that read or assign the same variables."""
+def _locked(replay: Replay, variables: tuple[Variable, ...]) -> Replay:
+    """A replay that is one step to other threads which read or assign the same variables."""
     if not variables:
-        return call
+        return replay
     locks = [variable.lock for variable in variables]
 
-    def locked(leaves: list[Any], given: Any) -> Any:
+    def locked(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
         for lock in locks:
             lock.acquire()
         try:
-            return call(leaves, given)
+            return replay(arguments, caller_arguments)
         finally:
             for lock in locks:
                 lock.release()
 
     return locked
+
+
+class _JournaledError(Exception):
+    """A replay failed after callbacks had run: what they returned is told to Python."""
+
+    def __init__(self, error: Exception, outcomes: list[Any]) -> None:
+        super().__init__(error)
+        self.error = error
+        self.outcomes = outcomes
+
+
+def _journaled(replay: Replay) -> Replay:
+    """A replay that remembers what callbacks return, for a run in Python that may follow."""
+
+    def journaled(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
+        outcomes: list[Any] = []
+        with journal.use(outcomes, None):
+            try:
+                found = replay(arguments, caller_arguments)
+            except Exception as error:
+                raise _JournaledError(error.with_traceback(None), outcomes) from None
+        if type(found) is UnknownPath:
+            found.outcomes = outcomes
+        return found
+
+    return journaled

@@ -242,18 +242,10 @@ class Function:
             captured = self._new_kind(key)
         if captured.differs is not None and captured.differs():
             captured = local.by_key[key] = captured.with_surroundings()
-        captured.python_calls += 1
-        if captured.straight is not None:
-            try:
-                found = captured.straight(leaves, arguments.given)
-            except Exception as error:
-                return captured.run_in_python(arguments, error)
-            if captured.python_calls >= captured.look_at:
-                self._look(captured, arguments)
-            return found
-        if captured.refused is not None:
-            return self.python_function(*args, **kwargs)
-        return captured.run(arguments, leaves)
+        found = captured.run(arguments, leaves)
+        if captured.python_calls >= captured.look_at:
+            self._look(captured, arguments)
+        return found
 
     def _look(self, captured: Captured, arguments: Arguments) -> None:
         """Let calls of this kind go through native code from now on, if they can and it pays."""

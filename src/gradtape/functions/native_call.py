@@ -18,17 +18,17 @@ from gradtape.dtypes import World
 from gradtape.functions.argument_keys import Identity, is_input
 from gradtape.functions.call_slot import install
 from gradtape.functions.signature import Arguments
-from gradtape.functions.steps import (
+from gradtape.functions.sources import (
     Argument,
+    CallersTensor,
     Computed,
     Constant,
-    Held,
+    NewTensor,
     Number,
-    Outside,
-    Result,
-    Run,
+    OutsideTensor,
+    VariableValue,
 )
-from gradtape.functions.written_out_call import Back, Wrapped
+from gradtape.functions.steps import Result, Run
 from gradtape.pytree import unflatten
 from gradtape.recording.recording import Handle
 from gradtape.runtime import buffer_pool as buffers
@@ -60,13 +60,8 @@ class Direct:
         self._kept: list[Any] = [run, result, tuple(assigned), differs]
         given = Given(arguments, self.end)
         self._kept.append(given)
-        inputs = [each.settled() if isinstance(each, Outside) else each for each in run.inputs]
-        fixed = {
-            position: each.content
-            for position, each in enumerate(inputs)
-            if isinstance(each, Constant)
-        }
-        sources = _Sources(given.inputs, inputs)
+        fixed = run.constants()
+        sources = _Sources(given.inputs, run.inputs)
         words, numbers, presets = [], [], {1: 0}
         for slot, position in enumerate(layout.arrays, start=2):
             if position in fixed:
@@ -147,9 +142,9 @@ class Direct:
     def _leaf_row(self, leaf: Any, place: dict[Any, int], given: Given) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
-        if isinstance(leaf, Back) and given.inputs[leaf.position] == call_context.TENSOR:
+        if isinstance(leaf, CallersTensor) and given.inputs[leaf.position] == call_context.TENSOR:
             return leaf.position, 0, call_context.AN_INPUT
-        if not isinstance(leaf, Wrapped) or not isinstance(leaf.source, Computed):
+        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, Computed):
             raise Unusual
         if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:
             raise Unusual
@@ -181,8 +176,8 @@ class Direct:
 
 def made(function: type, arguments: Arguments, captured: Any) -> Direct | None:
     """The context of calls like this one of a captured function; None if they are for Python."""
-    (run,) = captured.root.runs
-    if run.plan.layout is None or not install(function):
+    run = captured.root.only_run
+    if run is None or run.plan.layout is None or not install(function):
         return None
     try:
         return Direct(arguments, run, captured.root.result, captured.assigned, captured.differs)
@@ -206,9 +201,9 @@ class _Sources:
             if self._given[source.position] != call_context.TENSOR:
                 raise Unusual
             row = call_context.GIVEN, source.position
-        elif isinstance(source, Held):
+        elif isinstance(source, VariableValue):
             row = call_context.VARIABLE, id(source.variable)
-        elif isinstance(source, Outside) and type(source.handle) is weakref.ref:
+        elif isinstance(source, OutsideTensor) and type(source.handle) is weakref.ref:
             row = call_context.REFERENCE, id(source.handle)
         else:
             raise Unusual

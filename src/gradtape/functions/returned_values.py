@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import enum
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from gradtape.derive.pending_matrix import is_pending
 from gradtape.functions.capture import Capture
-from gradtape.functions.signature import Arguments
-from gradtape.functions.stand_ins import rebind
-from gradtape.functions.steps import Call, Constant, Number, Result
-from gradtape.functions.written_out_call import Back, Listed, Wrapped
-from gradtape.pytree import unflatten
+from gradtape.functions.sources import (
+    CallersTensor,
+    Constant,
+    Leaf,
+    NewTensor,
+    Number,
+    OutsideTensorItself,
+    RowSparseTensor,
+    SparseMatrix,
+)
+from gradtape.graph.node import Node
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Value
 from gradtape.tensor.tensor import RowSparse, Tensor
 from gradtape.tensor.variable import Variable
 
@@ -34,50 +38,37 @@ def is_inside(leaf: Any, capture: Capture) -> bool:
     return isinstance(leaf, Tensor) and leaf.recording is capture
 
 
-def sources_of(capture: Capture, leaves: list[Any], nodes: list[Any]) -> tuple[Any, ...]:
+def sources_of(capture: Capture, leaves: list[Any], nodes: list[Node | None]) -> tuple[Leaf, ...]:
     """Where a later call finds what the function returns; one source for one tensor."""
-    found: dict[int, Any] = {}
+    found: dict[int, Leaf] = {}
     for leaf, node in zip(leaves, nodes, strict=True):
         if id(leaf) not in found:
             found[id(leaf)] = source_of(capture, leaf, node)
     return tuple(found[id(leaf)] for leaf in leaves)
 
 
-def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
+def source_of(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
     """Where a later call finds one leaf of what the function returns."""
     if isinstance(leaf, RowSparse):
-        kind, of = type(leaf), leaf.spec
-        rows = [
+        parts = [
             source_of(capture, part, part.node if is_inside(part, capture) else None)
             for part in leaf.rows
         ]
-        return lambda call: kind(*[source(call) for source in rows], of)
+        return RowSparseTensor(type(leaf), tuple(parts), leaf.spec)
     if is_pending(leaf):
-        return Listed(capture.source(leaf.entries.node), leaf.pattern.with_data)
+        return SparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
-        fresh = Wrapped(capture.source(node), type(leaf).result_class)
+        fresh = NewTensor(capture.source(node), type(leaf).result_class)
         place = capture.place(leaf)
         if place is not None:
-            return Back(place, fresh)
-        return Itself(weakref.ref(leaf), fresh) if capture.is_rebound(leaf) else fresh
+            return CallersTensor(place, fresh)
+        return OutsideTensorItself(weakref.ref(leaf), fresh) if capture.is_rebound(leaf) else fresh
     if isinstance(leaf, Tensor):
         if capture.is_own(leaf):
-            return Wrapped(Constant(leaf.computed), type(leaf).result_class)
+            return NewTensor(Constant(leaf.computed), type(leaf).result_class)
         leaf.enter(capture)  # which is how a change of it is noticed
-        return Itself(weakref.ref(leaf), Wrapped(Constant(leaf.computed), Tensor))
+        return OutsideTensorItself(weakref.ref(leaf), NewTensor(Constant(leaf.computed), Tensor))
     return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
-
-
-@dataclass(frozen=True, eq=False)
-class Itself:
-    """A tensor from outside, which a call returns as it is."""
-
-    handle: Callable[[], Any]
-    otherwise: Wrapped
-
-    def __call__(self, call: Call) -> Any:
-        handle = self.handle()
-        return self.otherwise(call) if handle is None else handle
 
 
 def strange(leaves: Iterable[Any], known: Iterable[Any]) -> Any:
@@ -96,7 +87,9 @@ class Returned:
     Those that stand for the caller's are these; in the place of others there are fresh ones.
     """
 
-    def __init__(self, leaves: list[Any], nodes: list[Any], originals: dict[int, Any]) -> None:
+    def __init__(
+        self, leaves: list[Any], nodes: list[Node | None], originals: dict[int, Any]
+    ) -> None:
         self._fresh: dict[int, tuple[Any, weakref.ref[Any]]] = {}
         for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
             if type(leaf) is Deferred:
@@ -114,19 +107,3 @@ class Returned:
         """The leaves to return: those that are known outside, or the others."""
         known = {id(fresh): first() for fresh, first in self._fresh.values()}
         return [leaf if known.get(id(leaf)) is None else known[id(leaf)] for leaf in leaves]
-
-
-def returned(result: Result, call: Call, arguments: Arguments) -> Any:
-    """What a call returns; and what it leaves behind, which happens here."""
-    made = {source: source(call) for source in dict.fromkeys(result.leaves)}
-    found = [made[source] for source in result.leaves]
-    values = [(variable, source(call)) for variable, source in result.updates]
-    tensors = [(ref(), source(call)) for ref, source in result.rebound]
-    if result.moved:
-        given = arguments.inputs()
-        tensors += [(given[at][1], source(call)) for at, source in result.moved]
-    for variable, value in values:
-        variable.replace(Value(value.content, value.spec))
-    for handle, value in tensors:
-        rebind(handle, value)
-    return unflatten(result.structure, found)
