@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.argument_keys import Identity, static_key
 from gradtape.functions.capture import MEANWHILE, Capture, is_view
@@ -34,8 +34,6 @@ from gradtape.tensor.variable import Variable
 PATHS = 64
 # So many runs that leave variables, generators or tapes behind are taken for a beginning.
 BEGINNINGS = 3
-# A call that was made so often may be worth native code.
-FIRST_LOOK = 1 if native.MODE == "native" else 32
 # Tensors from outside that stay for so many calls may be replaced then.
 STAY = 32
 
@@ -59,7 +57,7 @@ class Captured:
         # The argument that made it another kind, what it was before and what it is.
         self.why = why
         # Calls that went through Python, and at which of them to look for a more direct way.
-        self.python_calls, self.look_at = 0, FIRST_LOOK
+        self.python_calls, self.look_at = 0, first_look()
         self.root, self.paths = Step(), 0
         # The written-out replay of the tree; None before it is written.
         self.replay: Replay | None = None
@@ -298,7 +296,7 @@ class Captured:
         self.replay, direct, self.direct = None, self.direct, None
         if direct is not None:
             self.python_calls += direct.calls
-            self.look_at = self.python_calls + FIRST_LOOK
+            self.look_at = self.python_calls + first_look()
             direct.end()
 
     @property
@@ -392,6 +390,11 @@ def _objects(arguments: Arguments) -> list[Any]:
         each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None
         for each in arguments.args
     ]
+
+
+def first_look() -> int:
+    """The number of calls in Python after which a native call is considered."""
+    return 1 if switch.MODE == "native" else 32
 
 
 class _EarlierError(Exception):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse
 from typing import Any
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import World
 from gradtape.functions.argument_keys import has_iterator, is_gone
 from gradtape.functions.capture import Capture
-from gradtape.functions.captured import Captured, captured_run
+from gradtape.functions.captured import Captured, captured_run, first_look
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
 from gradtape.functions.returned_values import is_inside
@@ -244,14 +244,17 @@ class Function:
             captured = local.by_key[key] = captured.with_surroundings()
         found = captured.run(arguments, leaves)
         if captured.python_calls >= captured.look_at:
-            self._look(captured, arguments)
+            self._consider_native_call(captured, arguments)
         return found
 
-    def _look(self, captured: Captured, arguments: Arguments) -> None:
+    def _consider_native_call(self, captured: Captured, arguments: Arguments) -> None:
         """Let calls of this kind go through native code from now on, if they can and it pays."""
-        captured.look_at = 2 * captured.python_calls
-        if native.MODE == "python":
+        known = captured.direct
+        if switch.MODE == "python" or (known is not None and known.is_of_now):
+            captured.look_at = captured.python_calls + first_look()
             return
+        captured.look_at = 2 * captured.python_calls
+        # Late: it loads the writer of native calls, and with it the compiler.
         from gradtape.functions import native_call as direct
 
         if not self.signature.has_static:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.graph.node import Node
@@ -252,7 +252,7 @@ class TensorView(Tensor):
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
 State.handle_class = Tensor
-native.offer(tiers.MODE != "off")
+switch.offer(tiers.MODE != "off")
 RowSparse = make_row_sparse(Tensor)
 State.row_sparse_class = RowSparse
 
