@@ -55,7 +55,8 @@ from gradtape.functions.stand_ins import rebind
 from gradtape.functions.steps import Result, Run, Step
 from gradtape.graph.node import Node
 from gradtape.pytree import unflatten
-from gradtape.recording.recording import Handle, Value
+from gradtape.recording.handle import Handle
+from gradtape.recording.value import Value
 from gradtape.runtime.source_text import SourceText
 
 Replay = Callable[[Sequence[Any], Callable[[], Sequence[Any]]], Any]

@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec
-from gradtape.recording.recording import Handle, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.value import Value, host_value
 from gradtape.tensor.variable import Variable
 
 WORD = 2**64
@@ -96,7 +98,7 @@ class OutsideTensor:
         if handle is None:
             return self.content
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         return handle.computed  # type: ignore[return-value]
 
 

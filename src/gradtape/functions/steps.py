@@ -27,7 +27,7 @@ from gradtape.functions.sources import (
 )
 from gradtape.graph.node import Node
 from gradtape.pytree import Structure
-from gradtape.recording.recording import Handle
+from gradtape.recording.handle import Handle
 from gradtape.runtime.source_text import SourceText
 from gradtape.runtime.tiers import Tiered
 from gradtape.tensor.variable import Variable

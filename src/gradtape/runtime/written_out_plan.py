@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.native_stretches import Stretch

@@ -101,6 +101,7 @@ def test_functions_of_python_become_native_later():
 def test_reasons(monkeypatch, change, reason):
     gt.set_recorder("python")
     monkeypatch.setattr(native_recorder, "_compiled", [])
+    monkeypatch.setattr(switch._Process, "failure", None)
     monkeypatch.setattr(switch, "MODE", "auto")
     change(monkeypatch)
     assert reason in switch.why_python()

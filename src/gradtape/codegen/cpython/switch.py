@@ -48,6 +48,7 @@ def set_mode(mode: str) -> None:
             raise RuntimeError(
                 f"set_recorder: 'native' cannot be used: {reason}. Use 'auto' or 'python'."
             )
+        _Process.failure = None
     MODE = mode
     traffic.due = math.inf
     if mode == "python":
