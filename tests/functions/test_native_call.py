@@ -23,12 +23,12 @@ def often(f, *args):
     for _ in range(2 * first_look() + 10):
         f(*args)
     function = getattr(f, "__func__", f)
-    return [each.direct for each in function.captured if each.direct is not None]
+    return [each.native_call for each in function.captured if each.native_call is not None]
 
 
 def direct_calls(f):
     function = getattr(f, "__func__", f)
-    return sum(each.direct.calls for each in function.captured if each.direct is not None)
+    return sum(each.native_call.calls for each in function.captured if each.native_call is not None)
 
 
 def same(found, expected):

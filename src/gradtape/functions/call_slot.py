@@ -1,6 +1,7 @@
-"""Call slot: native code in the place of `Function.__call__`, compiled when the first context is.
+"""Call slot: native code in the place of `Function.__call__`, compiled with the first native call.
 
-`codegen.caller` says what it does, and `direct` what contexts are.
+`codegen.cpython.caller` writes the code. Here it gets the offsets of slots and the addresses of
+objects that it uses, is put into the class, and is taken out again when the user asks for Python.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def offsets(function: type) -> dict[str, int] | None:
     found = slot_offsets(reads)
     if found is None:
         return None
-    found["Function_direct"] = slot_offset(function, "direct")
+    found["Function_contexts"] = slot_offset(function, "native_contexts")
     some, number, content = [value, buffer], 1.5, b"12345678"
     (bits,) = struct.unpack("=q", struct.pack("=d", number))
     checks = [

@@ -7,6 +7,7 @@ expression over the call, and `native_call` as a row of a table.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,6 +38,14 @@ class Generator(Protocol):
 
     def rewind(self, start: int, stop: int) -> bool:
         """Move the counter back from `stop` to `start`; False if it is not at `stop`."""
+
+
+def value_of(handle: Handle) -> Value:
+    """The value of a tensor, computed if it is pending."""
+    if handle.computed is None:
+        compute_handle(handle)
+    value: Any = handle.computed
+    return value
 
 
 # Inputs of plans.
@@ -89,17 +98,18 @@ class OutsideTensor:
     The tensor may be changed in place between calls. It is not kept alive by the capture.
     """
 
-    handle: Callable[[], Handle | None]
-    content: Any
+    handle: weakref.ref[Handle]
+    content: Value
+
+    @classmethod
+    def of(cls, handle: Handle) -> OutsideTensor:
+        """The source of a tensor, with the value that is left if the tensor goes."""
+        return cls(weakref.ref(handle), value_of(handle))
 
     def current(self) -> Value:
         """The value of the tensor now."""
         handle = self.handle()
-        if handle is None:
-            return self.content
-        if handle.computed is None:
-            compute_handle(handle)
-        return handle.computed  # type: ignore[return-value]
+        return self.content if handle is None else value_of(handle)
 
 
 @dataclass(frozen=True)

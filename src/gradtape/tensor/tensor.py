@@ -76,7 +76,7 @@ class Tensor(Handle, Operators):
         if recording is not None and recording.capturing:
             recording.escape()  # type: ignore[attr-defined]
         elif state.recording.capturing:
-            state.recording.look(self)  # type: ignore[attr-defined]
+            state.recording.guard_outside(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:

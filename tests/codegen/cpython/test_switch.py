@@ -61,14 +61,14 @@ def test_native_calls_end_at_once():
     for _ in range(50):
         f(x, 1.0)
     (captured,) = f.captured
-    native_calls = captured.direct.calls
+    native_calls = captured.native_call.calls
     assert native_calls > 0
     gt.set_recorder("python")
     assert f(x, 1.0).tolist() == [51.0, 102.0]
-    assert captured.direct.calls == native_calls
+    assert captured.native_call.calls == native_calls
     gt.set_recorder("native")
     assert f(x, 1.0).tolist() == [52.0, 104.0]
-    assert captured.direct.calls == native_calls + 1
+    assert captured.native_call.calls == native_calls + 1
     assert captured.calls == 52
 
 
@@ -79,11 +79,11 @@ def test_functions_of_python_become_native_later():
     x = gt.asarray([1.0, 2.0])
     for _ in range(100):
         f(x)
-    assert f.captured[0].direct is None
+    assert f.captured[0].native_call is None
     gt.set_recorder("native")
     for _ in range(100):
         f(x)
-    assert f.captured[0].direct.calls > 0
+    assert f.captured[0].native_call.calls > 0
 
 
 @needs_native
