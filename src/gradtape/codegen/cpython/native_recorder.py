@@ -24,12 +24,12 @@ from gradtape.codegen.cpython.objects import (
     unsupported,
     word,
 )
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value

@@ -14,6 +14,7 @@ import warnings
 
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
+from gradtape.graph.hooks import hooks
 from gradtape.recording.traffic import traffic
 
 RECORDERS = ("auto", "python", "native")
@@ -70,7 +71,7 @@ def _consider() -> None:
     """Have the watch look at the traffic, unless Python was asked for."""
     if MODE != "python" and _Process.compiling:
         traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
-        traffic.tell = Watch()
+        hooks.consider_native_recorder = Watch()
 
 
 def why_python() -> str | None:

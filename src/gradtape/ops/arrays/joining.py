@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -20,7 +21,6 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.hooks import hooks
 from gradtape.recording.record import record
 
 
