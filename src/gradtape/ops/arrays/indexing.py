@@ -113,7 +113,8 @@ def set_item(x: Any, key: Any, value: Any) -> Any:
 
     Where a key names an element several times, the last value stays, and gets the derivative.
 
-    >>> gt.ops.indexing.set_item(gt.asarray([1.0, 2.0, 3.0]), slice(0, 2), 5.0).tolist()
+    >>> from gradtape.ops.arrays.indexing import set_item
+    >>> set_item(gt.asarray([1.0, 2.0, 3.0]), slice(0, 2), 5.0).tolist()
     [5.0, 5.0, 3.0]
     """
     x = as_operand(x)

@@ -60,7 +60,8 @@ def scatter_add(x: Any, indices: Any, values: Any, /) -> Any:
 def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
     """The same as `scatter_add`, under the name of its op.
 
-    >>> gt.ops.indexing.scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
+    >>> from gradtape.ops.arrays.scatter import scatter_add_rows
+    >>> scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
     [1.0, 7.0]
     """
     return scatter_add(x, indices, values)

@@ -101,7 +101,7 @@ power = elementwise(
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
-    ("float(gt.ops.arithmetic.integer_power(3, 2.0))", "8.0"),
+    ("float(integer_power(3, 2.0))", "8.0"),
     partials=[lambda y, x, exponent: (
         0 if exponent == 0 else exponent * pow(x, exponent - 1))],
     promote="same", accepts="numeric", params=("exponent",),
