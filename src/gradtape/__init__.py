@@ -290,11 +290,12 @@ else:
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
-# first, because a first import later on would bind the name anew.
+# first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
     "codegen", "control", "derive", "dtypes", "evaluate", "functions", "graph", "inspect", "ops",
     "optimize", "recording", "runtime", "solve", "sparsity", "suggestions", "tape", "tensor",
     "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")
-    globals().pop(_name, None)
+    if _name not in __all__:
+        globals().pop(_name, None)
