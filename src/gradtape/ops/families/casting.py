@@ -15,6 +15,7 @@ from gradtape.graph.spec import Spec, spec
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
 from gradtape.recording.recording import record
 
 KINDS = {
@@ -78,7 +79,8 @@ CAST = declare(
 )
 
 
-def cast(x: Any, dtype: Any) -> Any:
+@kind_of_operand
+def cast(x: Any, dtype: DTypeLike) -> Any:
     """Convert to another dtype; differentiable between floating dtypes.
 
     >>> gt.cast(gt.asarray([1, 2]), gt.float32).dtype

@@ -7,7 +7,7 @@ differentiation, masks, samples and the recording function follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -20,13 +20,14 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
 from gradtape.recording.recording import Handle, Recording, record, state
 
 Domain = tuple[float, float]
 
 new: Any = object.__new__
-Unary = Callable[[Any], Any]
-Binary = Callable[[Any, Any], Any]
+Unary = UnaryFunction
+Binary = BinaryFunction
 
 
 def conjugate(node: Node) -> Node:
@@ -141,6 +142,31 @@ def samples_of(
     return found
 
 
+# The static type of the declared function follows from `arity` and `params`.
+@overload
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    arity: Literal[2],
+    **options: Any,
+) -> Binary: ...
+@overload
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    params: tuple[str, ...],
+    **options: Any,
+) -> Callable[..., Any]: ...
+@overload
+def elementwise(
+    name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
+) -> Unary: ...
 def elementwise(
     name: str,
     numpy: Callable[..., Any],
