@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
 
 RNG = np.random.default_rng(0)

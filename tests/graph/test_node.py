@@ -9,7 +9,7 @@ from gradtape.graph.node import Node, apply, constant, leaf, placeholder, struct
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare, find
 from gradtape.graph.spec import spec
 from gradtape.recording import recording
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 FLOAT = spec((3,), np.dtype("float64"))
 MULTIPLY = REGISTRY["multiply"]

@@ -27,7 +27,9 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
 )
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import SCALARS, host_value, record
+from gradtape.recording.operands import SCALARS
+from gradtape.recording.record import record
+from gradtape.recording.value import host_value
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",

@@ -29,7 +29,8 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
-from gradtape.recording.recording import record
+from gradtape.recording.hooks import hooks
+from gradtape.recording.record import record
 
 
 def _joined_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
@@ -90,6 +91,13 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     parts = _parts("stack", arrays)
     ndim = max(getattr(part, "ndim", 0) for part in parts)
     return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
+
+
+def _stack_parts(parts: tuple[Any, ...]) -> Any:
+    return record(STACK, parts, (0,))
+
+
+hooks.stack = _stack_parts
 
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from gradtape.ops.families.shapes import (
     reduce_to,
 )
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Any:

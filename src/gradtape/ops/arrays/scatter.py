@@ -25,7 +25,7 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, Any]:

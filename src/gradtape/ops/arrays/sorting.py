@@ -22,7 +22,7 @@ from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
 

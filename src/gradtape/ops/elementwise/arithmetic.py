@@ -25,7 +25,8 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
     kind_of_operands,
 )
-from gradtape.recording.recording import Handle, record
+from gradtape.recording.handle import Handle
+from gradtape.recording.record import record
 
 _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",

@@ -16,7 +16,7 @@ from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 KINDS = {
     "any": "biufc",

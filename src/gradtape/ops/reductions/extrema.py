@@ -32,7 +32,7 @@ from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
 
