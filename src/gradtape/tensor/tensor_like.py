@@ -10,8 +10,6 @@ import numpy as np
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-__all__ = ["NestedSequence", "TensorLeaf", "TensorLike"]
-
 Item = TypeVar("Item", covariant=True)
 
 
@@ -20,10 +18,6 @@ class NestedSequence(Protocol[Item]):
 
     `Sequence` would not do: a `str` is a sequence of `str`, so a recursive alias accepts it. Here
     it is refused, because `str.__contains__` takes only strings.
-
-    >>> from gradtape.tensor.tensor_like import NestedSequence
-    >>> NestedSequence.__name__
-    'NestedSequence'
     """
 
     def __len__(self) -> int: ...

@@ -369,7 +369,10 @@ def linspace(
         is_complex = isinstance(start, complex) or isinstance(stop, complex)
         if dtype is None:
             dtype = COMPLEX_OF[default_dtype()] if is_complex else default_dtype()
-        return record(LINSPACE, (), (start + 0, stop + 0, count, bool(endpoint), as_dtype(dtype)))
+        # Adding 0 makes an int of a bool.
+        bounds: Any = (start, stop)
+        first, last = (bound + 0 for bound in bounds)
+        return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
     return _linspace_between(record_operand(start), record_operand(stop), count, endpoint, dtype)
 
 

@@ -102,6 +102,10 @@ def _power_exponent(y: Node, x: Node, p: Node) -> Node:
     return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1.0, x)))
 
 
+def _integer_power_base(y: Node, x: Node, exponent: int) -> Node | int:
+    return 0 if exponent == 0 else exponent * pow(x, exponent - 1)
+
+
 power: Binary = elementwise(
     "pow", np.power, "First operand to the power of the second.",
     ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
@@ -111,8 +115,7 @@ integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
     ("float(integer_power(3, 2.0))", "8.0"),
-    partials=[lambda y, x, exponent: (
-        0 if exponent == 0 else exponent * pow(x, exponent - 1))],
+    partials=[_integer_power_base],
     promote="same", accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
     dtypes=("float64", "float32", "complex128", "int32"),

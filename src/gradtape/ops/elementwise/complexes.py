@@ -15,7 +15,7 @@ from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import conjugate, elementwise, zeros_like
+from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.reads import Operand, elements, nothing
 
 __all__ = ["abs", "angle", "conj", "imag", "real", "sign"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
-from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 __all__ = [

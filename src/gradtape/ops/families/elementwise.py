@@ -145,7 +145,8 @@ def samples_of(
     return found
 
 
-# The static type of the declared function follows from `arity` and `params`.
+# The static type of the declared function follows from `arity` and `params`; the overloads leave
+# out the other options.
 @overload
 def elementwise(
     name: str,
@@ -170,7 +171,7 @@ def elementwise(
 def elementwise(
     name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
 ) -> Unary: ...
-def elementwise(
+def elementwise(  # type: ignore[misc]
     name: str,
     numpy: Callable[..., Any],
     doc: str,
@@ -221,7 +222,7 @@ def elementwise(
         )
     )
     make = {1: unary_function, 2: binary_function}[arity]
-    function = parametric_function(op, arity) if params else make(op)
+    function: Any = parametric_function(op, arity) if params else make(op)
     if not params:
         RECORDERS.append(function)
     function.__name__ = function.__qualname__ = name
