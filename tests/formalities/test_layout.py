@@ -3,10 +3,13 @@
 import ast
 import re
 import subprocess
+import tomllib
 import warnings
 from pathlib import Path
 
 import pytest
+
+import gradtape
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "gradtape"
@@ -134,6 +137,15 @@ def test_folder_says_its_job_and_its_door(folder):
     if folder not in WITHOUT_A_DOOR:
         lines = [line for line in document.splitlines() if line.strip()]
         assert len(lines) > 1, f"{folder}/__init__.py does not say what others import from it"
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version = project["version"]
+    assert gradtape.__version__ == version
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", headings[1])
 
 
 def test_no_hosts():
