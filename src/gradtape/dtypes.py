@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 DType = np.dtype[Any]
+Array = np.ndarray[Any, DType]
 # What `as_dtype` takes: gt.float32, "float32", float, np.float32.
 DTypeLike: TypeAlias = DType | str | type
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtape.derive.python_rules import Checkpointed
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PICK, Node, apply, leaf, pick
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.provenance import provenance
@@ -359,4 +360,4 @@ def _carry_out(trace: Trace, node: Node) -> Any:
         return state.recording.hold(found, Tensor)
 
 
-Trace.carry_out = _carry_out
+hooks.carry_out = _carry_out

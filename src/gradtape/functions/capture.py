@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import InPlaceError
-from gradtape.evaluate.bound_plans import bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.evaluate.failures import Lines
 from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.steps import (
@@ -32,7 +32,6 @@ from gradtape.functions.steps import (
 )
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
-from gradtape.graph.program import program
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
 from gradtape.recording.deferred_number import Deferred
@@ -313,13 +312,7 @@ class Capture(Recording):
         ]
         if wanted:
             bound = bind(self, wanted, self._checked.keys())
-            inputs = bound.inputs(self, self._checked)
-            try:
-                found = zip(bound.outputs, bound.plan.run(inputs), strict=True)
-            except Exception as error:
-                known = {*self.values, *self._checked}
-                Lines(program(wanted, known), self.lines).explain(error, inputs)
-                raise
+            found = zip(bound.outputs, bound.run(self, self._checked), strict=True)
             self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
@@ -337,25 +330,25 @@ class Capture(Recording):
             and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
         ]
 
-    def run(self, schedule: Any) -> dict[Node, Any]:
-        """Run a schedule of this recording, or take what the replay before had computed of it."""
+    def run(self, bound: BoundPlan) -> dict[Node, Any]:
+        """Run a plan of this recording, or take the outputs that the replay before it computed."""
         fed = self.fed
-        if fed and all(node in fed for node in schedule.outputs):
-            found = {node: fed[node].content for node in schedule.outputs}
+        if fed and all(node in fed for node in bound.outputs):
+            found = {node: fed[node].content for node in bound.outputs}
         else:
             try:
-                found = schedule.run(self)
+                found = dict(zip(bound.outputs, bound.run(self), strict=True))
             except Exception:
                 self.broken = True
                 raise
-        self.fallible = self.fallible or schedule.fallible is not None
+        self.fallible = self.fallible or bound.fallible is not None
         if self._writes:
             inputs = tuple(
                 self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
-                for binding in schedule.bindings
+                for binding in bound.bindings
             )
-            lines = Lines(schedule.fallible, self.lines) if schedule.fallible is not None else None
-            self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
+            lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
+            self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
         return found
 
     @property

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.recording.hooks import hooks
+from gradtape.graph.hooks import hooks
 
 __all__ = ["empty_cache"]
 

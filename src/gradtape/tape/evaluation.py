@@ -103,7 +103,7 @@ class Point:
         """A scalar value and its gradient, in one run."""
         with apart(self._recording):
             bound = derive_value_and_gradient(self._view, self._y, self._x)
-            value, slope = bound.run(self._recording, {})
+            value, slope = bound.arrays(self._recording)
             return float(value), np.array(slope)
 
     def gradient(self) -> Any:

@@ -13,6 +13,7 @@ from gradtape.codegen.cpython import native_recorder as native
 from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
@@ -22,7 +23,6 @@ from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.operands import scalar_spec
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
@@ -74,7 +74,7 @@ class Tensor(Handle, Operators):
         """
         recording = self.recording
         if recording is not None and recording.capturing:
-            recording.escape()  # type: ignore[attr-defined]
+            recording.escape()
         elif state.recording.capturing:
             state.recording.look(self)  # type: ignore[attr-defined]
         return self._look()
@@ -87,10 +87,6 @@ class Tensor(Handle, Operators):
         if array.flags.writeable:
             array.flags.writeable = False
         return array
-
-    def materialize(self) -> None:
-        """Compute a value that is pending in no recording; only row-sparse tensors have one."""
-        raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")

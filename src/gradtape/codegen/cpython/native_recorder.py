@@ -28,12 +28,12 @@ from gradtape.codegen.cpython.objects import (
     supported,
     word,
 )
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.traffic import traffic
@@ -294,4 +294,4 @@ def offer(compiling: bool) -> None:
     """Have the native recorder considered from now on, if anything is compiled at all."""
     if MODE != "python" and compiling:
         traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
-        traffic.tell = Watch()
+        hooks.consider_native_recorder = Watch()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -29,7 +30,6 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
-from gradtape.recording.hooks import hooks
 from gradtape.recording.record import record
 
 
