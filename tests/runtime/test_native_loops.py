@@ -19,6 +19,7 @@ from gradtape.ops.control import bodies
 from gradtape.ops.control.scan import scan_node
 from gradtape.optimize import optimize
 from gradtape.runtime import native_loops as control
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -29,7 +30,7 @@ RNG = np.random.default_rng(3)
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
 
 
 @pytest.fixture
@@ -44,8 +45,6 @@ def no_python(monkeypatch):
 
 def in_numpy(f: Any, *args: Any) -> Any:
     """The value of a function by NumPy's kernels."""
-    from gradtape.runtime import tiers
-
     before, tiers.MODE = tiers.MODE, "off"
     try:
         gt.clear_plans()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.tensor.tensor import program_of
 
@@ -15,7 +16,7 @@ WIDE = RNG.normal(size=(700, 600))
 
 @pytest.fixture(autouse=True)
 def compiled_tier(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
 
 
 def nested(n, a, b):

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.forward import forward
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]
@@ -109,7 +109,7 @@ def exempt(op: Any, sample: Any) -> bool:
 def test_default_is_dense(monkeypatch):
     x = placeholder(spec((2, 2), np.dtype(float)))
     node = apply(REGISTRY["inv"], (x,))
-    monkeypatch.setattr("gradtape.graph.op.Op.sparsity", None)
+    monkeypatch.setattr(Op, "sparsity", None)
     (pattern,) = detect([node], x)
     assert pattern.dense
     assert pattern.notes == ("inv: it has no sparsity rule, treated as dense",)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
@@ -28,7 +28,7 @@ from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]

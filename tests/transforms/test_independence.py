@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import MixedExamplesError, UndefinedRuleError
 from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
@@ -18,7 +18,7 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import Question, jacobian
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 RNG = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.recording.record import record
+from gradtape.runtime import tiers
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward
@@ -107,7 +108,7 @@ def run(outputs, bound):
 
 @pytest.fixture(autouse=True)
 def reference_tier(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "off")
+    monkeypatch.setattr(tiers, "MODE", "off")
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)

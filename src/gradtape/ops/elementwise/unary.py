@@ -145,17 +145,17 @@ _STEP: dict[str, Any] = {
     "partials": [zero], "promote": "same", "accepts": "real", "dtypes": (*_REAL, "int32"),
     "domains": [(0.1, 0.4)],
 }  # fmt: skip
-floor = elementwise(
+floor: Unary = elementwise(
     "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
     **_STEP,
     llvm=lowering.whole_or_call("floor"),
 )  # fmt: skip
-ceil = elementwise(
+ceil: Unary = elementwise(
     "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
     **_STEP,
     llvm=lowering.whole_or_call("ceil"),
 )  # fmt: skip
-trunc = elementwise(
+trunc: Unary = elementwise(
     "trunc",
     np.trunc,
     "Integer part; derivative 0.",
@@ -163,7 +163,7 @@ trunc = elementwise(
     **_STEP,
     llvm=lowering.whole_or_call("trunc"),
 )
-round = elementwise(
+round: Unary = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
     llvm=lowering.whole_or_call("round"),
@@ -219,7 +219,7 @@ def _expm1(x: Any) -> Any:
 
 def _predicate(
     name: str, kernel: Any, doc: str, example: tuple[str, str], llvm: Any, accepts: str = "any"
-) -> Any:
+) -> Unary:
     dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
     return elementwise(
         name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes,
