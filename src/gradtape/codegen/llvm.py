@@ -25,11 +25,17 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Host:
-    """What the machine offers: the width of its vectors in bits, and glibc's vector math."""
+    """The machine: its kind, the width of its vectors in bits, and whether it has libmvec."""
 
     machine: str
     bits: int
     libmvec: bool
+
+    @property
+    def fused(self) -> bool:
+        """Whether the machine multiplies and adds in one instruction."""
+        # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
+        return self.bits >= 256 or self.machine in ("aarch64", "arm64")
 
 
 class Compiled:

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels.builder import NotLowered
+from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.compile import compile_kernels
-from gradtape.codegen.kernels.lower import Lowered, lower
+from gradtape.codegen.kernels.lower import lower
 from gradtape.codegen.plans.gemm import LETTERS
 from gradtape.codegen.plans.team import Instruction
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
+from gradtape.graph.vector_code import NotLowered
 from gradtape.optimize.compositions import expand
 from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.resize import resized

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.codegen.kernels.lower import Lowered
+from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.plans.team import Instruction, Instructions
 from gradtape.runtime import blas
 from gradtape.runtime import native_loops as control
