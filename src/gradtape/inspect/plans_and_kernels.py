@@ -9,8 +9,7 @@ import numpy as np
 
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.show import names
+from gradtape.graph.program import Program, names
 from gradtape.optimize import optimize
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
