@@ -278,12 +278,12 @@ class _Nest:
             return [first]
         # Each chunk writes one partial result to scratch memory, which a second kernel combines.
         done = len(self.operands) + len(self.stores)
-        lowered = [first]
+        kernels = [first]
         for position, (_, node) in enumerate(self.reductions):
             name = f"partial {position}"
             first.entries[done + position] = (name, chunks * node.dtype.itemsize, ())
-            lowered += _combination(name, node, chunks, bits)
-        return lowered
+            kernels += _combination(name, node, chunks, bits)
+        return kernels
 
     def _known(self, kernel: Kernel) -> Kernel:
         """The kernel of another size of the same program, found without hashing its body."""

@@ -5,6 +5,8 @@ A rule gets a builder and one vector per operand, and gives the vector of result
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtape.dtypes import DType
@@ -170,33 +172,32 @@ def relu(b: Builder, x: Vector) -> Vector:
     return larger(b, x, b.constant(0, x.dtype))
 
 
-def _in_parts(b: Builder, rule: LlvmRule, join: str, x: Vector) -> Vector:
-    """A predicate of a complex number, from those of its parts."""
-    return b.bits(join, rule(b, b.real(x)), rule(b, b.imaginary(x)))
+def _predicate(of_float: LlvmRule, of_integers: bool) -> LlvmRule:
+    """A predicate that is the same for all integers.
+
+    It holds for a complex number if it holds for both parts, or, if integers do not satisfy it,
+    for either part.
+    """
+    join = "and" if of_integers else "or"
+
+    def rule(b: Builder, x: Vector) -> Vector:
+        if x.dtype.kind == "c":
+            return b.bits(join, rule(b, b.real(x)), rule(b, b.imaginary(x)))
+        if x.dtype.kind != "f":
+            return b.constant(of_integers, _BOOL)
+        return of_float(b, x)
+
+    return rule
 
 
-def isnan(b: Builder, x: Vector) -> Vector:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isnan, "or", x)
-    if x.dtype.kind != "f":
-        return b.constant(False, _BOOL)
-    return b.compare("uno", "ne", x, x)
+def _against_infinity(real: str, whole: str) -> LlvmRule:
+    """A comparison of |x| with infinity."""
+    return lambda b, x: b.compare(real, whole, b.call(FABS, x), b.constant(math.inf, x.dtype))
 
 
-def isinf(b: Builder, x: Vector) -> Vector:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isinf, "or", x)
-    if x.dtype.kind != "f":
-        return b.constant(False, _BOOL)
-    return b.compare("oeq", "eq", b.call(FABS, x), b.constant(float("inf"), x.dtype))
-
-
-def isfinite(b: Builder, x: Vector) -> Vector:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isfinite, "and", x)
-    if x.dtype.kind != "f":
-        return b.constant(True, _BOOL)
-    return b.compare("olt", "lt", b.call(FABS, x), b.constant(float("inf"), x.dtype))
+isnan = _predicate(lambda b, x: b.compare("uno", "ne", x, x), of_integers=False)
+isinf = _predicate(_against_infinity("oeq", "eq"), of_integers=False)
+isfinite = _predicate(_against_infinity("olt", "lt"), of_integers=True)
 
 
 def signbit(b: Builder, x: Vector) -> Vector:
@@ -218,8 +219,8 @@ def integer_power(b: Builder, x: Vector, exponent: int) -> Vector:
         if x.dtype.kind != "c":
             return found
         # Negative powers of a complex zero are NaN, not infinite, as in NumPy.
-        nan = float("nan")
-        return b.select(_equals(b, x, 0), b.constant(complex(nan, nan), x.dtype), found)
+        nan = b.constant(complex(math.nan, math.nan), x.dtype)
+        return b.select(_equals(b, x, 0), nan, found)
     result, power = None, x
     while True:
         if exponent & 1:
