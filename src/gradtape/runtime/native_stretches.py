@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.compile import compile_kernels
 from gradtape.codegen.kernels.kernel import Kernel
-from gradtape.codegen.kernels.lower import Lowered
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.runtime import blas
