@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.argument_keys import Identity, in_words, is_input, static_key
 from gradtape.functions.tensor_spec import checked
 from gradtape.pytree import flatten, leaf_names, unflatten, with_more
-from gradtape.recording.recording import state
 from gradtape.tensor.tensor import Tensor, asarray
 
 # An int that has been seen with so many values is an input from then on.
 STATIC_INTS = 3
 
 Specs = Sequence[Any] | None
+# The key of a signature: one entry for each argument.
+Key = tuple[Any, ...]
 
 _NUMBERS = (float, complex)
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -162,7 +164,7 @@ class Signature:
                 if kind is Tensor:
                     value = argument.computed
                     if value is None:
-                        state.evaluate(argument)
+                        compute_handle(argument)
                         value = argument.computed
                     key.append(value.spec)
                     leaves.append(value)
@@ -283,7 +285,7 @@ class Signature:
         """Its part of the key, and the input that it is."""
         if isinstance(leaf, Tensor):
             if leaf.computed is None:
-                state.evaluate(leaf)
+                compute_handle(leaf)
             value: Any = leaf.computed
             kind = leaf.result_class
             return value.spec if kind is Tensor else (value.spec, kind), value

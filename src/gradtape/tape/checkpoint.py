@@ -12,7 +12,8 @@ from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node
 from gradtape.ops.custom.saving import NAMED
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 from gradtape.tape.custom_derivatives import check_callable, wrapped
 from gradtape.tensor.tensor import Tensor, asarray
 

@@ -47,7 +47,7 @@ from gradtape.codegen.cpython.call_results import (
 )  # fmt: skip
 from gradtape.codegen.cpython.lookup import CURRENT, with_loads
 from gradtape.codegen.cpython.python_api import declarations
-from gradtape.codegen.plans.routine import Routine
+from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyErr_Fetch",
@@ -359,7 +359,7 @@ def _call() -> str:
     )
     r.go_if(r.same(tapes, "null"), "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
-    known = r.pointer("%function", "$Function_direct")
+    known = r.pointer("%function", "$Function_contexts")
     r.go_if(r.same(known, "null"), "python")
     bytes_of = r.word(known, "$list_size")
     contexts = r.at(known, "$bytes_content")

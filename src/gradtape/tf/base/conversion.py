@@ -18,7 +18,9 @@ from gradtape.ops.arrays.movement import reshape as core_reshape
 from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
 from gradtape.ops.families.casting import cast as core_cast
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Value, any_handle, enter, host_value, state
+from gradtape.recording.operands import any_handle, enter
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.dispatch import operation

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tf.base.tensor import Tensor, adopt
 
 P = ParamSpec("P")
@@ -79,7 +79,7 @@ def leave_for_python() -> None:
     """While a function is captured: the Python that follows has to run at every call."""
     recording = state.recording
     if recording.capturing:
-        recording.escape(meant=True)  # type: ignore[attr-defined]
+        recording.escape(meant=True)
 
 
 class Functions(threading.local):

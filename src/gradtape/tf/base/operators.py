@@ -115,11 +115,11 @@ def widened(x: Any) -> Any:
     return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
 
 
-def _true_divide(x: object, y: object) -> Tensor:
+def _true_divide(x: Any, y: Any) -> Tensor:
     return arithmetic.divide(widened(x), widened(y))
 
 
-def _power(x: object, y: object) -> Tensor:
+def _power(x: Any, y: Any) -> Tensor:
     if isinstance(y, Tensor) and not isinstance(x, Tensor):
         return arithmetic.power(x, y)
     return arithmetic.pow(x, y)
@@ -143,7 +143,7 @@ def _is_boolean(x: Any, y: Any) -> bool:
     return (x if isinstance(x, Tensor) else y).spec.dtype.kind == "b"
 
 
-def _product(x: object, y: object) -> Tensor:
+def _product(x: Any, y: Any) -> Tensor:
     return (arithmetic.logical_and if _is_boolean(x, y) else arithmetic.multiply)(x, y)
 
 
@@ -248,8 +248,8 @@ def install(kind: Any, assignable: bool) -> None:
             setattr(kind, f"__i{name}__", function)
     for name, function in COMPARISONS.items():
         setattr(kind, f"__{name}__", function)
-    for name, function in UNARY.items():
-        setattr(kind, f"__{name}__", _unary(function))
+    for name, unary in UNARY.items():
+        setattr(kind, f"__{name}__", _unary(unary))
     kind.__eq__ = _comparing(equal, False)
     kind.__ne__ = _comparing(not_equal, True)
     kind.__hash__ = object.__hash__

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
+
+from gradtape.suggestions import nearest
 
 # Names of TensorFlow that are not covered, and what to do instead.
 REMEDIES = {
@@ -28,7 +29,7 @@ REMEDIES = {
 }
 
 
-def attribute_finder(module: str, names: Mapping[str, object]) -> Callable[[str], Any]:
+def attribute_finder(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
     """A module's `__getattr__`: it raises an error that suggests the nearest names."""
     shown = module.replace("gradtape.tf", "tf", 1)
 
@@ -38,18 +39,14 @@ def attribute_finder(module: str, names: Mapping[str, object]) -> Callable[[str]
     return find
 
 
-def missing(module: str, name: str, names: Mapping[str, object]) -> str:
+def missing(module: str, name: str, names: Mapping[str, Any]) -> str:
     """The message for a name that a module does not have."""
     sentence = f"module {module!r} has no attribute {name!r}."
     if name.startswith("__"):
         return sentence
     if name in REMEDIES:
         return f"{sentence} {REMEDIES[name]}"
-    public: list[str] = list(names.get("__all__", ()))  # type: ignore[call-overload]
-    near = difflib.get_close_matches(name, public, 2, 0.6)
-    sure = difflib.get_close_matches(name, public, 2, 0.8)
-    words = [each for each in public if name in each.split("_")]
-    mine = [f"{module}.{each}" for each in dict.fromkeys([*sure, *words, *near])]
+    mine = [f"{module}.{each}" for each in nearest(name, names.get("__all__", ()))]
     result = [*elsewhere(name), *mine][:2]
     if result:
         return f"{sentence} Did you mean {' or '.join(result)}?"

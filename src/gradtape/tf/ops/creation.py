@@ -19,7 +19,7 @@ from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.dtypes import bool as boolean
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.table import documented
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = [
@@ -93,11 +93,9 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     result = core.eye(as_int(num_rows), as_int(num_columns), dtype=as_dtype(dtype).dtype)
-    return (
-        result
-        if batch_shape is None
-        else broadcast_to(result, (*as_shape(batch_shape), *result.shape))
-    )
+    if batch_shape is not None:
+        result = broadcast_to(result, (*as_shape(batch_shape), *result.shape))
+    return adopt(result)
 
 
 @operation
@@ -173,7 +171,7 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
     [TensorShape([3, 2]), TensorShape([3, 2])]
     """
     kwargs.pop("name", None)
-    return core_meshgrid(*common(args, "meshgrid"), **kwargs)
+    return adopt(core_meshgrid(*common(args, "meshgrid"), **kwargs))
 
 
 @operation

@@ -76,7 +76,7 @@ def _numbers(name: str, k: IntsLike) -> tuple[int, int]:
 def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:
     """Matrices with diagonals from their compact form, and other values around them."""
     line, at, there = band.sources()
-    return arithmetic.where(there, x[..., line, at], otherwise)
+    return arithmetic.where(convert(there), x[..., line, at], otherwise)
 
 
 @operation
@@ -138,7 +138,7 @@ def diag_part(
     if low == high:
         return triangles.diagonal(x, offset=low)
     row, column, there = band.places()
-    return arithmetic.where(there, x[..., row, column], convert(padding_value, x.dtype))
+    return arithmetic.where(convert(there), x[..., row, column], convert(padding_value, x.dtype))
 
 
 @operation

@@ -217,14 +217,14 @@ def _truncated(x: Tensor, y: Tensor) -> Tensor:
         return core.trunc(arithmetic.divide(x, y))
     quotient = arithmetic.floor_divide(x, y)
     inexact = arithmetic.not_equal(arithmetic.remainder(x, y), 0)
-    return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.dtype)
+    return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
 
 
 def _truncated_remainder(x: Tensor, y: Tensor) -> Tensor:
     return x - _truncated(x, y) * y
 
 
-def _squared_difference(x: object, y: object) -> Tensor:
+def _squared_difference(x: Any, y: Any) -> Tensor:
     """(x - y)², or |x - y|² as a complex number."""
     difference = arithmetic.subtract(x, y)
     if difference.spec.dtype.kind == "c":

@@ -18,7 +18,7 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.shapes import TensorSpec
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, Name, TensorLike
 from gradtape.tf.ops.custom import custom_gradient, numpy_function
 from gradtape.tf.ops.special import scipy_special
@@ -156,9 +156,9 @@ def polygamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
     order, x = common([a, x], "polygamma")
     orders = np.unique(np.asarray(order.read()))
     if orders.size == 1 and not order.spec.shape:
-        return known.polygamma(int(orders[0]), x)
+        return adopt(known.polygamma(int(orders[0]), x))
     first, *rest = orders.tolist()
     result = known.polygamma(int(first), x)
     for each in rest:
         result = arithmetic.where(order == each, known.polygamma(int(each), x), result)
-    return result
+    return adopt(result)

@@ -17,8 +17,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.tensor import Tensor, adopt
+from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = [
     "boolean_mask", "gather", "gather_nd", "one_hot", "slice", "strided_slice", "where",
@@ -98,7 +98,7 @@ def gather_nd(
         raise ShapeError(
             f"gather_nd: indices of {depth} coordinates for params with {x.ndim - batch} axes."
         )
-    columns = tuple(places[..., k] for k in range(depth))
+    columns: tuple[Tensor | Array, ...] = tuple(places[..., k] for k in range(depth))
     if batch:
         ndim = places.ndim - 1
         rows = [np.arange(n).reshape((n,) + (1,) * (ndim - at - 1)) for at, n in enumerate(lead)]
@@ -127,7 +127,7 @@ def where(
     """
     chosen = convert(condition)
     if x is None and y is None:
-        return stack(list(nonzero(chosen)), axis=1)
+        return adopt(stack(list(nonzero(chosen)), axis=1))
     if x is None or y is None:
         raise ValueError("where: x and y must both be given, or neither.")
     if chosen.spec.dtype.kind != "b":

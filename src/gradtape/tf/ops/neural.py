@@ -181,7 +181,7 @@ def weighted_cross_entropy_with_logits(
     [20000.0]
     """
     z, x = common([labels, logits], "weighted_cross_entropy_with_logits")
-    return pos_weight * z * core_softplus(-x) + (1.0 - z) * core_softplus(x)
+    return z * pos_weight * core_softplus(-x) + (1.0 - z) * core_softplus(x)
 
 
 @operation

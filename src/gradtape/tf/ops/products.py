@@ -17,13 +17,13 @@ from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.matrices.matrix_functions import matrix_norm
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.operators import beside
 from gradtape.tf.base.slices import IndexedSlices
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
 
 __all__ = [
@@ -119,7 +119,7 @@ def einsum(equation: str, *inputs: TensorLike, **kwargs: object) -> Tensor:
     unknown = set(kwargs) - {"name", "optimize"}
     if unknown:
         raise TypeError(f"einsum: unknown arguments {sorted(unknown)}.")
-    return contractions.einsum(equation, *common(inputs, "einsum"))
+    return adopt(contractions.einsum(equation, *common(inputs, "einsum")))
 
 
 @operation

@@ -1,7 +1,8 @@
 """Reductions and running sums, with TensorFlow's dtypes: a sum has the dtype of its terms.
 
 Most are rows: gradtape's function, the kinds of dtype that it accepts, the property that other
-dtypes lack (for the error message), the first sentence of the documentation, an example and its result.
+dtypes lack (for the error message), the first sentence of the documentation, an example and its
+result.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
 from gradtape.tf.base.table import documented, named_in
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.elementwise import truncatediv
 
@@ -38,6 +39,9 @@ __all__ = [
     "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean",
     "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "zero_fraction",
 ]  # fmt: skip
+
+# Axes as gradtape's functions take them.
+Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 
 class Reduction(Protocol):
@@ -75,7 +79,7 @@ def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axis, keepdims: function(x, axis=axis, dtype=x.spec.dtype, keepdims=keepdims)
 
 
-def _mean(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+def _mean(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     if x.spec.dtype.kind in "iu":
         # In TensorFlow the mean of integers is an integer, rounded towards zero.
         count = math.prod(x.spec.shape[at] for at in normalize_axes("mean", axis, x.ndim))
@@ -88,13 +92,13 @@ def _extremum(
 ) -> Callable[..., Any]:
     """A maximum or minimum, also of no elements."""
 
-    def reduce(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+    def reduce(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
         if x.spec.size:
             return function(x, axis=axis, keepdims=keepdims)
         axes = normalize_axes(name, axis, x.ndim)
         kept = [1 if at in axes else n for at, n in enumerate(x.spec.shape)]
         shape = [n for at, n in enumerate(kept) if keepdims or at not in axes]
-        return full(tuple(shape), of_nothing(x.dtype), dtype=x.spec.dtype)
+        return adopt(full(tuple(shape), of_nothing(x.dtype), dtype=x.spec.dtype))
 
     return reduce
 
@@ -107,7 +111,7 @@ def _highest(dtype: DType) -> float:
     return math.inf if dtype.kind == "f" else dtype.max
 
 
-def _euclidean_norm(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     result = core_norm(x, 2, axis, keepdims)
     return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
 
@@ -295,7 +299,8 @@ def _delayed(x: Tensor, axis: int, steps: int) -> Tensor:
     """Elements moved on along an axis, after as many log(0)."""
     shape = x.spec.shape
     front = full((*shape[:axis], steps, *shape[axis + 1 :]), -math.inf, dtype=x.spec.dtype)
-    return concat([front, x[(slice(None),) * axis + (slice(0, shape[axis] - steps),)]], axis=axis)
+    kept = x[(slice(None),) * axis + (slice(0, shape[axis] - steps),)]
+    return adopt(concat([front, kept], axis=axis))
 
 
 # fmt: off

@@ -21,7 +21,7 @@ from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.table import documented, named_in
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, IntLike, Name, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
@@ -71,7 +71,7 @@ class _Segments:
 
     def counts(self) -> Tensor:
         """The number of rows of each segment, at least 1, to divide sums by."""
-        ones = full((self.rows.spec.shape[0],), 1, dtype=self.rows.spec.dtype)
+        ones = adopt(full((self.rows.spec.shape[0],), 1, dtype=self.rows.spec.dtype))
         result = maximum(self.sums(ones), 1)
         return reshape(result, (self.count,) + (1,) * (self.rows.ndim - 1))
 
@@ -91,7 +91,7 @@ class _Segments:
         if empty == filler or (lengths > 0).all():
             return result
         chosen = (lengths > 0).reshape((-1,) + (1,) * (self.rows.ndim - 1))
-        return where(chosen, result, empty)
+        return where(convert(chosen), result, empty)
 
 
 def _sum(segments: _Segments) -> Tensor:

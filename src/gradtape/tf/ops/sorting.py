@@ -19,7 +19,7 @@ from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.errors import InvalidValueError
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
@@ -118,7 +118,7 @@ def top_k(
     x = convert(input)
     if not x.ndim or not 0 <= int(k) <= x.spec.shape[-1]:
         raise ShapeError(f"top_k: k={int(k)} does not fit the last axis of shape {x.shape}.")
-    values, indices = core.top_k(x, int(k))
+    values, indices = adopt(core.top_k(x, int(k)))
     return TopKV2(values, cast(indices, as_dtype(index_type).dtype))
 
 
@@ -236,7 +236,7 @@ def bincount(
     else:
         shares = convert(weights).reshape(-1)[inside]
         nothing = zeros((rows * length,), dtype=shares.spec.dtype)
-        total = scatter_add(nothing, numbers[inside], shares)
+        total = adopt(scatter_add(nothing, numbers[inside], shares))
     return (
         total
         if rows == 1 and not (axis == -1 and result.ndim == 2)

@@ -17,7 +17,7 @@ from gradtape.tf.base.conversion import as_shape, concrete, convert
 from gradtape.tf.base.dtypes import DType, as_dtype
 from gradtape.tf.base.errors import OutOfRangeError
 from gradtape.tf.base.shapes import Dims, TensorShape
-from gradtape.tf.base.tensor import Tensor, from_array
+from gradtape.tf.base.tensor import Tensor, adopt, from_array
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = ["TensorArray"]
@@ -125,7 +125,7 @@ class TensorArray:
             raise ArgumentError(
                 f"Could not read index {at}: nothing was written, and the shape is not known."
             )
-        return zeros(tuple(self._shape), dtype=self._dtype.dtype)
+        return adopt(zeros(tuple(self._shape), dtype=self._dtype.dtype))
 
     def gather(self, indices: TensorLike, name: Name = None) -> Tensor:
         """The tensors at several indices, stacked."""
@@ -135,7 +135,7 @@ class TensorArray:
         """All tensors, along a new first axis."""
         if not self._items:
             known = self._shape if self._shape.rank is not None else ()
-            return zeros((0, *(n or 0 for n in known)), dtype=self._dtype.dtype)
+            return adopt(zeros((0, *(n or 0 for n in known)), dtype=self._dtype.dtype))
         return stacked([self._tensor(at) for at in range(len(self._items))])
 
     def concat(self, name: Name = None) -> Tensor:

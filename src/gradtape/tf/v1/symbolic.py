@@ -16,7 +16,8 @@ import numpy as np
 
 from gradtape import random
 from gradtape.errors import ArgumentError
-from gradtape.recording.recording import Recording, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
 from gradtape.tf.base.dtypes import DType, as_dtype
@@ -166,8 +167,8 @@ for _name, _function in OPERATORS.items():
     setattr(Symbolic, f"__r{_name}__", _calling(_function, reflected=True))
 for _name, _function in COMPARISONS.items():
     setattr(Symbolic, f"__{_name}__", _calling(_function))
-for _name, _function in UNARY.items():
-    setattr(Symbolic, f"__{_name}__", _calling(_function, unary=True))
+for _name, _unary in UNARY.items():
+    setattr(Symbolic, f"__{_name}__", _calling(_unary, unary=True))
 
 
 class Placeholder(Symbolic):
