@@ -55,12 +55,12 @@ from gradtape.tf.linalg import sqrtm as matrix_square_root
 from gradtape.tf.ops import arrays as _arrays
 from gradtape.tf.ops import creation as _creation
 from gradtape.tf.ops import custom as _custom
-from gradtape.tf.ops import scattering as _scattering
+from gradtape.tf.ops import indexing as _indexing
 from gradtape.tf.ops.arrays import *
 from gradtape.tf.ops.creation import *
 from gradtape.tf.ops.custom import *
+from gradtape.tf.ops.indexing import *
 from gradtape.tf.ops.products import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradtape.tf.ops.scattering import *
 from gradtape.tf.programs import control as _control
 from gradtape.tf.programs import without_effect as _without_effect
 from gradtape.tf.programs.control import *
@@ -86,9 +86,6 @@ from gradtape.tf.math import (
     reduce_any, reduce_logsumexp, reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum,
     round, scalar_mul, sigmoid, sign, sin, sinh, sqrt, square, subtract, tan, tanh, truediv,
     truncatediv, truncatemod,
-)
-from gradtape.tf.ops.indexing import (
-    boolean_mask, gather, gather_nd, one_hot, slice, strided_slice, where,
 )
 from gradtape.tf.ops.rearranging import (
     batch_to_space, bitcast, dynamic_partition, dynamic_stitch, reverse_sequence,
@@ -128,28 +125,26 @@ SUBMODULES = (
 )  # fmt: skip
 
 __all__ = [
-    "one_hot",
     "Assert", "GradientTape", "Graph", "IndexedSlices", "Module", "Session", "Tensor",
     "TensorArray", "UnconnectedGradients", "Variable", "abs", "acos", "acosh", "add", "add_n",
     "argmax", "argmin", "argsort", "asin", "asinh", "assert_equal", "assert_greater",
     "assert_less", "assert_rank", "atan", "atan2", "atanh", "autodiff", "batch_to_space",
-    "bitcast", "bitwise", "boolean_mask", "clip_by_global_norm", "clip_by_norm",
-    "clip_by_value", "compat", "config", "constant", "constant_initializer",
-    "control_dependencies", "convert_to_tensor", "cos", "cosh", "cumsum", "data", "debugging",
-    "divide", "dtypes", "dynamic_partition", "dynamic_stitch", "eig", "eigvals", "einsum",
-    "equal", "errors", "executing_eagerly", "exp", "floor", "function", "gather", "gather_nd",
-    "gradients", "greater", "greater_equal", "group", "hessians", "histogram_fixed_width",
-    "histogram_fixed_width_bins", "initializers", "is_tensor", "keras", "less", "less_equal",
-    "linalg", "logical_and", "logical_not", "logical_or", "losses", "math", "matmul",
-    "matrix_square_root", "maximum", "metrics", "minimum", "multiply", "negative", "nest",
-    "newaxis", "nn", "no_op", "norm", "not_equal", "ones_initializer", "optimizers",
-    "placeholder", "pow", "print", "random", "random_normal_initializer",
+    "bitcast", "bitwise", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "compat",
+    "config", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
+    "cos", "cosh", "cumsum", "data", "debugging", "divide", "dtypes", "dynamic_partition",
+    "dynamic_stitch", "eig", "eigvals", "einsum", "equal", "errors", "executing_eagerly", "exp",
+    "floor", "function", "gradients", "greater", "greater_equal", "group", "hessians",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "initializers", "is_tensor", "keras",
+    "less", "less_equal", "linalg", "logical_and", "logical_not", "logical_or", "losses",
+    "math", "matmul", "matrix_square_root", "maximum", "metrics", "minimum", "multiply",
+    "negative", "nest", "newaxis", "nn", "no_op", "norm", "not_equal", "ones_initializer",
+    "optimizers", "placeholder", "pow", "print", "random", "random_normal_initializer",
     "random_uniform_initializer", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "reverse_sequence", "round",
-    "scalar_mul", "searchsorted", "sigmoid", "sign", "signal", "sin", "sinh", "slice", "sort",
-    "space_to_batch", "space_to_batch_nd", "sqrt", "square", "strided_slice", "subtract", "tan",
-    "tanh", "tensordot", "test", "truediv", "truncatediv", "truncatemod", "unique",
-    "unique_with_counts", "unravel_index", "where", "zeros_initializer",
+    "scalar_mul", "searchsorted", "sigmoid", "sign", "signal", "sin", "sinh", "sort",
+    "space_to_batch", "space_to_batch_nd", "sqrt", "square", "subtract", "tan", "tanh",
+    "tensordot", "test", "truediv", "truncatediv", "truncatemod", "unique",
+    "unique_with_counts", "unravel_index", "zeros_initializer",
 ]  # fmt: skip
 __all__ += _casting.__all__
 __all__ += _dtypes.__all__
@@ -158,7 +153,7 @@ __all__ += _shapes.__all__
 __all__ += _arrays.__all__
 __all__ += _creation.__all__
 __all__ += _custom.__all__
-__all__ += _scattering.__all__
+__all__ += _indexing.__all__
 __all__ += _control.__all__
 __all__ += _without_effect.__all__
 

@@ -1,27 +1,35 @@
-"""Look-ups: gather, where, slices, masks and one-hot."""
+"""Look-ups and updates at positions: gather, where, slices, masks, one-hot and scatter."""
 
 from __future__ import annotations
 
 import builtins
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.ops.arrays import indexing as core
+from gradtape.ops.arrays import scatter
+from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import broadcast_to, moveaxis, reshape
+from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
+from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = [
-    "boolean_mask", "gather", "gather_nd", "one_hot", "slice", "strided_slice", "where",
+    "boolean_mask", "gather", "gather_nd", "one_hot", "scatter_nd", "slice", "strided_slice",
+    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "where",
 ]  # fmt: skip
 
 
@@ -256,3 +264,120 @@ def one_hot(
     last = result.ndim - 1
     at = last if axis is None or axis == -1 else int(axis)
     return result if at == last else moveaxis(result, last, at)
+
+
+def _rows(
+    name: str, x: Tensor, indices: TensorLike, updates: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tensor with its indexed axes as one, positions along it, and the updates as rows."""
+    shape = x.spec.shape
+    places = as_indices(name, indices)
+    depth = places.spec.shape[-1]
+    if depth > len(shape):
+        raise ShapeError(f"{name}: indices of {depth} coordinates for a tensor of shape {shape}.")
+    front, rest = shape[:depth], shape[depth:]
+    count = math.prod(places.spec.shape[:-1])
+    wanted = (*places.spec.shape[:-1], *rest)
+    if updates.spec.shape != wanted:
+        raise ShapeError(
+            f"{name}: updates of shape {updates.shape} do not fit indices of shape "
+            f"{places.shape} into {shape}: they need shape {wanted}."
+        )
+    known = known_value(places)
+    if known is not None:
+        _check_range(name, known, front)
+    flat: Any = None
+    for k in range(depth):
+        column = cast(places[..., k], np.dtype(np.int64))
+        flat = column if flat is None else flat * front[k] + column
+    if flat is None:
+        flat = convert(np.zeros(places.spec.shape[:-1], np.int64))
+    merged = reshape(x, (math.prod(front), *rest))
+    return merged, reshape(flat, (count,)), reshape(updates, (count, *rest))
+
+
+def _check_range(name: str, places: Array, lengths: tuple[int, ...]) -> None:
+    if places.size and ((places < 0) | (places >= np.array(lengths))).any():
+        raise IndexRangeError(
+            f"{name}: an index is outside the leading axes, of lengths {lengths}."
+        )
+
+
+def _scattered(
+    name: str, function: Callable[..., Any], x: object, indices: TensorLike, updates: object
+) -> Tensor:
+    whole = convert(x)
+    rows = _rows(name, whole, indices, convert(updates, whole.dtype))
+    return reshape(function(*rows), whole.spec.shape)
+
+
+@operation
+def scatter_nd(
+    indices: TensorLike,
+    updates: TensorLike,
+    shape: ShapeLike,
+    bad_indices_policy: str = "",
+    name: Name = None,
+) -> Tensor:
+    """A tensor of zeros with updates added at positions.
+
+    >>> tf.scatter_nd([[0], [2], [0]], [1.0, 2.0, 3.0], [4]).numpy().tolist()
+    [4.0, 0.0, 2.0, 0.0]
+    """
+    require_no_policy("scatter_nd", bad_indices_policy)
+    added = convert(updates)
+    nothing = zeros(as_shape(shape), dtype=added.spec.dtype)
+    return _scattered("scatter_nd", scatter.scatter_add, nothing, indices, added)
+
+
+@operation
+def tensor_scatter_nd_update(
+    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: Name = None
+) -> Tensor:
+    """The tensor with elements or slices at positions replaced.
+
+    >>> tf.tensor_scatter_nd_update([1, 2, 3], [[0], [2]], [7, 8]).numpy().tolist()
+    [7, 2, 8]
+    """
+    return _scattered("tensor_scatter_nd_update", scatter.scatter_set, tensor, indices, updates)
+
+
+def _scatter(
+    function: Callable[..., Any], negate: str, sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row: gradtape's function, of the updates, of everything, or of nothing negated."""
+    own = named_in(example)
+
+    def scattered(
+        tensor: TensorLike,
+        indices: TensorLike,
+        updates: TensorLike,
+        bad_indices_policy: str = "",
+        name: Name = None,
+    ) -> Tensor:
+        require_no_policy(own, bad_indices_policy)
+        x = convert(tensor)
+        if not negate:
+            return _scattered(own, function, x, indices, updates)
+        negated = -convert(updates, x.dtype)
+        if negate == "updates":
+            return _scattered(own, function, x, indices, negated)
+        return -_scattered(own, function, -x, indices, negated)
+
+    return operation(documented(scattered, __name__, sentence, example, result))
+
+
+# fmt: off
+tensor_scatter_nd_add = _scatter(scatter.scatter_add, "",
+    "The tensor with updates added at positions.",
+    "tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()", "[16, 2, 3]")
+tensor_scatter_nd_sub = _scatter(scatter.scatter_add, "updates",
+    "The tensor with updates subtracted at positions.",
+    "tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()", "[-6, 2, 3]")
+tensor_scatter_nd_max = _scatter(scatter.scatter_max, "",
+    "The tensor with elements raised to the updates where these are larger.",
+    "tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[7, 2, 3]")
+tensor_scatter_nd_min = _scatter(scatter.scatter_max, "all",
+    "The tensor with elements lowered to the updates where these are smaller.",
+    "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[1, 2, 0]")
+# fmt: on

@@ -22,7 +22,6 @@ from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Reference, Tensor
 from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
 from gradtape.tf.ops import indexing as lookups
-from gradtape.tf.ops import scattering
 from gradtape.tf.ops.segments import unsorted_segment_prod
 
 __all__ = ["Variable"]
@@ -220,31 +219,31 @@ class Variable(CoreVariable):
         >>> tf.Variable([1.0, 2.0]).scatter_nd_update([[0]], [5.0]).numpy().tolist()
         [5.0, 2.0]
         """
-        return self.assign(scattering.tensor_scatter_nd_update(self, indices, updates))
+        return self.assign(lookups.tensor_scatter_nd_update(self, indices, updates))
 
     def scatter_nd_add(
         self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Add to the elements or slices at positions."""
-        return self.assign(scattering.tensor_scatter_nd_add(self, indices, updates))
+        return self.assign(lookups.tensor_scatter_nd_add(self, indices, updates))
 
     def scatter_nd_sub(
         self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Subtract from the elements or slices at positions."""
-        return self.assign(scattering.tensor_scatter_nd_sub(self, indices, updates))
+        return self.assign(lookups.tensor_scatter_nd_sub(self, indices, updates))
 
     def scatter_nd_max(
         self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Raise the elements or slices at positions to the updates where these are larger."""
-        return self.assign(scattering.tensor_scatter_nd_max(self, indices, updates))
+        return self.assign(lookups.tensor_scatter_nd_max(self, indices, updates))
 
     def scatter_nd_min(
         self, indices: TensorLike, updates: TensorLike, name: Name = None
     ) -> Variable:
         """Lower the elements or slices at positions to the updates where these are smaller."""
-        return self.assign(scattering.tensor_scatter_nd_min(self, indices, updates))
+        return self.assign(lookups.tensor_scatter_nd_min(self, indices, updates))
 
     def scatter_add(
         self, sparse_delta: IndexedSlices, use_locking: bool = False, name: Name = None
