@@ -43,8 +43,8 @@ def offsets(function: type) -> dict[str, int] | None:
     reads: list[tuple[Any, type, str]] = [
         *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
-        *[(variable, Variable, name) for name in ("_assigned", "_epoch", "_handle", "_steady")],
-        *[(recording, Recording, name) for name in ("active", "unassigned")],
+        *[(variable, Variable, name) for name in ("_handle",)],
+        *[(recording, Recording, name) for name in ("active",)],
     ]
     found = slot_offsets(reads)
     if found is None:
@@ -74,8 +74,8 @@ class _Slot:
         value = Value(buffers.allocate(8), Variable(0.0).current().spec)
         objects = {
             "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
-            "epoch_name": sys.intern("epoch"), "address_name": sys.intern("address"),
-            "local_dictionary": native.local_dictionary, "zero": 0, "None": None, "True": True,
+            "address_name": sys.intern("address"),
+            "local_dictionary": native.local_dictionary, "zero": 0, "None": None,
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip

@@ -96,7 +96,7 @@ class NativeCall:
         layout.pack(self._memory, 0, *slots, *layout.converted(constants))
         taken = [self._buffer_row(*row) for row in rows]
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
-        updates = [_update(variable, source, place) for variable, source in result.updates]
+        updates = [self._update_row(*update, place) for update in result.updates]
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
         locks = [(id(acquire), id(release)) for acquire, release in locks]
         structure = result.structure
@@ -165,6 +165,13 @@ class NativeCall:
             raise LeftToPythonError
         node = leaf.source.node
         return place[node], id(node.spec), id(leaf.kind)
+
+    def _update_row(
+        self, variable: Variable, source: Source, place: dict[Node, int]
+    ) -> tuple[int, int, int]:
+        if not isinstance(source, Computed):
+            raise LeftToPythonError
+        return id(self._keep(variable.replace)), place[source.node], id(source.node.spec)
 
     # What changes.
 
@@ -315,12 +322,6 @@ class ArgumentRows:
             self._tell(call_context.OBJECT, leaf)
         else:
             raise LeftToPythonError
-
-
-def _update(variable: Variable, source: Source, place: dict[Node, int]) -> tuple[int, int, int]:
-    if not isinstance(source, Computed):
-        raise LeftToPythonError
-    return id(variable), place[source.node], id(source.node.spec)
 
 
 def _shape(structure: Structure) -> int:

@@ -19,7 +19,7 @@ WORD = 2  # slot, value
 NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
 BUFFER = 5  # slot, list of idle addresses or 0, capacity, the same and the size as Python numbers
 LEAF = 3  # buffer, object, input or leaf; spec; class, or one of THE_OBJECT, AN_INPUT and A_LEAF
-UPDATE = 3  # variable, buffer, spec
+UPDATE = 3  # method that replaces a variable's value, buffer, spec
 LOCK = 2  # how to acquire and to release it
 
 # Arguments, the tuple of them first, each followed by what is in it: a tensor of this class and

@@ -154,44 +154,20 @@ def result_ir() -> str:
 
 
 def assign_ir() -> str:
-    """Let variables hold what was computed; as `Variable.replace`."""
-    slot = Routine("internal void @set_slot(ptr %place, ptr %content)")
-    slot.line("call void @Py_IncRef(ptr %content)")
-    old = slot.let("load ptr, ptr %place")
-    slot.line("store ptr %content, ptr %place")
-    slot.line(f"call void @Py_DecRef(ptr {old})")
-    slot.end("ret void")
-    r = Routine("internal i1 @assign(ptr %context, ptr %recording)")
+    """Assign the variables: `Variable.replace` is called with a value on each buffer."""
+    r = Routine("internal i1 @assign(ptr %context)")
     rows, taken = r.pointer("%context", AT["update_rows"]), r.pointer("%context", AT["taken"])
-    count = r.word("%context", AT["updates"])
-    with r.when(r.equal(count, 0)):
-        r.end("ret i1 true")
-    local = r.pointer("@local")
-    epoch = r.let(
-        f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {known_object('epoch_name')})"
-    )
-    r.go_if(r.same(epoch, "null"), "failed")
-    r.line(f"call void @Py_IncRef(ptr {epoch})")
-    with r.loop(count) as index:
+    with r.loop(r.word("%context", AT["updates"])) as index:
         row = r.row(rows, index, UPDATE)
-        variable, of = r.pointer(row), r.pointer(row, 16)
+        replace, spec = r.pointer(row), r.pointer(row, 16)
         buffer = r.pointer(taken, r.scaled(r.word(row, 8)))
-        handle = r.let(f"call ptr @tensor(ptr {known_object('Tensor')}, ptr {buffer}, ptr {of})")
-        r.go_if(r.same(handle, "null"), "dropped")
-        news = {"_handle": handle, "_epoch": epoch, "_assigned": known_object("True"),
-                "_steady": known_object("False")}  # fmt: skip
-        for name, content in news.items():
-            place = r.at(variable, f"$Variable_{name}")
-            r.line(f"call void @set_slot(ptr {place}, ptr {content})")
-        r.line(f"call void @Py_DecRef(ptr {handle})")
-        unassigned = r.pointer("%recording", "$Recording_unassigned")
-        size = r.let(f"call i64 @PySet_Size(ptr {unassigned})")
-        with r.when(r.let(f"icmp sgt i64 {size}, 0")):
-            r.line(f"call i32 @PySet_Discard(ptr {unassigned}, ptr {variable})")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
+        value = r.let(f"call ptr @value(ptr {buffer}, ptr {spec})")
+        r.go_if(r.same(value, "null"), "failed")
+        answer = r.let(f"call ptr @PyObject_CallOneArg(ptr {replace}, ptr {value})")
+        r.line(f"call void @Py_DecRef(ptr {value})")
+        r.go_if(r.same(answer, "null"), "failed")
+        r.line(f"call void @Py_DecRef(ptr {answer})")
     r.end("ret i1 true")
-    r.block("dropped")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
     r.block("failed")
     r.end("ret i1 false")
-    return slot.text() + r.text()
+    return r.text()

@@ -54,14 +54,14 @@ FUNCTIONS = (
     "PyErr_Restore", "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_Append", "PyList_New",
     "PyList_SetItem", "PyLong_AsSsize_t", "PyMethod_New", "PyObject_Call",
     "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs", "PyObject_CallOneArg",
-    "PyObject_GetAttr", "PySet_Discard", "PySet_Size", "PyThreadState_Get", "PyThreadState_GetID",
+    "PyObject_GetAttr", "PyThreadState_Get", "PyThreadState_GetID",
     "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc", "PyWeakref_GetObject", "Py_DecRef",
     "Py_IncRef",
 )  # fmt: skip
 
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
-# What a run gives that has to be left to Python; no object has this address.
-_NOT_HERE = "inttoptr (i64 1 to ptr)"
+# The answer of a run that leaves the call to Python; no object has this address.
+_LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
 
 
 def caller_ir(facts: Mapping[str, int]) -> str:
@@ -255,10 +255,10 @@ def _run() -> str:
         with drop.when(drop.differ(item, "null")):
             drop.line(f"call void @Py_DecRef(ptr {item})")
     drop.end("ret void")
-    r = Routine("internal ptr @run(ptr %context, ptr %recording)")
+    r = Routine("internal ptr @run(ptr %context)")
     r.line("%found = alloca ptr")
     team, error = r.let("alloca i64"), [r.let("alloca ptr") for _ in range(3)]
-    r.line(f"store ptr {_NOT_HERE}, ptr %found")
+    r.line(f"store ptr {_LEFT_TO_PYTHON}, ptr %found")
     owner = r.pointer("%context", AT["owner"])
     r.line(f"call void @Py_IncRef(ptr {owner})")
     r.put("%context", AT["busy"], 1)
@@ -311,7 +311,7 @@ def _run() -> str:
     made = r.let("call ptr @result(ptr %context)")
     r.line(f"store ptr {made}, ptr %found")
     r.go_if(r.same(made, "null"), "over")
-    assigned = r.let("call i1 @assign(ptr %context, ptr %recording)")
+    assigned = r.let("call i1 @assign(ptr %context)")
     r.go_if(assigned, "over")
     r.line(f"call void @Py_DecRef(ptr {made})")
     r.block("failed")
@@ -343,7 +343,11 @@ def _run() -> str:
 
 
 def _call() -> str:
-    """The slot: the context that a call matches, or Python."""
+    """The slot: the native call whose context matches the arguments, or the method in Python.
+
+    No Python code runs before a context is chosen, so none of them can be freed meanwhile; `@run`
+    begins by holding the owner of its context.
+    """
     r = Routine("ptr @call(ptr %function, ptr %args, ptr %named)")
     with r.when(r.differ("%named", "null")):
         size = r.let("call i64 @PyDict_Size(ptr %named)")
@@ -361,22 +365,15 @@ def _call() -> str:
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
     known = r.pointer("%function", "$Function_contexts")
     r.go_if(r.same(known, "null"), "python")
-    bytes_of = r.word(known, "$list_size")
+    count = r.let(f"lshr i64 {r.word(known, '$list_size')}, 3")
     contexts = r.at(known, "$bytes_content")
-    # What runs in a call may give the function other contexts, and the thread another recording.
-    for held in (known, recording):
-        r.line(f"call void @Py_IncRef(ptr {held})")
-    with r.loop(r.let(f"lshr i64 {bytes_of}, 3")) as index:
+    with r.loop(count) as index:
         context = r.pointer(contexts, r.scaled(index))
         matches = r.let(f"call i1 @matches(ptr {context}, ptr %args)")
         with r.when(matches):
-            found = r.let(f"call ptr @run(ptr {context}, ptr {recording})")
-            with r.when(r.differ(found, _NOT_HERE)):
-                for held in (known, recording):
-                    r.line(f"call void @Py_DecRef(ptr {held})")
-                r.end(f"ret ptr {found}")
-    for held in (known, recording):
-        r.line(f"call void @Py_DecRef(ptr {held})")
+            found = r.let(f"call ptr @run(ptr {context})")
+            r.go_if(r.same(found, _LEFT_TO_PYTHON), "python")
+            r.end(f"ret ptr {found}")
     r.block("python")
     method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
     with r.when(r.same(method, "null")):
