@@ -313,12 +313,12 @@ class Function(Generic[P, R]):
         if self.signature.has_static:
             return
         # Late: it loads the writer of native calls, and with it the compiler.
-        from gradtape.functions import native_call
+        from gradtape.functions import call_slot, native_call
 
         captured.native_call = made = native_call.native_call(Function, arguments, captured)
         if made is not None:
             valid = [each for each in self._native_calls if each.is_valid]
-            self._native_calls = [*valid[1 - native_call.MOST :], made]
+            self._native_calls = [*valid[1 - call_slot.MOST_CONTEXTS :], made]
             addresses = [each.address.to_bytes(8, "little") for each in self._native_calls]
             self.native_contexts = b"".join(addresses)
 

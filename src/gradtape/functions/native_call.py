@@ -43,9 +43,6 @@ from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-# Signatures of one function that have contexts.
-MOST = 8
-
 
 class LeftToPythonError(Exception):
     """This call has something that native code does not handle."""
@@ -136,8 +133,9 @@ class NativeCall:
 
     def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
         capacity = buffers.capacity_for(nbytes)
-        idle = id(buffers.idle(capacity)) if nbytes <= buffers.SMALL else 0
-        return slot, idle, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
+        # The pool notes when large capacities are asked for, so these are left to it.
+        pop = id(self._keep(buffers.idle(capacity).pop)) if nbytes <= buffers.SMALL else 0
+        return slot, pop, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
 
     def _leaf_rows(
         self, leaves: Sequence[Leaf], place: dict[Node, int], described: ArgumentRows
