@@ -6,11 +6,11 @@ is never needed for a right answer. It is used on interpreters whose layout was 
 objects (`objects`), and can be switched off at any time (`switch`).
 
 Door:
-- `switch`: the mode (`MODE`, `set_mode`), the reason for Python (`why_python`), the offer at import.
+- `switch`: the mode (`MODE`, `set_mode`), the reason for Python (`why_python`), `offer` at import.
 - `native_recorder`: `install`, `uninstall`, `installed`, the offsets of slots.
 - `objects`: `supported`, slot offsets, and wrappers that put native code into a class.
 - `caller`, `call_context`: the code of native calls and the words of their contexts, for
-  `functions.call_slot` and `functions.native_call`.
+  `functions.native`.
 
 The contract. Native code repeats the following of the library's Python code, and a change on one
 side is a change on the other; `tests/codegen/cpython` runs the same scenarios through both.

@@ -19,11 +19,11 @@ import numpy as np
 
 from gradtape.codegen.cpython import call_context
 from gradtape.dtypes import World
-from gradtape.functions.argument_keys import Identity, is_input
-from gradtape.functions.call_slot import install
+from gradtape.functions.arguments.argument_keys import Identity, is_input
+from gradtape.functions.arguments.signature import Arguments
 from gradtape.functions.captured import Captured
-from gradtape.functions.signature import Arguments
-from gradtape.functions.sources import (
+from gradtape.functions.native.call_slot import install
+from gradtape.functions.replay.sources import (
     Argument,
     CallersTensor,
     Computed,
@@ -35,7 +35,7 @@ from gradtape.functions.sources import (
     Source,
     VariableValue,
 )
-from gradtape.functions.steps import Result, Run
+from gradtape.functions.replay.steps import Result, Run
 from gradtape.graph.node import Node
 from gradtape.pytree import Structure, unflatten
 from gradtape.recording.handle import Handle
