@@ -77,5 +77,5 @@ class SourceText:
 
 @lru_cache(maxsize=1024)
 def _code(text: str, function_name: str) -> CodeType:
-    """The code object of a text; the file name in tracebacks tells what the function does."""
+    """The code object of a text; the function is the file name in tracebacks."""
     return compile(text, f"<{function_name}>", "exec")

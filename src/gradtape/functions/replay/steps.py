@@ -29,7 +29,7 @@ from gradtape.graph.node import Node
 from gradtape.pytree import Structure
 from gradtape.recording.handle import Handle
 from gradtape.runtime.source_text import SourceText
-from gradtape.runtime.tiers import Tiered
+from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.variable import Variable
 
 
@@ -37,7 +37,7 @@ from gradtape.tensor.variable import Variable
 class Run:
     """A plan, the sources of its inputs, and the nodes whose values it gives."""
 
-    plan: Tiered
+    plan: TieredPlan
     inputs: tuple[Source, ...]
     outputs: tuple[Node, ...]
     # The lines where ops that may fail were recorded; None if nothing may fail.
