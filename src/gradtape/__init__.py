@@ -30,6 +30,7 @@ from gradtape.dtypes import (
     uint64,
 )
 from gradtape.functions.function import Function, function
+from gradtape.functions.recorder_switch import set_recorder
 from gradtape.functions.tensor_spec import TensorSpec
 from gradtape.inspect.debug_nans import debug_nans
 from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
@@ -264,13 +265,14 @@ __all__ = [
     "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
     "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
     "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
-    "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
-    "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",
-    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu",
-    "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp",
-    "vmap", "where", "while_loop", "xlogy", "zeros", "zeros_like",
+    "set_default_dtype", "set_num_threads", "set_recorder", "show_config", "sigmoid", "sign",
+    "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
+    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
+    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile",
+    "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
+    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from gradtape.optimize import optimize
 from gradtape.recording.value import Value
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 # Rounded exactly by IEEE, so every tier gives the same bits; of real numbers.
 EXACT = {
@@ -42,7 +42,7 @@ def test_compiled_equals_numpy(name):
             return
         found = optimize(program([node]))
         values = [Value(np.array(sample.inputs[n.params[0]]), n.spec) for n in found.inputs]
-        (expected,) = Plan(found).run(values)
+        (expected,) = NumpyPlan(found).run(values)
         (content,) = CompiledPlan(found).run(values)
         got = Value(content, node.spec).array
         assert got.dtype == expected.dtype

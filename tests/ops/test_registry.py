@@ -29,7 +29,7 @@ from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 from gradtape.transforms.reverse import ones_like, reverse
@@ -321,7 +321,7 @@ def test_passes_change_no_bit(case):
             found += slopes(found, [nodes[position] for position in case.inexact])
 
     def run(written: Program) -> list[Any]:
-        return Plan(written).run([values[node] for node in written.inputs])
+        return NumpyPlan(written).run([values[node] for node in written.inputs])
 
     before = verify(program(found))
     expected = run(before)

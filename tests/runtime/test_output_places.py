@@ -75,10 +75,10 @@ def test_values_beside_their_parts(name):
 def test_parts_are_computed_in_place():
     a, b = gt.asarray(A), gt.asarray(B)
     plan = CompiledPlan(program_of(gt.stack([gt.sin(a), gt.cos(b)])))
-    assert len(plan._results.parts) == 2
+    assert len(plan.lowered.outputs.parts) == 2
     assert plan.arena_size == 0
 
 
 def test_a_reshaped_result_is_not_copied():
     plan = CompiledPlan(program_of(gt.reshape(gt.asarray(A) @ SQUARE, (2, 12))))
-    assert list(plan._results.how.values()) == ["written"]
+    assert list(plan.lowered.outputs.how.values()) == ["written"]

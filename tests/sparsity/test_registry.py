@@ -15,7 +15,7 @@ from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.forward import forward
 
@@ -53,7 +53,7 @@ def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
     known = [(number, node) for number, node in enumerate(pushed) if node is not None]
     found = [np.zeros((target.size, source.size), bool) for target in targets]
     written = program([node for _, node in known])
-    plan = Plan(written)
+    plan = NumpyPlan(written)
     scales = (1.0, 1.0j) if source.dtype.kind == "c" else (1.0,)
     for element in range(source.size):
         for scale in scales:

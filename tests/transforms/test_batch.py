@@ -23,7 +23,7 @@ from gradtape.graph.verify import verify
 from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
 from gradtape.recording.record import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -40,7 +40,7 @@ def run(nodes: Any, values: dict[Any, Any]) -> list[Any]:
     """The values of nodes, by NumPy's kernels."""
     found = verify(program(nodes))
     with np.errstate(all="ignore"):
-        return Plan(found).run([values[node] for node in found.inputs])
+        return NumpyPlan(found).run([values[node] for node in found.inputs])
 
 
 def varied(array: Any, number: int) -> Any:

@@ -14,7 +14,7 @@ from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import Question, jacobian
 
@@ -316,7 +316,7 @@ def test_a_proof_is_true(op, sample, position):
         steps = program([found])
         values = [arrays[nodes.index(node)] for node in steps.inputs]
         with np.errstate(all="ignore"):
-            (matrix,) = Plan(steps).run(values)
+            (matrix,) = NumpyPlan(steps).run(values)
         matrix = np.nan_to_num(matrix)
         matrix = np.moveaxis(matrix, target.ndim, 1)
         for row in range(count):

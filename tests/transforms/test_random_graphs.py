@@ -13,7 +13,7 @@ from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.recording.record import record
 from gradtape.runtime import tiers
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -103,7 +103,7 @@ def node_graph(steps):
 
 def run(outputs, bound):
     found = verify(program(outputs))
-    return Plan(found).run([bound[node] for node in found.inputs])
+    return NumpyPlan(found).run([bound[node] for node in found.inputs])
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,7 @@ def known_value(x: Any) -> Any:
     if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
         return None
     if state.recording.capturing:
-        state.recording.look(x)  # type: ignore[attr-defined]
+        state.recording.guard_outside(x)  # type: ignore[attr-defined]
     return computed.array
 
 

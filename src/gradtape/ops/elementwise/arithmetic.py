@@ -10,10 +10,12 @@ from gradtape.dtypes import promote
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
+from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
@@ -71,14 +73,16 @@ divide: Binary = elementwise(
 floor_divide: Binary = elementwise(
     "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
-    domains=[(3.2, 3.4), (2.9, 3.1)], llvm=lowering.floor_divide,
+    domains=[(3.2, 3.4), (2.9, 3.1)], function=FLOOR_DIVIDE,
+    llvm=lowering.for_integers(lowering.integer_floor_divide, lowering.call(FLOOR_DIVIDE)),
     **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 remainder: Binary = elementwise(
     "remainder", np.remainder, "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
-    domains=[(4.0, 5.0), (2.9, 3.1)], llvm=lowering.remainder,
+    domains=[(4.0, 5.0), (2.9, 3.1)], function=REMAINDER,
+    llvm=lowering.for_integers(lowering.integer_remainder, lowering.call(REMAINDER)),
     **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 
@@ -109,7 +113,7 @@ def _integer_power_base(y: Node, x: Node, exponent: int) -> Node | int:
 power: Binary = elementwise(
     "pow", np.power, "First operand to the power of the second.",
     ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
-    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"},
+    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"}, function=POW,
 )  # fmt: skip
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
@@ -149,18 +153,19 @@ atan2: Binary = elementwise(
     "atan2", np.arctan2, "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
     partials=[lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)],
-    domains=[(0.4, 2.0)], **_FLOAT,
+    domains=[(0.4, 2.0)], **_FLOAT, function=ATAN2,
 )  # fmt: skip
 hypot: Binary = elementwise(
     "hypot", np.hypot, "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
     partials=[lambda y, a, b: _ratio(a, y), lambda y, a, b: _ratio(b, y)],
-    domains=[(0.4, 2.0)], **_FLOAT,
+    domains=[(0.4, 2.0)], **_FLOAT, function=HYPOT,
 )  # fmt: skip
 logaddexp: Binary = elementwise(
     "logaddexp", np.logaddexp, "log(exp(x) + exp(y)) without overflow.",
     ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
     partials=[lambda y, a, b: sigmoid(a - b), lambda y, a, b: sigmoid(b - a)], **_FLOAT,
+    function=LOGADDEXP,
 )  # fmt: skip
 copysign: Binary = elementwise(
     "copysign", np.copysign, "First operand with the sign of the second.",
@@ -169,12 +174,12 @@ copysign: Binary = elementwise(
         lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
     ],
     domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
-    llvm=lowering.copysign,
+    llvm=lowering.call(COPYSIGN),
 )  # fmt: skip
 nextafter: Binary = elementwise(
     "nextafter", np.nextafter, "Next number from the first operand towards the second.",
     ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
-    partials=[lambda y, a, b: 1, zero], **_FLOAT,
+    partials=[lambda y, a, b: 1, zero], **_FLOAT, function=NEXTAFTER,
 )  # fmt: skip
 maximum: Binary = elementwise(
     "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -139,6 +140,7 @@ CUMULATIVE_SUM: Op = linear(
     params=("axis", "reverse"),
     sparsity=running,
     samples=_samples("cumulative_sum"),
+    scan=Accumulation.SUM,
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     expensive=True,
 )
@@ -227,6 +229,7 @@ LINEAR_RECURRENCE = declare(
         params=("axis", "reverse"),
         sparsity=running,
         samples=lambda: _recurrence_samples(),
+        scan=Accumulation.RECURRENCE,
         expensive=True,
         doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
     )
@@ -273,6 +276,7 @@ CUMULATIVE_PROD = declare(
         params=("axis", "reverse"),
         sparsity=running,
         samples=_samples("cumulative_prod"),
+        scan=Accumulation.PROD,
         expensive=True,
     )
 )

@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
@@ -69,7 +70,7 @@ def _chosen(name: str, kernel: Any) -> Op:
     )
 
 
-def _extremum(name: str, kernel: Any) -> Op:
+def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
     chosen = _chosen(name, kernel)
 
     def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
@@ -104,13 +105,14 @@ def _extremum(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=reduced,
             samples=reduction_samples(name, _ORDERED),
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-MAX = _extremum("max", np.max)
-MIN = _extremum("min", np.min)
+MAX = _extremum("max", np.max, Accumulation.MAX)
+MIN = _extremum("min", np.min, Accumulation.MIN)
 
 
 @kind_of_operand
@@ -145,7 +147,7 @@ def _position_batch(
     return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
 
 
-def _position(name: str, kernel: Any) -> Op:
+def _position(name: str, kernel: Any, reduction: Accumulation) -> Op:
     def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         require_order(name, x, axes)
@@ -181,13 +183,14 @@ def _position(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=nothing,
             samples=samples,
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-ARGMAX = _position("argmax", np.argmax)
-ARGMIN = _position("argmin", np.argmin)
+ARGMAX = _position("argmax", np.argmax, Accumulation.ARGMAX)
+ARGMIN = _position("argmin", np.argmin, Accumulation.ARGMIN)
 
 
 def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
@@ -60,6 +61,7 @@ SUM = linear(
     sparsity=reduced,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
+    reduction=Accumulation.SUM,
     expensive=True,
 )
 
@@ -128,6 +130,7 @@ PROD = declare(
         params=("axis", "keepdims"),
         sparsity=reduced,
         samples=_prod_samples,
+        reduction=Accumulation.PROD,
         expensive=True,
     )
 )
@@ -145,7 +148,7 @@ def prod(
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Any) -> Op:
+def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
     return declare(
         Op(
             name,
@@ -160,13 +163,14 @@ def _logical(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=nothing,
             samples=reduction_samples(name, ("bool", "float64", "int32")),
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-ANY = _logical("any", np.any)
-ALL = _logical("all", np.all)
+ANY = _logical("any", np.any, Accumulation.ANY)
+ALL = _logical("all", np.all, Accumulation.ALL)
 
 
 @kind_of_operand
