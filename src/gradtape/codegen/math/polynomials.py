@@ -195,7 +195,7 @@ def _log1p_tail(body: Body, f: Value) -> Value:
 
 
 def _logarithm(body: Body, x: Value, combine: Callable[[Body, Value, Value], Value]) -> Value:
-    """A logarithm, given how it follows from n and f."""
+    """A logarithm; `combine` computes it from n and f, where x = 2^n (1 + f)."""
     if _wide(body):
         kind = body.type()
         # 11 is the mantissa in [3/4, 3/2), NaN for negative numbers.
