@@ -7,7 +7,6 @@ the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import conjugate, elementwise, zeros_like
+from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing
 
@@ -60,7 +59,7 @@ def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return _times_i(cast(g, z.dtype)) if _is_complex(z) else zeros_like(z)
 
 
-real: Callable[..., Any] = elementwise(
+real: Unary = elementwise(
     "real", lambda x: x.real, "Real part; a real operand is its own.",
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],

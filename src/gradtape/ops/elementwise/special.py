@@ -14,7 +14,7 @@ from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families import lowering
-from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.math_functions import (
     BESSEL_I0,
     BESSEL_I1,
@@ -25,6 +25,7 @@ from gradtape.ops.families.math_functions import (
     LGAMMA,
     NDTR,
 )  # fmt: skip
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 __all__ = [
     "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
@@ -43,29 +44,29 @@ def _scipy() -> ModuleType:
     return scipy.special
 
 
-erf = elementwise(
+erf: Unary = elementwise(
     "erf", lambda x: _scipy().erf(x), "Error function.", ("float(gt.erf(0.0))", "0.0"),
     partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL,
     function=ERF,
 )  # fmt: skip
-erfc = elementwise(
+erfc: Unary = elementwise(
     "erfc", lambda x: _scipy().erfc(x), "1 - erf(x), exact where erf is close to 1.",
     ("float(gt.erfc(0.0))", "1.0"), partials=[lambda y, x: -_SLOPE * exp(-square(x))], **_REAL,
     function=ERFC,
 )  # fmt: skip
-erfinv = elementwise(
+erfinv: Unary = elementwise(
     "erfinv", lambda x: _scipy().erfinv(x), "Inverse of the error function.",
     ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
     domains=[(-0.8, 0.8)], **_REAL,
     function=ERFINV,
 )  # fmt: skip
-ndtr = elementwise(
+ndtr: Unary = elementwise(
     "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
     partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
     function=NDTR,
 )  # fmt: skip
-log_sigmoid = elementwise(
+log_sigmoid: Unary = elementwise(
     "log_sigmoid", lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     "Logarithm of the logistic function, without overflow.",
     ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
@@ -73,13 +74,13 @@ log_sigmoid = elementwise(
     function=LOG_SIGMOID,
 )  # fmt: skip
 
-lgamma = elementwise(
+lgamma: Unary = elementwise(
     "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
     ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)],
     domains=_POSITIVE, **_REAL,
     function=LGAMMA,
 )  # fmt: skip
-digamma: Callable[..., Any] = elementwise(
+digamma: Unary = elementwise(
     "digamma", lambda x: _scipy().psi(x), "Derivative of lgamma.",
     ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
     partials=[lambda y, x: polygamma(1, x)], domains=_POSITIVE, **_REAL,
@@ -101,7 +102,7 @@ _record_polygamma = elementwise(
 )  # fmt: skip
 
 
-def polygamma(n: int, x: Any, /) -> Any:
+def polygamma(n: int, x: TensorLike, /) -> Tensor:
     """The n-th derivative of digamma; n is an integer, not a tensor.
 
     >>> round(float(gt.polygamma(1, 1.0)), 6)
@@ -135,7 +136,7 @@ xlogy = elementwise(
 )  # fmt: skip
 
 # A `where` would do, but its mask would be carried back through everything that x came from.
-multiply_no_nan = elementwise(
+multiply_no_nan: Binary = elementwise(
     "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
     ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
@@ -185,7 +186,8 @@ _record_sinc: Callable[..., Any] = elementwise(
 )  # fmt: skip
 
 
-def sinc(x: Any, /) -> Any:
+@kind_of_operand
+def sinc(x: TensorLike, /) -> Tensor:
     """sin(πx) / (πx), and 1 at 0; derivatives of every order are exact there too.
 
     >>> float(gt.sinc(0.0))
@@ -213,7 +215,8 @@ _record_bessel = elementwise(
 )  # fmt: skip
 
 
-def i0(x: Any, /) -> Any:
+@kind_of_operand
+def i0(x: TensorLike, /) -> Tensor:
     """Modified Bessel function of the first kind, of order 0.
 
     >>> float(gt.i0(0.0))
@@ -222,7 +225,8 @@ def i0(x: Any, /) -> Any:
     return _record_bessel(0, x)
 
 
-def i1(x: Any, /) -> Any:
+@kind_of_operand
+def i1(x: TensorLike, /) -> Tensor:
     """Modified Bessel function of the first kind, of order 1; the derivative of i0.
 
     >>> float(gt.i1(0.0))

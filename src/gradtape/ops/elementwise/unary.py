@@ -194,17 +194,17 @@ _STEP: dict[str, Any] = {
     "partials": [zero], "promote": "same", "accepts": "real", "dtypes": (*_REAL, "int32"),
     "domains": [(0.1, 0.4)],
 }  # fmt: skip
-floor = elementwise(
+floor: Unary = elementwise(
     "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
     **_STEP,
     function=FLOOR, llvm=lowering.rounding(FLOOR),
 )  # fmt: skip
-ceil = elementwise(
+ceil: Unary = elementwise(
     "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
     **_STEP,
     function=CEIL, llvm=lowering.rounding(CEIL),
 )  # fmt: skip
-trunc = elementwise(
+trunc: Unary = elementwise(
     "trunc",
     np.trunc,
     "Integer part; derivative 0.",
@@ -213,7 +213,7 @@ trunc = elementwise(
     function=TRUNC,
     llvm=lowering.rounding(TRUNC),
 )
-round = elementwise(
+round: Unary = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
     function=RINT, llvm=lowering.rounding(RINT, complex_formulas.rounded),
@@ -269,7 +269,7 @@ def _expm1(x: Any) -> Any:
 
 def _predicate(
     name: str, kernel: Any, doc: str, example: tuple[str, str], llvm: Any, accepts: str = "any"
-) -> Any:
+) -> Unary:
     dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
     return elementwise(
         name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes,

@@ -7,7 +7,7 @@ differentiation, masks, samples and the recording function follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
@@ -31,8 +32,8 @@ Domain = tuple[float, float]
 CALL_COST = 8
 
 new: Any = object.__new__
-Unary = Callable[[Any], Any]
-Binary = Callable[[Any, Any], Any]
+Unary = UnaryFunction
+Binary = BinaryFunction
 
 
 def conjugate(node: Node) -> Node:
@@ -147,7 +148,33 @@ def samples_of(
     return found
 
 
+# The static type of the declared function follows from `arity` and `params`; the overloads leave
+# out the other options.
+@overload
 def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    arity: Literal[2],
+    **options: Any,
+) -> Binary: ...
+@overload
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    params: tuple[str, ...],
+    **options: Any,
+) -> Callable[..., Any]: ...
+@overload
+def elementwise(
+    name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
+) -> Unary: ...
+def elementwise(  # type: ignore[misc]
     name: str,
     numpy: Callable[..., Any],
     doc: str,
