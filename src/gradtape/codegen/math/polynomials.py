@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gradtape.codegen import llvm
 from gradtape.codegen.math.vectors import Body, Value
-from gradtape.graph.vector_code import MathFunction
+from gradtape.graph.math_function import MathFunction
 from gradtape.ops.families.math_functions import (
     COS,
     ERF,
