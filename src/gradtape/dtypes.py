@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from array import array
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,8 +30,17 @@ __all__ = [
 
 DType = np.dtype[Any]
 Array = np.ndarray[Any, DType]
+
+
+class HasDType(Protocol):
+    """An object that stands for its dtype, such as `tf.float32`."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+
 # What `as_dtype` takes: gt.float32, "float32", float, np.float32.
-DTypeLike: TypeAlias = DType | str | type
+DTypeLike: TypeAlias = DType | str | type | HasDType
 
 bool = np.dtype(np.bool_)
 int8 = np.dtype(np.int8)

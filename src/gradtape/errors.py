@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ class DtypeError(ArgumentError, TypeError):
 
 
 class MatrixError(ArgumentError, np.linalg.LinAlgError):
-    """A matrix that has no inverse, no factor, or whatever else was asked of it.
+    """A matrix for which the result does not exist: it is singular, or not positive definite.
 
     >>> try:
     ...     gt.linalg.inv(np.zeros((2, 2)))
@@ -185,10 +184,10 @@ class ConvergenceError(RuntimeError):
         self,
         message: str,
         *,
-        x: Any = None,
+        x: object = None,
         residual: float = math.nan,
         iterations: int = 0,
-        result: Any = None,
+        result: object = None,
     ) -> None:
         super().__init__(message)
         self.x = x

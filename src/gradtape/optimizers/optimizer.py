@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
-from gradtape.dtypes import REAL_OF
+from gradtape.dtypes import REAL_OF, DType
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -20,13 +20,16 @@ from gradtape.optimizers.rows import update_rows
 from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Optimizer"]
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made", bound="Optimizer")
+# The new weight and the new slots.
+Update = tuple[Tensor, list[Tensor]]
 
 
 class Optimizer:
@@ -87,8 +90,8 @@ class Optimizer:
     # What an optimiser defines.
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """The new value of a weight and of its slots, all tensors of one shape.
 
         For row-sparse gradients it may be given some of the rows only.
@@ -98,7 +101,7 @@ class Optimizer:
             "*rates)`. Define it."
         )
 
-    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+    def rates(self, learning_rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         """The 0-d tensors that `update` gets, from the learning rate and the steps taken."""
         return (learning_rate,)
 
@@ -107,25 +110,25 @@ class Optimizer:
         return 0.0
 
     def update_sparsely(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: RowSparse, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """Like `update`, for the rows that the gradient names; the others stay."""
 
-        def rows(gradient: Any, weight: Any, *slots: Any) -> list[Any]:
+        def rows(gradient: Tensor, weight: Tensor, *slots: Tensor) -> list[Tensor]:
             new, more = self.update(gradient, weight, list(slots), *rates)
             return [new, *more]
 
         new, *more = update_rows([weight, *slots], gradient, rows)
         return new, more
 
-    def make_variable(self, start: Any, name: str) -> Variable:
+    def make_variable(self, start: np.ndarray | np.generic, name: str) -> Variable:
         """A variable for the state: the step count, the learning rate, slots."""
         return Variable(start, trainable=False, name=name)
 
     # What users call.
 
     @property
-    def learning_rate(self) -> Any:
+    def learning_rate(self) -> Variable | Tensor:
         """The learning rate: a Variable, or what the schedule gives now. It may be set.
 
         A number goes into the Variable, so nothing is compiled anew.
@@ -140,7 +143,7 @@ class Optimizer:
         return rate_now(self._rate, self._iterations.value)
 
     @learning_rate.setter
-    def learning_rate(self, given: Any) -> None:
+    def learning_rate(self, given: LearningRate) -> None:
         self._rate = as_rate(given, self._rate, self.make_variable)
 
     @property
@@ -184,7 +187,7 @@ class Optimizer:
                     for slot in self.slots
                 ]
 
-    def apply_gradients(self, grads_and_vars: Iterable[Any]) -> None:
+    def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
         """Take one step, given pairs of a gradient and its variable.
 
         Gradients that are None are left out, with one warning; if all are, that is a ValueError.
@@ -198,16 +201,16 @@ class Optimizer:
         """
         self._take_step(*as_pairs(grads_and_vars))
 
-    def apply(self, gradients: Iterable[Any], variables: Iterable[Variable]) -> None:
+    def apply(self, gradients: Iterable[TensorLike | None], variables: Iterable[Variable]) -> None:
         """The same, given two lists."""
         self._take_step(list(gradients), list(variables))
 
     def minimize(
         self,
-        loss_fn: Any,
+        loss_fn: Callable[[], Tensor] | Tensor,
         variables: Iterable[Variable] | Callable[[], Iterable[Variable]],
         tape: GradientTape | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Take one step down the gradient of a loss, and give the loss before it.
 
         `loss_fn` is a function without arguments, or a tensor that `tape` recorded. `variables` may
@@ -219,7 +222,6 @@ class Optimizer:
         >>> float(w)
         0.8
         """
-        loss = loss_fn
         if callable(loss_fn):
             tape = GradientTape() if tape is None else tape
             with tape:
@@ -229,6 +231,8 @@ class Optimizer:
                 "minimize: a loss that is computed already needs the tape that recorded it. "
                 "Pass tape=, or a function that computes the loss."
             )
+        else:
+            loss = loss_fn
         found = list(variables() if callable(variables) else variables)
         self._take_step(tape.gradient(loss, found), found)
         return loss
@@ -246,25 +250,27 @@ class Optimizer:
 
     # One step.
 
-    def _take_step(self, gradients: list[Any], variables: list[Variable]) -> None:
+    def _take_step(self, gradients: list[TensorLike | None], variables: list[Variable]) -> None:
         self.build(variables)
         pairs = self._clipping.apply(connected(gradients, variables, self._warned))
         step = self._iterations.value
         learning_rate = rate_now(self._rate, step)
         numbers = (learning_rate, *self.rates(learning_rate, step))
-        by_dtype: dict[Any, list[Any]] = {}
+        by_dtype: dict[DType, list[Tensor]] = {}
         for gradient, variable in pairs:
             dtype = REAL_OF[variable.dtype]
             if dtype not in by_dtype:
                 by_dtype[dtype] = [n if n.dtype == dtype else cast(n, dtype) for n in numbers]
             rate, *rates = by_dtype[dtype]
             weight = variable.value
-            if self._decays(variable):
+            if self.weight_decay and self._decays(variable):
                 weight = weight - weight * (rate * self.weight_decay)
             self._change(variable, gradient, weight, rates)
         self._iterations.assign(step + 1)
 
-    def _change(self, variable: Variable, gradient: Any, weight: Any, rates: Sequence[Any]) -> None:
+    def _change(
+        self, variable: Variable, gradient: Tensor, weight: Tensor, rates: Sequence[Tensor]
+    ) -> None:
         """Assign the new value of one variable, given its decayed weight, and of its slots."""
         cells = self._slots[variable.number]
         sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
@@ -275,9 +281,8 @@ class Optimizer:
         variable.assign(new)
 
     def _decays(self, variable: Variable) -> bool:
-        if not self.weight_decay or variable.number in self._undecayed:
-            return False
-        return not any(word in variable.name for word in self._undecayed_names)
+        words = self._undecayed_names
+        return variable.number not in self._undecayed and not any(w in variable.name for w in words)
 
     # Configuration and state.
 
@@ -308,7 +313,7 @@ class Optimizer:
         """
         return cls(**config)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, np.ndarray]:
         """All state by name, as NumPy arrays of their own.
 
         >>> optimizer = gt.optimizers.SGD(0.1)
@@ -317,7 +322,7 @@ class Optimizer:
         """
         return saved_state.state_of(self.named_variables())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, TensorLike]) -> None:
         """Restore what `state_dict` gave; names and shapes must be the same.
 
         >>> optimizer = gt.optimizers.SGD(0.1)
@@ -383,7 +388,7 @@ def with_shared_arguments(
     return construct
 
 
-def root(x: Any) -> Any:
+def root(x: Tensor) -> Tensor:
     """The square root of a second moment.
 
     Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of

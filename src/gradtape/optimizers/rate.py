@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,14 +13,20 @@ from gradtape.ops.families.casting import cast
 from gradtape.optimizers import schedules
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
-Rate = Variable | Tensor | Callable[[Any], Any]
+Rate = Variable | Tensor | Callable[[Any], TensorLike]
 # What users pass: a number, or the configuration of a schedule, besides.
 LearningRate = float | Rate | dict[str, Any]
+Scalar = TypeVar("Scalar", bound=Variable | Tensor)
 
 
-def as_rate(given: Any, current: Rate | None = None, make: Any = None) -> Rate:
+def as_rate(
+    given: LearningRate,
+    current: Rate | None = None,
+    make: Callable[[np.float64, str], Variable] | None = None,
+) -> Rate:
     """What to keep for a learning rate that was given; a number goes into a current variable.
 
     `make` gives a variable for a number and a name.
@@ -47,7 +53,7 @@ def as_rate(given: Any, current: Rate | None = None, make: Any = None) -> Rate:
     return found
 
 
-def _scalar(given: Any) -> Any:
+def _scalar(given: Scalar) -> Scalar:
     if given.shape != () or given.dtype.kind != "f":
         raise ShapeError(
             f"learning_rate: a {type(given).__name__} of dtype {given.dtype} and shape "
@@ -56,7 +62,7 @@ def _scalar(given: Any) -> Any:
     return given
 
 
-def rate_now(rate: Rate, step: Any) -> Any:
+def rate_now(rate: Rate, step: Tensor) -> Tensor:
     """The learning rate of a step as a 0-d tensor."""
     if isinstance(rate, (Variable, Tensor)):
         found: Any = rate.value if isinstance(rate, Variable) else rate
@@ -69,7 +75,7 @@ def rate_now(rate: Rate, step: Any) -> Any:
     return found if found.dtype == float64 else cast(found, float64)
 
 
-def rate_config(rate: Rate) -> Any:
+def rate_config(rate: Rate) -> object:
     """The learning rate as `get_config` gives it."""
     if isinstance(rate, (Variable, Tensor)):
         return float(rate)
