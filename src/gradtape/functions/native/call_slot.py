@@ -13,8 +13,8 @@ import warnings
 from functools import lru_cache, partial
 from typing import Any
 
-from gradtape.codegen.cpython import caller, switch
 from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.codegen.cpython.objects import (
     add_functions,
     slot_offset,
@@ -69,8 +69,9 @@ class _Slot:
     """The compiled slot, and the method that it stands in for. Neither is ever freed."""
 
     def __init__(self, function: type, layout: dict[str, int]) -> None:
-        # Late: it loads the compiler.
+        # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
+        from gradtape.codegen.cpython import caller
 
         self.in_python = function.__dict__["__call__"]
         value = Value(buffers.allocate(8), Variable(0.0).current().spec)

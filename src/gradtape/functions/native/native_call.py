@@ -21,8 +21,8 @@ from gradtape.codegen.cpython import call_context
 from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import Identity, is_input
 from gradtape.functions.arguments.signature import Arguments
-from gradtape.functions.captured import Captured
 from gradtape.functions.native.call_slot import install
+from gradtape.functions.replay.captured_steps import CapturedSteps
 from gradtape.functions.replay.sources import (
     Argument,
     CallersTensor,
@@ -194,9 +194,8 @@ class NativeCall:
             self._kept.clear()
 
 
-def native_call(function: type, arguments: Arguments, captured: Captured) -> NativeCall | None:
+def native_call(function: type, arguments: Arguments, steps: CapturedSteps) -> NativeCall | None:
     """The native call for calls like this one; None if they are left to Python."""
-    steps = captured.steps
     run, result = steps.root.only_run, steps.root.result
     if run is None or result is None or run.plan.layout is None or not install(function):
         return None
