@@ -26,6 +26,6 @@ def set_recorder(recorder: Literal["auto", "python", "native"]) -> None:
     """
     switch.set_mode(recorder)
     # Late: it loads the writer of native calls, which few processes need.
-    from gradtape.functions import call_slot
+    from gradtape.functions.native import call_slot
 
     call_slot.follow_switch(Function)

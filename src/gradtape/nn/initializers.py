@@ -1,8 +1,9 @@
 """Starting values of variables: functions of a shape and a dtype, with Keras' names and defaults.
 
 `glorot_uniform(seed=1)` returns such a function; layers also take its name, or any function of a
-shape and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer every call
-returns the same numbers; with a `gt.random.Generator` each call continues where the last one ended.
+shape and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer
+every call returns the same numbers; with a `gt.random.Generator` each call continues where the last
+one ended.
 
 >>> start = gt.nn.initializers.glorot_uniform(seed=1)
 >>> start((2, 3), gt.float32).shape

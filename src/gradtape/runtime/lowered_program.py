@@ -19,12 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels.builder import NotLowered
-from gradtape.codegen.kernels.lower import Lowered, fusible, lower
+from gradtape.codegen.kernels.arguments import Lowered
+from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
+from gradtape.graph.vector_code import NotLowered
 from gradtape.optimize.compositions import expand
 from gradtape.optimize.fuse import Call, Fused, Loop, fuse
 from gradtape.optimize.split_reductions import separate

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.replay_source import Replay, UnknownPath, written_replay
-from gradtape.functions.sources import (
+from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.replay.sources import (
     Argument,
     Computed,
     Constant,
@@ -24,7 +24,7 @@ from gradtape.functions.sources import (
     VariableValue,
     settled,
 )
-from gradtape.functions.steps import Result, Run, Step
+from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import PLACEHOLDER, Node, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program

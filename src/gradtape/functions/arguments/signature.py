@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.evaluate.flush import compute_handle
-from gradtape.functions.argument_keys import Identity, in_words, is_input, static_key
-from gradtape.functions.tensor_spec import checked
+from gradtape.functions.arguments.argument_keys import Identity, in_words, is_input, static_key
+from gradtape.functions.arguments.tensor_spec import checked
 from gradtape.pytree import flatten, leaf_names, unflatten, with_more
 from gradtape.tensor.tensor import Tensor, asarray
 

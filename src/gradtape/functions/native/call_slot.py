@@ -29,8 +29,10 @@ from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import NATIVE
-from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
+
+# Signatures of one function that have contexts.
+MOST_CONTEXTS = 8
 
 
 def offsets(function: type) -> dict[str, int] | None:
@@ -43,8 +45,8 @@ def offsets(function: type) -> dict[str, int] | None:
     reads: list[tuple[Any, type, str]] = [
         *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
-        *[(variable, Variable, name) for name in ("_assigned", "_epoch", "_handle", "_steady")],
-        *[(recording, Recording, name) for name in ("active", "unassigned")],
+        *[(variable, Variable, name) for name in ("_handle",)],
+        *[(recording, Recording, name) for name in ("active",)],
     ]
     found = slot_offsets(reads)
     if found is None:
@@ -74,12 +76,12 @@ class _Slot:
         value = Value(buffers.allocate(8), Variable(0.0).current().spec)
         objects = {
             "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
-            "epoch_name": sys.intern("epoch"), "address_name": sys.intern("address"),
-            "local_dictionary": native.local_dictionary, "zero": 0, "None": None, "True": True,
+            "address_name": sys.intern("address"),
+            "local_dictionary": native.local_dictionary, "zero": 0, "None": None,
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Recording, Value, buffers.Buffer, float, list, Tensor)
+        types = (Exception, Recording, Value, buffers.Buffer, float, list)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},
@@ -90,6 +92,7 @@ class _Slot:
             "count_held": 8 * buffers.HELD,
             "run_counts": NATIVE.buffer_info()[0],
             "run_plan": threads.plan_address(),
+            "most_contexts": MOST_CONTEXTS,
         }
         add_functions(caller.FUNCTIONS)
         compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)

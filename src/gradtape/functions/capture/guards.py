@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.outside_names import (
+from gradtape.functions.capture.outside_names import (
     CONTAINERS,
     DEPTH,
     ENTRIES,

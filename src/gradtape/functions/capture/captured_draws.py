@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.functions.sources import Generator, RandomPosition
+from gradtape.functions.replay.sources import Generator, RandomPosition
 
 
 class CapturedDraws:

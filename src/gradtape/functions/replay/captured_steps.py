@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.functions.capture import Capture
-from gradtape.functions.captured_tensors import is_view
-from gradtape.functions.guards import OutsideGuards
-from gradtape.functions.joined_path import PathReplay
-from gradtape.functions.replay_source import Replay, UnknownPath, written_replay
-from gradtape.functions.steps import Result, Step
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.captured_tensors import is_view
+from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.replay.joined_path import PathReplay
+from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.replay.steps import Result, Step
 from gradtape.ops.custom.callback import journal
 from gradtape.tensor.variable import Variable
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradtape.evaluate.failures import Lines
-from gradtape.functions.sources import (
+from gradtape.functions.replay.sources import (
     CallersTensor,
     Computed,
     Constant,

@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from gradtape.functions.sources import (
+from gradtape.functions.capture.stand_ins import rebind
+from gradtape.functions.replay.sources import (
     Argument,
     Attribute,
     CallersTensor,
@@ -51,8 +52,7 @@ from gradtape.functions.sources import (
     branch_key,
     settled,
 )
-from gradtape.functions.stand_ins import rebind
-from gradtape.functions.steps import Result, Run, Step
+from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import Node
 from gradtape.pytree import unflatten
 from gradtape.recording.handle import Handle

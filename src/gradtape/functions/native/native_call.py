@@ -19,11 +19,11 @@ import numpy as np
 
 from gradtape.codegen.cpython import call_context
 from gradtape.dtypes import World
-from gradtape.functions.argument_keys import Identity, is_input
-from gradtape.functions.call_slot import install
+from gradtape.functions.arguments.argument_keys import Identity, is_input
+from gradtape.functions.arguments.signature import Arguments
 from gradtape.functions.captured import Captured
-from gradtape.functions.signature import Arguments
-from gradtape.functions.sources import (
+from gradtape.functions.native.call_slot import install
+from gradtape.functions.replay.sources import (
     Argument,
     CallersTensor,
     Computed,
@@ -35,16 +35,13 @@ from gradtape.functions.sources import (
     Source,
     VariableValue,
 )
-from gradtape.functions.steps import Result, Run
+from gradtape.functions.replay.steps import Result, Run
 from gradtape.graph.node import Node
 from gradtape.pytree import Structure, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-
-# Signatures of one function that have contexts.
-MOST = 8
 
 
 class LeftToPythonError(Exception):
@@ -96,7 +93,7 @@ class NativeCall:
         layout.pack(self._memory, 0, *slots, *layout.converted(constants))
         taken = [self._buffer_row(*row) for row in rows]
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
-        updates = [_update(variable, source, place) for variable, source in result.updates]
+        updates = [self._update_row(*update, place) for update in result.updates]
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
         locks = [(id(acquire), id(release)) for acquire, release in locks]
         structure = result.structure
@@ -136,8 +133,9 @@ class NativeCall:
 
     def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
         capacity = buffers.capacity_for(nbytes)
-        idle = id(buffers.idle(capacity)) if nbytes <= buffers.SMALL else 0
-        return slot, idle, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
+        # The pool notes when large capacities are asked for, so these are left to it.
+        pop = id(self._keep(buffers.idle(capacity).pop)) if nbytes <= buffers.SMALL else 0
+        return slot, pop, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
 
     def _leaf_rows(
         self, leaves: Sequence[Leaf], place: dict[Node, int], described: ArgumentRows
@@ -165,6 +163,13 @@ class NativeCall:
             raise LeftToPythonError
         node = leaf.source.node
         return place[node], id(node.spec), id(leaf.kind)
+
+    def _update_row(
+        self, variable: Variable, source: Source, place: dict[Node, int]
+    ) -> tuple[int, int, int]:
+        if not isinstance(source, Computed):
+            raise LeftToPythonError
+        return id(self._keep(variable.replace)), place[source.node], id(source.node.spec)
 
     # What changes.
 
@@ -315,12 +320,6 @@ class ArgumentRows:
             self._tell(call_context.OBJECT, leaf)
         else:
             raise LeftToPythonError
-
-
-def _update(variable: Variable, source: Source, place: dict[Node, int]) -> tuple[int, int, int]:
-    if not isinstance(source, Computed):
-        raise LeftToPythonError
-    return id(variable), place[source.node], id(source.node.spec)
 
 
 def _shape(structure: Structure) -> int:

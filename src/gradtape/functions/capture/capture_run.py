@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gradtape.evaluate.flush import flush, retire
-from gradtape.functions.argument_keys import Identity, static_key
-from gradtape.functions.capture import Capture
-from gradtape.functions.guards import OutsideGuards
-from gradtape.functions.returned_values import (
+from gradtape.functions.arguments.argument_keys import Identity, static_key
+from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.capture.returned_values import (
     ReturnedLeaves,
     is_inside,
     leaf_sources,
     unsupported_leaf,
 )
-from gradtape.functions.signature import Arguments
-from gradtape.functions.stand_ins import StandIns
-from gradtape.functions.steps import Result, Step
+from gradtape.functions.capture.stand_ins import StandIns
+from gradtape.functions.replay.steps import Result, Step
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 
-from gradtape.functions.sources import value_of
+from gradtape.functions.replay.sources import value_of
 from gradtape.graph.node import Node
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording

@@ -18,10 +18,10 @@ from gradtape.errors import InPlaceError
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.evaluate.failures import Lines
 from gradtape.evaluate.flush import compute_handle
-from gradtape.functions.captured_draws import CapturedDraws
-from gradtape.functions.captured_tensors import CapturedTensors
-from gradtape.functions.captured_variables import CapturedVariables
-from gradtape.functions.sources import (
+from gradtape.functions.capture.captured_draws import CapturedDraws
+from gradtape.functions.capture.captured_tensors import CapturedTensors
+from gradtape.functions.capture.captured_variables import CapturedVariables
+from gradtape.functions.replay.sources import (
     Argument,
     Attribute,
     Compute,
@@ -39,7 +39,7 @@ from gradtape.functions.sources import (
     branch_key,
     value_of,
 )
-from gradtape.functions.steps import Run, Step
+from gradtape.functions.replay.steps import Run, Step
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
 from gradtape.graph.spec import Spec

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.capture import Capture
-from gradtape.functions.signature import Arguments
-from gradtape.functions.sources import Compute
+from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.replay.sources import Compute
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.value import Value

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.derive.pending_matrix import is_pending
-from gradtape.functions.capture import Capture
-from gradtape.functions.sources import (
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.replay.sources import (
     CallersTensor,
     Constant,
     Leaf,
