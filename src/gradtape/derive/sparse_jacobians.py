@@ -97,6 +97,7 @@ class Prepared:
         if self.coloured.substitution is not None:
             return self.coloured.decompress(found[0].reshape(self.coloured.forward_count, -1))
         flat = found[0] if len(found) == 1 else np.concatenate(found)
+        assert self.coloured.positions is not None
         return flat.take(self.coloured.positions)
 
     def matrix(self, recording: Recording) -> Any:
