@@ -4,6 +4,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.graph.node import structural_key, table
+from gradtape.recording import recording
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -72,7 +73,7 @@ def test_twins_repeat_in_the_next_recording():
 
 
 def test_pending_work_is_cut_where_it_repeats(monkeypatch):
-    monkeypatch.setattr("gradtape.recording.recording.PENDING_LIMIT", 100)
+    monkeypatch.setattr(recording, "PENDING_LIMIT", 100)
     gt.evaluate(gt.asarray(1.0) + 1.0)
     # A shape of its own: a chain that another test has interned is walked, not cut.
     y = gt.ones((1, 1, 7)) * 1.0

@@ -20,7 +20,7 @@ from gradtape.graph.walk import substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.recording.value import LeafValue, Value
 from gradtape.runtime.plan_cache import plan_for
-from gradtape.runtime.tiers import Tiered
+from gradtape.runtime.tiers import TieredPlan
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.sparsity.pattern import SparseMatrix
 from gradtape.transforms.batch import batch_all
@@ -57,7 +57,7 @@ class LinearMap:
         return self.program.key()
 
     @cached_property
-    def plan(self) -> Tiered:
+    def plan(self) -> TieredPlan:
         """The plan of the program."""
         return plan_for(self.program)
 

@@ -10,7 +10,7 @@ from gradtape.graph.op import Op
 from gradtape.graph.program import Program
 from gradtape.ops.control.bodies import held
 from gradtape.recording.value import LeafValue
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 
 class Lines:
@@ -66,7 +66,7 @@ class Lines:
         if any(node.op.opaque for node in self.program.nodes):
             return {}
         try:
-            Plan(self.program).run(inputs)
+            NumpyPlan(self.program).run(inputs)
         except Exception as error:
             node = marked(error)
             line = None if node is None else self.lines.get(node)

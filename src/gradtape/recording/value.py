@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -78,7 +78,7 @@ UNENTERED = _Unentered()
 LeafValue = Value | bool | int | float | complex | None
 
 
-def host_value(data: object, dtype: object = None) -> Value:
+def host_value(data: object, dtype: Any = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
     try:
         array = np.array(
