@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
 from gradtape.derive.gradient import reached
 from gradtape.derive.python_rules import PythonRules, replaced
 from gradtape.graph.node import PICK, Node, apart_from_recorded, apply, constant

@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
+from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held
 from gradtape.runtime.numpy_plan import Plan
 
@@ -23,7 +24,7 @@ class Lines:
         self.lines = {
             node: line
             for node, line in lines.items()
-            if node in own or node.op.family == "callback" or node.op in inside
+            if node in own or node.op.calls_python or node.op in inside
         }
 
     def explain(self, error: BaseException, inputs: Sequence[Any]) -> None:
@@ -85,7 +86,7 @@ def _ops_inside(program: Program) -> set[Any]:
 
 def called(node: Node) -> str:
     """The name that the user called an op by."""
-    return node.params[0] if node.op.name == "checked_positions" else node.op.name
+    return node.params[0] if node.op is CHECKED else node.op.name
 
 
 def may_fail(node: Node) -> bool:
@@ -95,7 +96,7 @@ def may_fail(node: Node) -> bool:
 
 def _origin(node: Node) -> Any:
     """Of a callback the function that the user gave; of other ops nothing that is equal."""
-    found = node.params[0] if node.op.family == "callback" else node
+    found = node.params[0] if node.op.calls_python else node
     while hasattr(found, "function"):
         found = found.function
     return found

@@ -288,7 +288,7 @@ class Capture(Recording):
             if is_effect(applied):
                 # What Python does there happens once, and in this order.
                 state.evaluate(handle)
-            elif applied.op.family != "callback":
+            elif not applied.op.calls_python:
                 self._check(applied)
         except BaseException:
             self.failed, self.broken = True, was_broken

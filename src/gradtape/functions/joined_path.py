@@ -25,7 +25,8 @@ from gradtape.functions.steps import (
     Step,
 )
 from gradtape.graph.node import PLACEHOLDER, Node, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.recording.recording import Value
@@ -37,8 +38,6 @@ REPEATS = 32
 # Joined steps are computed in vain where a value differs: what costs much, or may fail, is not.
 MOST_NODES = 4000
 MOST_WORK = 1 << 18
-# Families of ops that run Python, or hold programs that might.
-_PYTHON = frozenset({"callback", "control", "custom", "random"})
 
 _BOOL = spec((), np.dtype(bool))
 
@@ -134,7 +133,7 @@ class _Join:
             for node, source in zip(program.inputs, run.inputs, strict=True)
         }
         for node in program.nodes:
-            if node.op.opaque or node.op.may_fail or node.op.family in _PYTHON:
+            if node.op.opaque or node.op.may_fail or not node.op.self_contained:
                 return False
             parents = tuple([new[parent] for parent in node.inputs])
             new[node] = Node(node.op, parents, node.params, node.spec)
@@ -168,17 +167,17 @@ class _Join:
         node = self._known.get(step.looks_at[0])
         if node is None or node.spec is not _BOOL or type(key) is not bool:
             return None
-        return node if key else self._apply("logical_not", node)
+        return node if key else self._apply(OPERATORS.logical_not, node)
 
-    def _apply(self, name: str, *inputs: Node) -> Node:
-        node = Node(REGISTRY[name], inputs, (), _BOOL)
+    def _apply(self, op: Op, *inputs: Node) -> Node:
+        node = Node(op, inputs, (), _BOOL)
         self._nodes.append(node)
         return node
 
     def path(self, result: Result, agrees: list[Node], fastmath: bool) -> Path | None:
         everything = agrees[0] if agrees else constant(True, _BOOL)
         for node in agrees[1:]:
-            everything = self._apply("logical_and", everything, node)
+            everything = self._apply(OPERATORS.logical_and, everything, node)
         computed = result.computed()
         if computed is None or any(node not in self._known for node in computed):
             return None

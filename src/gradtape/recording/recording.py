@@ -29,6 +29,7 @@ from gradtape.graph.node import (
     table,
 )
 from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec, spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.traffic import traffic
@@ -459,10 +460,8 @@ def any_handle(nest: Any) -> bool:
 
 def stack_nest(nest: Any) -> Any:
     """A list of tensors is the stack of them, as NumPy would have it."""
-    from gradtape.graph.op import REGISTRY
-
     parts = [stack_nest(item) if isinstance(item, (list, tuple)) else item for item in nest]
-    return record(REGISTRY["stack"], tuple(parts), (0,))
+    return record(OPERATORS.stack, tuple(parts), (0,))
 
 
 def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:

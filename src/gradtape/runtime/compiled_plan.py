@@ -20,11 +20,11 @@ from gradtape.dtypes import REAL_OF
 from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
-from gradtape.optimize.compositions import expand
+from gradtape.ops.families.access import Access, row_major, whole
+from gradtape.ops.matrices.contraction import MATMUL
+from gradtape.optimize import for_loops
 from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.resize import resized
-from gradtape.optimize.split_reductions import separate
-from gradtape.optimize.views import Access, row_major, whole
 from gradtape.recording.recording import Value
 from gradtape.runtime import blas
 from gradtape.runtime import native_loops as control
@@ -54,7 +54,7 @@ class CompiledPlan:
         """Of a program, which may be fused already, as `resize` does."""
         self._controls: dict[Node, Any] = {}
         if fused is None:
-            program = self._prepared(separate(expand(program)))
+            program = self._prepared(for_loops(program))
             program, self._controls, fused = control.with_controls(program)
         self.program = program
         self._fused = fused
@@ -445,12 +445,12 @@ def _streamed(unread: set[Node]) -> set[Node]:
 
 def is_fixed(node: Node) -> bool:
     """Whether a node is the same in every run, and small enough to be kept."""
-    return node.op.family == "creation" and not node.inputs and node.spec.nbytes <= FIXED
+    return node.op.constant and not node.inputs and node.spec.nbytes <= FIXED
 
 
 def is_product(node: Node) -> bool:
     """Whether BLAS may compute this node."""
-    return node.op.name == "matmul" and node.dtype.name in LETTERS and node.size > 0
+    return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant_value
 from gradtape.graph.program import Program
-from gradtape.optimize import optimize
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Call, Loop
 from gradtape.runtime import tiers
 from gradtape.runtime.numpy_plan import last_uses
 from gradtape.runtime.storage import Arena
@@ -29,7 +30,7 @@ def intermediate_bytes(program: Program) -> int:
 def _bytes(node: Node) -> int:
     if type(node.spec) is tuple:
         return sum(of.nbytes for of in node.spec)
-    return 0 if node.op.view or node.op.name == "full" else node.spec.nbytes
+    return 0 if node.op.view or constant_value(node) is not None else node.spec.nbytes
 
 
 def _in_numpy(program: Program) -> int:
@@ -47,14 +48,10 @@ def _in_numpy(program: Program) -> int:
 
 def _compiled(program: Program) -> int:
     from gradtape.codegen.kernels.lower import fusible
-    from gradtape.optimize.compositions import expand
-    from gradtape.optimize.fuse import Call, Loop, fuse
-    from gradtape.optimize.split_reductions import separate
     from gradtape.runtime.compiled_plan import is_product, last_reads
     from gradtape.runtime.output_places import find_results
 
-    program = separate(expand(program))
-    fused = fuse(program, fusible)
+    program, fused = loops_of(program, fusible)
     results = find_results(program, fused, is_product)
     elsewhere = {*results.written, *results.parts}
     last = last_reads(program, fused)

@@ -6,9 +6,8 @@ from typing import Any
 
 from gradtape.codegen.kernels.compile import compile_kernels
 from gradtape.codegen.plans.team import Instruction, Instructions
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant_value
 from gradtape.graph.program import Program
-from gradtape.optimize.fuse import VIEWS
 from gradtape.runtime.compiled_plan import ARENA, CompiledPlan, is_fixed, is_product
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.native_loops import copy_of, with_copies
@@ -52,7 +51,7 @@ class BodyPlan(CompiledPlan):
         outputs: list[Node] = []
         given = set(program.inputs)
         for node in program.outputs:
-            is_view = node.op.name in VIEWS or node.op.family == "creation"
+            is_view = node.op.view is not None or node.op.constant
             if node in given or is_view or node in outputs:
                 node = copy_of(node)
                 nodes.append(node)
@@ -107,6 +106,6 @@ class CopyingPlan(BodyPlan):
             parent
             for node in products
             for parent in node.inputs
-            if parent.op.name in (*VIEWS, "full")
+            if parent.op.view is not None or constant_value(parent) is not None
         }
         return super()._prepared(with_copies(program, views, products)[0])

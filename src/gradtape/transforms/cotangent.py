@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.rows import Rows
+from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
 
 __all__ = ["Cotangent", "Rows", "masked"]
@@ -40,4 +40,4 @@ def masked(node: Node, mask: Node | None) -> Node:
     """The node where the mask holds, exactly 0 elsewhere."""
     if mask is None:
         return node
-    return apply(REGISTRY["where"], (broadcast_to(mask, node.shape), node, constant(0, node.spec)))
+    return apply(WHERE, (broadcast_to(mask, node.shape), node, constant(0, node.spec)))

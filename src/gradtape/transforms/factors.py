@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradtape.graph.node import Node
+from gradtape.graph.facts import View
+from gradtape.graph.node import Node, constant_value
+from gradtape.graph.operators import OPERATORS
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.matrices.contraction import matmul
@@ -29,7 +31,7 @@ def contract_factors(
 
     None where that would be no smaller, or no matrix product.
     """
-    if value.op.name != "multiply":
+    if value.op is not OPERATORS.multiply:
         return None
     size = dict(zip(labels, value.shape, strict=True)) | dict(zip(theirs, other.shape, strict=True))
     summed = tuple(label for label in labels if label in theirs and label not in result)
@@ -66,15 +68,12 @@ def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
     """A value without the axes along which it is constant; `labels` may be more than its axes."""
     labels = labels[len(labels) - node.ndim :]
     while True:
-        name = node.op.name
-        parent = (
-            _without_ones(node) if name == "multiply" else node.inputs[0] if node.inputs else None
-        )
-        if parent is None or not (name in STRETCHING or _only_ones(node, parent)):
+        parent = _without_constant_axes(node)
+        if parent is None:
             break
-        if name == "permute_dims":
+        if node.op.view is View.PERMUTE:
             labels = tuple(labels[node.params[0].index(axis)] for axis in range(parent.ndim))
-        elif name == "reshape":
+        elif node.op.view is View.RESHAPE:
             long = iter([label for label, n in zip(labels, node.shape, strict=True) if n != 1])
             labels = tuple("" if n == 1 else next(long) for n in parent.shape)
         else:
@@ -85,12 +84,15 @@ def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
     return reshape_node(node, shape), tuple(labels[axis] for axis in kept)
 
 
-STRETCHING = ("broadcast_to", "multiply", "permute_dims")
-
-
-def _only_ones(node: Node, parent: Node) -> bool:
-    """Whether a reshape only adds or drops axes of length 1."""
-    return node.op.name == "reshape" and _long(node) == _long(parent)
+def _without_constant_axes(node: Node) -> Node | None:
+    """The node with the same elements that is stretched or transposed to this one, if any."""
+    if node.op is OPERATORS.multiply:
+        return _without_ones(node)
+    if node.op.view in (View.BROADCAST, View.PERMUTE):
+        return node.inputs[0]
+    # A reshape that only adds or drops axes of length 1.
+    is_padded = node.op.view is View.RESHAPE and _long(node) == _long(node.inputs[0])
+    return node.inputs[0] if is_padded else None
 
 
 def _long(node: Node) -> list[int]:
@@ -100,9 +102,9 @@ def _long(node: Node) -> list[int]:
 def _without_ones(node: Node) -> Node | None:
     """The other factor of a product with ones."""
     for factor, other in (node.inputs, node.inputs[::-1]):
-        constant = factor
-        while constant.op.name in ("broadcast_to", "reshape", "permute_dims"):
-            constant = constant.inputs[0]
-        if constant.op.name == "full" and constant.params[1] == 1:
+        source = factor
+        while source.op.view in (View.BROADCAST, View.RESHAPE, View.PERMUTE):
+            source = source.inputs[0]
+        if constant_value(source) == 1:
             return other
     return None

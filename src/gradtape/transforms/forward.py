@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.graph.node import Node, derive_from, outputs
 from gradtape.graph.op import Undefined
 from gradtape.graph.walk import dependents, topological
+from gradtape.ops.custom.custom import CUSTOM
 from gradtape.transforms.reverse import jvp_from_vjp
 
 PythonRule = Callable[[Node, Sequence[Any]], Sequence[Any]]
@@ -47,7 +48,7 @@ def _inputs(node: Node) -> Sequence[Node]:
 
 
 def _sources(node: Node) -> Sequence[Node]:
-    return node.inputs[node.params[0] :] if node.op.name == "custom_derivative" else node.inputs
+    return node.inputs[node.params[0] :] if node.op is CUSTOM else node.inputs
 
 
 def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None) -> Any:
@@ -56,7 +57,7 @@ def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None
     several = type(node.spec) is tuple
     if not several and not node.spec.inexact:
         return None
-    if python_rule is not None and node.op.name == "custom_derivative":
+    if python_rule is not None and node.op is CUSTOM:
         return python_rule(node, tangents)
     jvp = node.op.jvp
     if isinstance(jvp, Undefined):

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from gradtape.dtypes import COMPLEX_OF
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph.facts import View
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import Shape, spec
 from gradtape.graph.walk import dependents, topological
@@ -32,6 +32,7 @@ from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
+from gradtape.transforms.responses import respond
 from gradtape.transforms.reverse import reverse
 from gradtape.transforms.seeded import (
     Seeded,
@@ -39,7 +40,6 @@ from gradtape.transforms.seeded import (
     identity_seeds,
     jacobian_forward,
     jacobian_reverse,
-    respond,
     row_seeds,
 )
 
@@ -291,7 +291,7 @@ def _batch_first(response: Seeded | None, node: Node, space: Shape, *, seeds_las
 def _of_joined(target: Node, question: Question) -> Node | None:
     """The Jacobian of a stack or concatenation, or of one that was reshaped."""
     source = question.source
-    if target.op.name == "reshape":
+    if target.op.view is View.RESHAPE:
         inner = jacobian(target.inputs[0], question)
         return None if inner is None else reshape_node(inner, target.shape + source.shape)
     parts = [jacobian(part, question) for part in target.inputs]
@@ -306,9 +306,9 @@ def _of_joined(target: Node, question: Question) -> Node | None:
 
 
 def _is_joined(node: Node) -> bool:
-    if node.op.name == "reshape":
+    if node.op.view is View.RESHAPE:
         return _is_joined(node.inputs[0])
-    return node.op.name in ("stack", "concat")
+    return node.op.join is not None
 
 
 def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
@@ -351,19 +351,19 @@ def _through_waist(target: Node, waist: Node, question: Question) -> Node | None
 
 def _cost(node: Node, known: set[Node]) -> float:
     """Roughly the element-wise operations that it takes beyond computing `known`."""
-    turned = TURNED_COST * node.size if node.op.name == "permute_dims" else 0.0
+    turned = TURNED_COST * node.size if node.op.view is View.PERMUTE else 0.0
     return turned + sum(_work(step) for step in program([node], known).nodes)
 
 
 def _work(node: Node) -> float:
     if type(node.spec) is tuple:
         return float(sum(of.size for of in node.spec))
-    if node.op.name in ("matmul", "einsum"):
+    if node.op.labels is not None:
         a, b = node.inputs
         # Every product of elements: the geometric mean of the three sizes.
         return PRODUCT_COST * math.sqrt(float(a.size) * b.size * max(node.size, 1))
-    if node.op.family == "reduction":
+    if node.op.reduces:
         return float(node.inputs[0].size)
-    if node.op is REGISTRY["reshape"] or node.op.view:
+    if node.op.view is not None:
         return 0.0
     return float(node.size)

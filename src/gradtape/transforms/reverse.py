@@ -14,8 +14,10 @@ from gradtape.graph.node import (
     outputs,
     placeholder,
 )
-from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.op import Undefined
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
 from gradtape.transforms.cotangent import Cotangent, Rows, masked
@@ -104,7 +106,7 @@ def _pulled(node: Node, index: int, g: Any, mask: Node | None = None) -> Any:
         return _vjp_from_jvp(node, index, g)
     y = outputs(node) if type(node.spec) is tuple else node
     result = vjp(index, g, y, node.inputs, **node.keywords)
-    if node.op.family == "elementwise" and result is not None:
+    if node.op.elementwise and result is not None:
         shape = node.inputs[index].shape
         if result.shape == node.shape != shape:
             result = reduce_to(masked(result, mask), shape)
@@ -145,7 +147,7 @@ def _through_several(
         constant(0, of) if slot is None else slot.node
         for slot, of in zip(cotangents, node.spec, strict=True)
     )
-    if python_rule is not None and node.op.name == "custom_derivative":
+    if python_rule is not None and node.op is CUSTOM:
         results = python_rule(node, dense)
         for parent, result in zip(node.inputs, results, strict=True):
             if result is not None and parent in active:
@@ -210,4 +212,5 @@ def _zeros(nodes: Sequence[Node]) -> dict[Node, Node]:
 
 
 def ones_like(node: Node) -> Node:
-    return apply(REGISTRY["full"], (), (node.shape, 1, node.dtype))
+    """The cotangent that a gradient starts from."""
+    return apply(OPERATORS.full, (), (node.shape, 1, node.dtype))

@@ -17,8 +17,8 @@ from gradtape.codegen.kernels.kernel import (
 from gradtape.codegen.kernels.loops import lane_count
 from gradtape.codegen.kernels.lower import Lowered, access_of, code_of, merge_axes, target_access
 from gradtape.graph.node import Node
-from gradtape.optimize.copies import Index, Piece
-from gradtape.optimize.views import Access
+from gradtape.ops.families.access import Access
+from gradtape.ops.families.copies import Index, Piece
 
 INDEX_SIZE = 8
 

@@ -23,13 +23,11 @@ from gradtape.codegen.kernels.kernel import (
     Store,
 )
 from gradtape.codegen.kernels.loops import CHUNK, lane_count
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
-from gradtape.optimize.fuse import PIECEWISE, REDUCTIONS, SCANS, VIEWS, Content, Loop
-from gradtape.optimize.views import Access, Strides, row_major
-
-# Reductions that say where something stands.
-POSITIONS = frozenset({"argmax", "argmin"})
+from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
+from gradtape.optimize.fuse import Content, Loop
 
 
 @dataclass(frozen=True)
@@ -57,17 +55,13 @@ class Lowered:
 
 def fusible(node: Node) -> bool:
     """Whether a node can be computed inside a loop; a movement, whether it can be copied in one."""
-    if node.op.name in PIECEWISE and (node.op.name not in VIEWS or len(node.inputs) > 1):
+    if is_strided_view(node) or node.op.copies is not None:
         return _plain(node.dtype)
-    if node.op.name in VIEWS:
-        return len(node.inputs) == 1 and _plain(node.dtype)
-    if node.op.name in SCANS:
+    if node.op.scan is not None:
         return _plain(node.dtype) and node.size > 0
-    if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
-        return False
-    if node.op.name in REDUCTIONS:
+    if node.op.reduction is not None:
         return _plain(node.spec.dtype) and _plain(node.inputs[0].dtype) and _reducible(node)
-    if node.op.llvm is None or node.op.family != "elementwise":
+    if node.op.llvm is None or not node.op.elementwise or type(node.spec) is tuple:
         return False
     return _lowers(node.op, node.params, tuple(parent.dtype for parent in node.inputs), node.dtype)
 
@@ -80,10 +74,11 @@ def _reducible(node: Node) -> bool:
     # An empty extremum raises, and an empty sum is a constant: both are rare enough for NumPy, and
     # so are extrema of booleans.
     operand = node.inputs[0]
-    known = node.op.name in ("any", "all", "sum", "prod") or operand.dtype.kind != "b"
+    known = node.op.reduction not in _EXTREMA or operand.dtype.kind != "b"
     return known and operand.size > 0
 
 
+_EXTREMA = (Accumulation.MAX, Accumulation.MIN, Accumulation.ARGMAX, Accumulation.ARGMIN)
 _known: dict[Any, bool] = {}
 
 
@@ -190,9 +185,9 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
             stores.append((value_of(node.inputs[0]), node))
             continue
         arguments = tuple([value_of(parent) for parent in node.inputs])
-        if node.op.name in REDUCTIONS:
+        if node.op.reduction is not None:
             source = arguments[0]
-            if node.inputs[0].dtype != node.dtype and node.op.name not in POSITIONS:
+            if node.inputs[0].dtype != node.dtype and not node.op.reduction.gives_positions:
                 source = _cast(body, first, source, node)
             reductions.append((source, node))
             continue
@@ -247,7 +242,7 @@ class _Shape:
 
     def _may_turn(self, reduced: list[Any]) -> bool:
         """Whether axes may change places: positions count along reduced axes in their order."""
-        counted = any(node.op.name in POSITIONS for _, node in self.reductions)
+        counted = any(_gives_positions(node) for _, node in self.reductions)
         return bool(self.reductions) and (len(reduced) < 2 or not counted)
 
     def kernels(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
@@ -272,7 +267,7 @@ class _Shape:
 
     def _whole(self, axes: list[Any], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         """Every element into one: chunks first, then the chunks' results."""
-        if any(node.op.name in POSITIONS for _, node in self.reductions):
+        if any(_gives_positions(node) for _, node in self.reductions):
             # A chunk would have to hand on two results, where and what.
             return [self._lowered("rows", axes, body, bits)]
         first = self._lowered("all", axes, body, bits)
@@ -352,15 +347,24 @@ def _operand(code: str, access: str) -> Operand:
 
 
 def _reduce(value: int, node: Node, access: str) -> Reduce:
-    compared = code_of(node.inputs[0].dtype) if node.op.name in POSITIONS else ""
-    return Reduce(value, node.op.name, code_of(node.dtype), access, compared)
+    compared = code_of(node.inputs[0].dtype) if _gives_positions(node) else ""
+    return Reduce(value, _kind(node), code_of(node.dtype), access, compared)
+
+
+def _kind(node: Node) -> str:
+    assert node.op.reduction is not None
+    return node.op.reduction
+
+
+def _gives_positions(node: Node) -> bool:
+    return node.op.reduction is not None and node.op.reduction.gives_positions
 
 
 def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
     """The kernels that combine partial results that lie one after the other; nearly always one."""
     code = code_of(node.dtype)
     kernel = Kernel(
-        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, node.op.name, code, SAME),), 1
+        "all", 1, (Operand(code, UNIT),), (), (), (Reduce(0, _kind(node), code, SAME),), 1
     )
     size = node.dtype.itemsize
     chunks = -(-count // (CHUNK * lane_count(kernel, bits)))

@@ -13,10 +13,8 @@ from gradtape.codegen.kernels.kernel import Instruction, Kernel, Operand, Reduce
 from gradtape.codegen.kernels.loops import lane_count
 from gradtape.codegen.kernels.lower import Lowered, access_of, code_of, merge_axes, target_access
 from gradtape.graph.node import Node
+from gradtape.ops.families.access import Access, row_major
 from gradtape.ops.families.casting import CAST
-from gradtape.optimize.views import Access, row_major
-
-_KINDS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "linear_recurrence": "recurrence"}
 
 
 def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
@@ -65,6 +63,7 @@ def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
             body.append(Instruction(CAST, (node.dtype,), (number,), code))
             number = len(operands) + len(body) - 1
         numbers.append(number)
-    kind, target = _KINDS[node.op.name], target_access(walks[-1])
+    kind, target = node.op.scan, target_access(walks[-1])
+    assert kind is not None
     reduction = Reduce(numbers[-1], kind, code, target, factor=numbers[0] if numbers[1:] else -1)
     return Kernel("scan", len(walks[0]), operands, tuple(body), (), (reduction,), 1)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, constant
-from gradtape.ops.families import lowering
+from gradtape.ops.families import identities, lowering
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 
 _REAL = ("float64", "float32")
@@ -133,12 +134,12 @@ reciprocal: Unary = elementwise(
 negative = elementwise(
     "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
     partials=[lambda y, x: -1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.negative,
+    llvm=lowering.negative, linear=Linear((0,)), simpler=identities.negative,
 )  # fmt: skip
 positive = elementwise(
     "positive", lambda x: x, "Each element as it is.", ("float(gt.positive(1.0))", "1.0"),
     partials=[lambda y, x: 1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.same,
+    llvm=lowering.same, linear=Linear((0,)), transparent=True,
 )  # fmt: skip
 
 _STEP: dict[str, Any] = {

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply, constant, leaf
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.families import batching, lowering
+from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -160,6 +161,9 @@ def elementwise(
     sample_params: Sequence[dict[str, Any]] = ({},),
     llvm: Any = None,
     sparsity: Any = None,
+    linear: Linear | None = None,
+    simpler: Rule | None = None,
+    transparent: bool = False,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
@@ -189,6 +193,10 @@ def elementwise(
             # A call by name knows nothing of params.
             llvm=llvm or (None if params else lowering.by_name(name)),
             doc=doc,
+            examples=examples.elementwise,
+            linear=linear,
+            simpler=simpler,
+            transparent=transparent,
         )
     )
     make = {1: unary_function, 2: binary_function}[arity]
@@ -199,6 +207,12 @@ def elementwise(
     function.__module__ = "gradtape"
     function.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
     return function
+
+
+def op_of(function: Callable[..., Any]) -> Op:
+    """The op that a function of this family records."""
+    op: Op = function.op  # type: ignore[attr-defined]
+    return op
 
 
 # Functions of one and of two operands, which a native recorder may take over (recording.native).

@@ -19,7 +19,7 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import diagonal as diagonals
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import abs
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -109,6 +109,7 @@ PINV = declare(
     Op(
         "pinv",
         "library",
+        examples=examples.matrices,
         spec=_pinv_spec,
         numpy=_pinv_kernel,
         batch=batching.leading,
@@ -175,6 +176,7 @@ EXPM = declare(
     Op(
         "expm",
         "library",
+        examples=examples.matrices,
         spec=_expm_spec,
         numpy=_expm_kernel,
         batch=batching.leading,
@@ -217,6 +219,7 @@ MATRIX_RANK = declare(
     Op(
         "matrix_rank",
         "library",
+        examples=examples.matrices,
         spec=_rank_spec,
         numpy=_rank_kernel,
         batch=batching.leading,
@@ -364,6 +367,7 @@ CROSS = declare(
     Op(
         "cross",
         "contraction",
+        examples=examples.crossed,
         spec=_cross_spec,
         numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
         batch=batching.broadcasting,

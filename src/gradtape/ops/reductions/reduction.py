@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import square
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples, identities
 from gradtape.ops.families.axes import (
     Axes,
     accumulator,
@@ -51,6 +52,7 @@ def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
 SUM = linear(
     "sum",
     "reduction",
+    examples=examples.reduction,
     spec=_accumulated_spec,
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
     batch=batching.shifted("axis"),
@@ -59,6 +61,8 @@ SUM = linear(
     sparsity=reduced,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
+    reduction=Accumulation.SUM,
+    simpler=identities.reduction,
     expensive=True,
 )
 
@@ -115,6 +119,7 @@ PROD = declare(
     Op(
         "prod",
         "reduction",
+        examples=examples.reduction,
         spec=_accumulated_spec,
         numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
         batch=batching.shifted("axis"),
@@ -124,6 +129,8 @@ PROD = declare(
         params=("axis", "keepdims"),
         sparsity=reduced,
         samples=_prod_samples,
+        reduction=Accumulation.PROD,
+        simpler=identities.reduction,
         expensive=True,
     )
 )
@@ -138,11 +145,12 @@ def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Any) -> Op:
+def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
     return declare(
         Op(
             name,
             "reduction",
+            examples=examples.reduction,
             spec=lambda x, axis, keepdims: spec(
                 reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
             ),
@@ -153,13 +161,14 @@ def _logical(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=nothing,
             samples=reduction_samples(name, ("bool", "float64", "int32")),
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-ANY = _logical("any", np.any)
-ALL = _logical("all", np.all)
+ANY = _logical("any", np.any, Accumulation.ANY)
+ALL = _logical("all", np.all, Accumulation.ALL)
 
 
 def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
