@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 DType = np.dtype[Any]
+Array = np.ndarray[Any, DType]
 
 bool = np.dtype(np.bool_)
 int8 = np.dtype(np.int8)

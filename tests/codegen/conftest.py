@@ -6,7 +6,8 @@ import pytest
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Call
-from gradtape.recording.recording import Value, state
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.tensor.tensor import program_of

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradtape.errors import ShapeError, SparsityError
-from gradtape.sparsity import native
+from gradtape.sparsity import loop_runner
 from gradtape.sparsity.bidirectional import least_cost, staircase
 from gradtape.sparsity.choose_colouring import (
     METHODS,
@@ -321,8 +321,8 @@ def test_staircases_are_recovered(found, reverse_cost, order, compiled):
     pattern = pattern_of(found)
     with pytest.MonkeyPatch.context() as patch:
         if compiled:
-            patch.setattr(native, "WORTH_COMPILING", 0)
-            patch.setattr(native, "WORTH_CALLING", 0)
+            patch.setattr(loop_runner, "WORTH_COMPILING", 0)
+            patch.setattr(loop_runner, "WORTH_CALLING", 0)
         stairs = staircase(pattern, 1.0, reverse_cost)
         split = stairs.colour((order,))
     coloured = Coloured(pattern, "bidirectional", split.columns, split.rows, split)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.hooks import hooks
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
-    PULL,
     PURE_CALLBACK,
     PY_FUNCTION,
     Outcome,
@@ -25,7 +25,8 @@ from gradtape.ops.custom.callback import (
     on_tensors,
 )
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.recording import host_value, record
+from gradtape.recording.record import record
+from gradtape.recording.value import host_value
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
 
@@ -245,5 +246,5 @@ def _pull(function: Any, arguments: Sequence[Tensor], dys: Sequence[Tensor], ind
     return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
 
 
-PULL["tape"] = _pull
-PULL["tensor"] = lambda array: from_value(host_value(array))
+hooks.callback_cotangent = _pull
+hooks.tensor_of_array = lambda array: from_value(host_value(array))

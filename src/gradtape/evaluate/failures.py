@@ -67,7 +67,8 @@ class Lines:
         try:
             Plan(self.program).run(inputs)
         except Exception as error:
-            line = self.lines.get(marked(error))
+            node = marked(error)
+            line = None if node is None else self.lines.get(node)
             return {} if line is None else {line: None}
         return {}
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import InPlaceError
-from gradtape.evaluate.bound_plans import bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.evaluate.failures import Lines
+from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.steps import (
     Argument,
     Computed,
@@ -31,12 +32,14 @@ from gradtape.functions.steps import (
 )
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, outputs
-from gradtape.graph.program import program
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Handle, Recording, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
 from gradtape.recording.trace import next_number
+from gradtape.recording.value import Value, host_value
+from gradtape.tensor.tensor import Tensor
 
 # Why a run is unlike others.
 GIVEN_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
@@ -189,7 +192,7 @@ class Capture(Recording):
         Its own, because a tensor outside may hold the same value and will not follow the variable.
         """
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         value: Any = handle.computed
         if not self._is_made_here(variable):
             self._compare(variable, handle)
@@ -265,7 +268,7 @@ class Capture(Recording):
 
     def draw(self, generator: Any, position: Any) -> Any:
         """A tensor of the position of a draw."""
-        return self.hold(self.enter_positions(generator, position), state.handle_class)
+        return self.hold(self.enter_positions(generator, position), Tensor)
 
     def _end_draws(self) -> None:
         draws = [(gen, stop - start) for gen, (_, start, stop) in self._touched.items()]
@@ -287,7 +290,7 @@ class Capture(Recording):
         try:
             if is_effect(applied):
                 # What Python does there happens once, and in this order.
-                state.evaluate(handle)
+                compute_handle(handle)
             elif not applied.op.calls_python:
                 self._check(applied)
         except BaseException:
@@ -309,13 +312,7 @@ class Capture(Recording):
         ]
         if wanted:
             bound = bind(self, wanted, self._checked.keys())
-            inputs = bound.inputs(self, self._checked)
-            try:
-                found = zip(bound.outputs, bound.plan.run(inputs), strict=True)
-            except Exception as error:
-                known = {*self.values, *self._checked}
-                Lines(program(wanted, known), self.lines).explain(error, inputs)
-                raise
+            found = zip(bound.outputs, bound.run(self, self._checked), strict=True)
             self._checked.update((each, Value(content, each.spec)) for each, content in found)
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
@@ -333,25 +330,25 @@ class Capture(Recording):
             and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
         ]
 
-    def run(self, schedule: Any) -> dict[Node, Any]:
-        """Run a schedule of this recording, or take what the replay before had computed of it."""
+    def run(self, bound: BoundPlan) -> dict[Node, Any]:
+        """Run a plan of this recording, or take the outputs that the replay before it computed."""
         fed = self.fed
-        if fed and all(node in fed for node in schedule.outputs):
-            found = {node: fed[node].content for node in schedule.outputs}
+        if fed and all(node in fed for node in bound.outputs):
+            found = {node: fed[node].content for node in bound.outputs}
         else:
             try:
-                found = schedule.run(self)
+                found = dict(zip(bound.outputs, bound.run(self), strict=True))
             except Exception:
                 self.broken = True
                 raise
-        self.fallible = self.fallible or schedule.fallible is not None
+        self.fallible = self.fallible or bound.fallible is not None
         if self._writes:
             inputs = tuple(
                 self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
-                for binding in schedule.bindings
+                for binding in bound.bindings
             )
-            lines = Lines(schedule.fallible, self.lines) if schedule.fallible is not None else None
-            self.step.runs.append(Run(schedule.plan, inputs, schedule.outputs, lines))
+            lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
+            self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
         return found
 
     @property
@@ -364,7 +361,7 @@ class Capture(Recording):
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""
         node = handle.enter(self)
-        state.evaluate(handle)
+        compute_handle(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
         if handle.recording is not self and self.is_own(handle):

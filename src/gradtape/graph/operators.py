@@ -10,7 +10,7 @@ from gradtape.graph.op import Op
 
 
 class OperatorOps:
-    """One attribute for each op that `graph` or `recording` applies by itself."""
+    """One attribute for each op that `graph` applies by itself."""
 
     # Of nodes: x + y, x - y, ...
     add: Op
@@ -30,10 +30,15 @@ class OperatorOps:
     logical_not: Op
     # Of `graph.node.constant`.
     full: Op
-    # Of row-sparse cotangents (`graph.rows`), and of numbers read one by one (`recording`).
+    # Of row-sparse cotangents (`graph.rows`).
     concat: Op
     scatter_add_rows: Op
-    stack: Op
+
+    def fill(self, **ops: Op) -> None:
+        """Set all attributes, once."""
+        assert ops.keys() == OperatorOps.__annotations__.keys()
+        for name, op in ops.items():
+            setattr(self, name, op)
 
 
 OPERATORS = OperatorOps()

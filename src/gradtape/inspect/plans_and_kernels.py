@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.graph.node import Node
-from gradtape.graph.show import names
+from gradtape.graph.program import names
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Loop
 from gradtape.runtime import thread_team as threads

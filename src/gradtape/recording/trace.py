@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import (
     PICK,
@@ -30,7 +31,10 @@ from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.recording.graft import graft
-from gradtape.recording.recording import Handle, Recording, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 
 _numbers = itertools.count(1)
 
@@ -263,7 +267,7 @@ class Trace(Recording):
         found = self.add_leaf(value, value.spec)
         self.draws[found] = generator
         self._lacking[found] = True
-        return self.hold(found, state.handle_class)
+        return self.hold(found, hooks.handle_class)
 
     def repeated_draws(self, size: int) -> dict[Node, Any]:
         """For each position its values in all examples, drawn one example after the other."""
@@ -321,7 +325,7 @@ class Trace(Recording):
             if isinstance(ordinal, int) and self.leaves[ordinal] is None:
                 handle = self.outer.hold(self.sources[ordinal], Handle)
                 with self.outside():
-                    state.evaluate(handle)
+                    hooks.compute_handle(handle)
                 self.leaves[ordinal] = handle.computed
 
     def rewind(self) -> None:
@@ -349,9 +353,6 @@ class Trace(Recording):
     def make(self, variable: Any) -> None:
         """A variable was made inside."""
 
-    # Installed by gradtape.control.batched_trace: what `new` is where the function was called.
-    carry_out: Any = None
-
     @contextlib.contextmanager
     def assigning(self, name: str, new: Any) -> Iterator[Any]:
         """A value that a variable outside is given: one for all examples, or it is refused."""
@@ -362,7 +363,7 @@ class Trace(Recording):
                 f"inside {self.name}, where it is one variable for all. Return the value, and "
                 "assign outside what you make of it, such as its mean."
             )
-        outside = self.carry_out(node)
+        outside = hooks.carry_out(self, node)
         with self.outside():
             yield outside
 

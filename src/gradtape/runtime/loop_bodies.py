@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.codegen.kernels.compile import compile_kernels
-from gradtape.codegen.plans.team import Instruction, Instructions
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node, constant_value
 from gradtape.graph.program import Program
 from gradtape.runtime.compiled_plan import ARENA, CompiledPlan, is_fixed, is_product

@@ -15,7 +15,9 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.recording import Recording, record, state
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 from gradtape.transforms.forward import forward

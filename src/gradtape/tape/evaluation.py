@@ -20,7 +20,9 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import reshape
 from gradtape.pytree import flatten
 from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import Recording, host_value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import host_value
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import asarray, from_value
@@ -101,7 +103,7 @@ class Point:
         """A scalar value and its gradient, in one run."""
         with apart(self._recording):
             bound = derive_value_and_gradient(self._view, self._y, self._x)
-            value, slope = bound.run(self._recording, {})
+            value, slope = bound.arrays(self._recording)
             return float(value), np.array(slope)
 
     def gradient(self) -> Any:

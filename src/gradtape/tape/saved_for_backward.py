@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.derive.gradient import derive_reverse
-from gradtape.evaluate.flush import flush
+from gradtape.evaluate.flush import compute_pending, flush
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node, Table, exchange
 from gradtape.graph.program import program, sealed
@@ -18,7 +18,9 @@ from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.custom.saving import NAMED
 from gradtape.optimize import optimize
 from gradtape.pytree import flatten, map_leaves
-from gradtape.recording.recording import Recording, modes, state
+from gradtape.recording.modes import modes
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import NotedHandles
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.recording_scope import direction
@@ -100,7 +102,7 @@ def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Save
     values are not kept but computed again inside the backward kernels, so they are not listed
     either. `gt.checkpoint` chooses otherwise.
     """
-    state.cut()
+    compute_pending()
     earlier = modes.handle_list
     # A recording that looks at every op, which a native recorder leaves alone.
     modes.handle_list = NotedHandles
@@ -127,7 +129,7 @@ def _line(noted: Provenance, node: Node) -> str:
         )
         if inside is not None:
             return inside
-    found = noted.lines.get(several) or noted.lines.get(noted.origin(several))
+    found = noted.lines.get(several) or noted.lines.get(noted.origin(several) or several)
     return "unknown" if found is None else found
 
 

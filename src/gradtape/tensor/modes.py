@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from gradtape.recording.recording import modes, state
+from gradtape.evaluate.flush import compute_handle, compute_pending
+from gradtape.recording.modes import modes
+from gradtape.recording.thread_state import state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 
@@ -16,7 +18,7 @@ class EagerHandles(list[Any]):
 
     def append(self, handle: Any) -> None:
         super().append(handle)
-        state.evaluate(handle)
+        compute_handle(handle)
 
 
 @contextlib.contextmanager
@@ -29,13 +31,13 @@ def eager(on: bool = True) -> Iterator[None]:
     >>> gt.counters().plans_run - before
     2
     """
-    state.cut()
+    compute_pending()
     earlier = modes.handle_list
     _use(EagerHandles if on else list)
     try:
         yield
     finally:
-        state.cut()
+        compute_pending()
         _use(earlier)
 
 

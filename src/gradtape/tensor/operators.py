@@ -15,7 +15,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Binary
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 
 def reflected(function: Any) -> Binary:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node, constant
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
-from gradtape.recording.recording import Handle, Recording, record, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
 
 
 def make_row_sparse(base: Any) -> Any:
@@ -73,7 +76,7 @@ def make_row_sparse(base: Any) -> Any:
 
         def materialize(self) -> None:
             dense = self.dense()
-            state.evaluate(dense)
+            compute_handle(dense)
             self.computed = dense.computed  # type: ignore[misc]  # a slot of the base
 
     RowSparse.result_class = base

@@ -12,6 +12,8 @@ import numpy as np
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
+from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
@@ -20,7 +22,10 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Handle, State, Value, host_value, scalar_spec, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.operands import scalar_spec
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.row_sparse import make_row_sparse
@@ -69,7 +74,7 @@ class Tensor(Handle, Operators):
         """
         recording = self.recording
         if recording is not None and recording.capturing:
-            recording.escape()  # type: ignore[attr-defined]
+            recording.escape()
         elif state.recording.capturing:
             state.recording.look(self)  # type: ignore[attr-defined]
         return self._look()
@@ -77,15 +82,11 @@ class Tensor(Handle, Operators):
     def _look(self) -> Any:
         """The same for people to read: what a captured function prints decides nothing."""
         if self.computed is None:
-            state.evaluate(self)
+            compute_handle(self)
         array = self.computed.array  # type: ignore[union-attr]
         if array.flags.writeable:
             array.flags.writeable = False
         return array
-
-    def materialize(self) -> None:
-        """Compute a value that is pending in no recording; only row-sparse tensors have one."""
-        raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
@@ -251,10 +252,10 @@ class TensorView(Tensor):
 
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
-State.handle_class = Tensor
+hooks.handle_class = Tensor
 native.offer(tiers.MODE != "off")
 RowSparse = make_row_sparse(Tensor)
-State.row_sparse_class = RowSparse
+hooks.row_sparse_class = RowSparse
 
 # From Python 3.12 on plain slices are stored by an instruction of their own.
 _STORES = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap}
@@ -330,7 +331,7 @@ def asarray(
     elif hasattr(obj, "enter") or hasattr(obj, "__gradtape__"):
         found = identity(obj)
     elif isinstance(obj, (list, tuple)):
-        from gradtape.recording.recording import any_handle, stack_nest
+        from gradtape.recording.operands import any_handle, stack_nest
 
         if any_handle(obj):
             found = stack_nest(obj)
@@ -391,7 +392,7 @@ def evaluate(*trees: Any) -> Any:
         for leaf in flatten(tree)[0]:
             if isinstance(leaf, Tensor):
                 if leaf.computed is None:
-                    state.evaluate(leaf)
+                    compute_handle(leaf)
             elif isinstance(leaf, Operators):
                 leaf.numpy()
     return trees[0] if len(trees) == 1 else trees

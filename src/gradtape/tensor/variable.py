@@ -9,15 +9,18 @@ import numpy as np
 
 from gradtape.dtypes import as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.evaluate.flush import flush
+from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import UNENTERED, Handle, Recording, Value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import UNENTERED, Value
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 
@@ -102,7 +105,7 @@ class Variable(Operators):
         if free and handle.recording is not recording:
             # Nobody asks what was read, and to look at a value leaves no trace in the recording.
             if handle.computed is None:
-                state.evaluate(handle)
+                compute_handle(handle)
             self._note(state.recording)
             return self.value_class(None, None, _apart(handle.computed))
         entered = None
@@ -253,7 +256,7 @@ class Variable(Operators):
         """The value of now, computed, without telling any tape."""
         handle = self._handle
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         return handle.computed  # type: ignore[return-value]
 
     def replace(self, value: Value) -> None:
@@ -352,14 +355,14 @@ def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
                 f"Variable: {name} would be made inside {trace.name}, from a tensor that has no "
                 "value there. Make it outside, and assign it inside."
             )
-        state.evaluate(tensor)
+        compute_handle(tensor)
     return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
 
 
 def _peek(variable: Variable) -> Any:
     """The value without telling any tape."""
     handle: Handle = variable._handle
-    state.evaluate(handle)
+    compute_handle(handle)
     return handle.computed.array  # type: ignore[union-attr]
 
 

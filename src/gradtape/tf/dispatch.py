@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tf.tensor import Tensor, adopt
 
 
@@ -63,7 +63,7 @@ def leave_for_python() -> None:
     """Say that what comes now has to happen at every call of a function that is being captured."""
     recording = state.recording
     if recording.capturing:
-        recording.escape(meant=True)  # type: ignore[attr-defined]
+        recording.escape(meant=True)
 
 
 class Functions(threading.local):

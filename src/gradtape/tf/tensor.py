@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Value, host_value, state
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 from gradtape.tensor import tensor as core
 from gradtape.tf.dtypes import DType, of_numpy
 from gradtape.tf.shapes import TensorShape

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph.facts import Join, View
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, constant_value, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -21,7 +22,7 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def _joined_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
@@ -84,6 +85,13 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Any:
     parts = _parts("stack", arrays)
     ndim = max(getattr(part, "ndim", 0) for part in parts)
     return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
+
+
+def _stack_parts(parts: tuple[Any, ...]) -> Any:
+    return record(STACK, parts, (0,))
+
+
+hooks.stack = _stack_parts
 
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:

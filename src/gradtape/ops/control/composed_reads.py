@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, scratch
 from gradtape.graph.program import Program
-from gradtape.ops.control.bodies import Transforms
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.reads import Listed, Operand, dense
 
@@ -41,7 +41,7 @@ def _detected(body: Program) -> Any:
             columns.append(sparse.csr_array(shape, dtype=bool))
             continue
         with scratch():
-            patterns = Transforms.detect(body.outputs, source)
+            patterns = hooks.detect(body.outputs, source)
         if any(pattern.rows is None for pattern in patterns):
             return None
         blocks = [

@@ -23,7 +23,7 @@ from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.matrices.subscripts import Labels
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["matmul"]
 

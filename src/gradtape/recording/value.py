@@ -1,0 +1,98 @@
+"""Values: computed contents, as NumPy arrays or buffers of the runtime's pool."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from gradtape.dtypes import Array, as_dtype
+from gradtape.errors import DtypeError
+from gradtape.graph.hooks import hooks
+from gradtape.graph.node import Node
+from gradtape.graph.spec import Spec, spec
+
+
+class PoolBuffer(Protocol):
+    """Memory of the runtime's pool: see gradtape.runtime.buffer_pool."""
+
+    @property
+    def address(self) -> int: ...
+
+
+Content = Array | PoolBuffer
+
+
+class Value:
+    """A computed value.
+
+    `content` is a NumPy array, or a buffer of the runtime's pool, over which an array is made only
+    when somebody looks: most values of a training loop are never looked at. `entry` is the stamp of
+    the latest recording that this value entered, with its leaf there: entering again is one
+    comparison.
+    """
+
+    __slots__ = ("_address", "content", "entry", "spec")
+
+    def __init__(self, content: Content, of: Spec) -> None:
+        self.content = content
+        self.spec = of
+        self._address = 0
+        # One tuple, so that threads that share a value never see half of an update.
+        self.entry: tuple[int, Node | None] = (0, None)
+
+    @property
+    def array(self) -> Array:
+        """The value as a NumPy array."""
+        content = self.content
+        if isinstance(content, np.ndarray):
+            return content
+        return hooks.array_over(content, self.spec.shape, self.spec.dtype)
+
+    @property
+    def address(self) -> int:
+        """The address of the elements, which are contiguous."""
+        if not self._address:
+            content = self.content
+            if isinstance(content, np.ndarray):
+                if not content.flags.c_contiguous:
+                    content = self.content = np.ascontiguousarray(content)
+                self._address = content.ctypes.data
+            else:
+                self._address = content.address
+        return self._address
+
+
+class _Unentered:
+    """The `computed` of operands, such as variables, that must enter by their own method.
+
+    Its stamp is that of no recording, so the shortcut of the recording closures never takes it.
+    """
+
+    entry = (-1, None)
+
+
+UNENTERED = _Unentered()
+
+# A leaf of a recording; None in a trace, where leaves may have no value.
+LeafValue = Value | bool | int | float | complex | None
+
+
+def host_value(data: object, dtype: object = None) -> Value:
+    """Copy host memory into a frozen value: later changes to `data` change nothing here."""
+    try:
+        array = np.array(
+            data, dtype=None if dtype is None else as_dtype(dtype), copy=True, order="C"
+        )
+    except (ValueError, TypeError) as error:
+        raise type(error)(
+            f"asarray: cannot make a tensor of {type(data).__name__}: {error}"
+        ) from None
+    if dtype is None and array.dtype.kind not in "biufc":
+        raise DtypeError(
+            f"asarray: {type(data).__name__} of dtype {array.dtype} holds no numbers. "
+            "Pass numbers, an array of numbers or a tensor."
+        )
+    array = array.astype(as_dtype(array.dtype), copy=False)
+    array.flags.writeable = False
+    return Value(array, spec(array.shape, array.dtype))
