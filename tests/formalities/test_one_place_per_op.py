@@ -35,8 +35,8 @@ OTHER_NAMES = (
 # Words that are spelled like an op and mean something else, by file.
 WORDS = {
     "codegen/cpython/native_recorder.py": {  # slots of Python's number protocol
-        "add", "divide", "equal", "greater", "greater_equal", "integer_power", "less",
-        "less_equal", "matmul", "multiply", "negative", "not_equal", "pow", "square", "subtract",
+        "add", "divide", "equal", "greater", "greater_equal", "less", "less_equal", "matmul",
+        "multiply", "negative", "not_equal", "pow", "subtract",
     },
     "codegen/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
     "codegen/integers.py": {"add"},  # an instruction of LLVM
