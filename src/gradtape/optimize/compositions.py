@@ -5,10 +5,9 @@ NumPy computes such an op in one call, so this is no pass of `optimize`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 
-from gradtape.graph.node import PICK, TABLE_LIMIT, Node, Table, exchange, scratch, table
+from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Node, Table, exchange, scratch, table
 from gradtape.graph.program import Program
 from gradtape.graph.walk import rebuilt, topological
 
@@ -81,7 +80,7 @@ class _Expansion:
         return results
 
 
-def _last(nodes: Mapping[object, Node], before: int) -> list[Node]:
+def _last(nodes: dict[Key, Node], before: int) -> list[Node]:
     """The nodes that were added to a table when it had so many."""
     return list(islice(reversed(nodes.values()), len(nodes) - before))[::-1]
 

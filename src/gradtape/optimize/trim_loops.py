@@ -146,8 +146,8 @@ class _Scan:
         return closed(self.inputs(), self.outputs())
 
     def params(self, old: Scan) -> tuple[object, ...]:
-        counts = {"constants": len(self.constants), "carries": len(self.carries)}
-        return replace(old, body=self.body(), **counts).params
+        constants, carries = len(self.constants), len(self.carries)
+        return replace(old, body=self.body(), constants=constants, carries=carries).params
 
     def over(self, body: Program) -> _Scan:
         """The same with another body of these inputs and outputs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gradtape.errors import NoValueError
 from gradtape.graph.node import PICK, Node, pick
@@ -16,6 +16,12 @@ from gradtape.ops.families.batching import spread
 
 # How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]
+
+
+class _Named(Protocol):
+    """A function with a batch rule of its own."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Batching:
     """One walk: what became of each node, and of the nodes whose derivatives are Python code."""
 
     def __init__(self, batched: Mapping[Node, Node], python_rule: PythonRule | None = None) -> None:
+        # Nodes with an axis of examples in front; for several outputs also a tuple of nodes.
         self.batched: dict[Node, Any] = dict(batched)
         self._given = frozenset(batched)
         # Without it, functions with a rule of their own are batched like others.
@@ -113,7 +120,7 @@ class Batching:
                 self.custom.append((found, found))
 
     def _refuse_if_read(
-        self, call: Any, who: str, results: Sequence[Node], arguments: Sequence[Node]
+        self, call: _Named, who: str, results: Sequence[Node], arguments: Sequence[Node]
     ) -> None:
         ends = set(arguments)
         if any(node in self._given - ends for node in topological(results, stop=ends)):
@@ -122,7 +129,7 @@ class Batching:
                 "example and is not among the arguments. Pass it as an argument."
             )
 
-    def _through(self, node: Node, flags: tuple[bool, ...]) -> Any:
+    def _through(self, node: Node, flags: tuple[bool, ...]) -> Node | tuple[Node, ...]:
         if node.op is PICK:
             found = self.batched[node.inputs[0]]
             position = node.params[0]
@@ -131,8 +138,9 @@ class Batching:
         if isinstance(rule, Undefined):
             rule.refuse(node.op.name, "the batch rule")
         if rule is None:
-            Undefined("nobody has declared it. Give the op one, as ops/batching.py has").refuse(
+            Undefined("nobody has declared it. Give the op one of families/batching.py").refuse(
                 node.op.name, "the batch rule"
             )
         inputs = tuple(self.batched.get(parent, parent) for parent in node.inputs)
-        return rule(inputs, flags, node, **node.keywords)
+        result: Node | tuple[Node, ...] = rule(inputs, flags, node, **node.keywords)
+        return result

@@ -1,4 +1,4 @@
-"""What travels backwards: dense nodes, row-sparse updates, and the mask of where they matter."""
+"""Cotangents: nodes or row-sparse ones, with masks of where they are not zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from gradtape.graph.rows import Rows
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
 
-__all__ = ["Cotangent", "Rows", "masked"]
+__all__ = ["Cotangent", "Rows", "Slope", "masked"]
+
+# A cotangent without its mask.
+Slope = Node | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +23,16 @@ class Cotangent:
     only where the mask is false, and there the product is replaced by 0.
     """
 
-    content: Node | Rows
+    content: Slope
     mask: Node | None = None
 
     @property
     def node(self) -> Node:
+        """The cotangent as one node."""
         return self.content.dense() if isinstance(self.content, Rows) else self.content
 
     def plus(self, other: Cotangent) -> Cotangent:
+        """The sum, which is zero where both are; without a mask, one may be anything anywhere."""
         mask = None
         if self.mask is not None and other.mask is not None:
             mask = self.mask | other.mask

@@ -133,9 +133,10 @@ def _is_solution(node: Node) -> bool:
     return node.op is CUSTOM and bool(getattr(node.params[1], "examples", False))
 
 
-def _solved(node: Node, place: Batch) -> Batch:
+def _solved(node: Node, place: Batch | None) -> Batch:
     """A solution for each example: it mixes what its equation does, and all of its unknowns."""
     name = node.params[1].name
+    assert place is not None
     try:
         if place.axis(node.inputs[1]) >= node.params[1].examples:
             raise DependenceError(MIXES, node, name)
@@ -163,6 +164,7 @@ def _carries(node: Node) -> bool:
 
 
 def _one(place: Place | None) -> Batch | None:
+    """The place in a node with one output."""
     assert not isinstance(place, list)
     return place
 

@@ -16,9 +16,9 @@ import contextlib
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gradtape.dtypes import COMPLEX_OF
+from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.facts import View
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
@@ -30,6 +30,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.transforms import forward as forward_mode
+from gradtape.transforms import reverse as reverse_mode
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.responses import respond
@@ -54,18 +56,20 @@ PRODUCT_COST = 1 / 16
 
 
 _Made = TypeVar("_Made")
+# What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
+Factor = complex | None
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to differentiate by what, and what counts as constant."""
+    """By which node to differentiate, in which mode, and which nodes count as constants."""
 
     source: Node
     mode: str = "auto"
     blocked: Collection[Node] = ()
     # How custom derivatives written in Python are called, forward and backward.
-    push: Any = None
-    pull: Any = None
+    push: forward_mode.PythonRule | None = None
+    pull: reverse_mode.PythonRule | None = None
 
 
 def jacobian(target: Node, question: Question) -> Node | None:
@@ -74,7 +78,7 @@ def jacobian(target: Node, question: Question) -> Node | None:
     return found if found is None else cast(found, jacobian_dtype(target, question.source))
 
 
-def jacobian_dtype(target: Node, source: Node) -> Any:
+def jacobian_dtype(target: Node, source: Node) -> DType:
     """That of the source, whichever way is taken; complex if either is."""
     return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
 
@@ -168,7 +172,7 @@ def _forward(target: Node, question: Question) -> Node | None:
     source = question.source
     start = identity_seeds(source.spec)
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         pushed = _response(target, question, "forward", factor, start, source.shape)
         return None if pushed is None else jacobian_forward(*pushed, target, source)
 
@@ -179,7 +183,7 @@ def _reverse(target: Node, question: Question) -> Node | None:
     source = question.source
     start = identity_seeds(target.spec)
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         pulled = _response(target, question, "reverse", factor, start, target.shape)
         return None if pulled is None else jacobian_reverse(*pulled, target, source)
 
@@ -196,7 +200,7 @@ def products(
     source = question.source
     result = target if way == "forward" else source
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         found = _response(target, question, way, factor, start, space)
         if found is None:
             return None
@@ -211,7 +215,7 @@ def products(
 
 
 def _both_parts(
-    along: Callable[[Any], Node | None], target: Node, source: Node, way: str
+    along: Callable[[Factor], Node | None], target: Node, source: Node, way: str
 ) -> Node | None:
     """A derivative from those along the real axis and, where it takes both, the imaginary one."""
     found = along(None)
@@ -226,18 +230,17 @@ def _both_parts(
 
 
 def _response(
-    target: Node, question: Question, way: str, factor: Any, start: Seeded, space: Shape
+    target: Node, question: Question, way: str, factor: Factor, start: Seeded, space: Shape
 ) -> tuple[Seeded | None] | None:
     """What the other end gives to all seeds, which are multiplied by a factor; None if nothing."""
     source, blocked = question.source, question.blocked
     seed = placeholder((source if way == "forward" else target).spec)
     given = seed if factor is None else seed * factor
-    found: Any
     if way == "forward":
         (found,) = forward([target], [source], [given], blocked, question.push)
     else:
-        (found,) = reverse([target], [given], [source], blocked, question.pull)
-        found = found.dense() if isinstance(found, Rows) else found
+        (slope,) = reverse([target], [given], [source], blocked, question.pull)
+        found = slope.dense() if isinstance(slope, Rows) else slope
     return None if found is None else (respond([found], seed, start, space)[0],)
 
 
@@ -263,7 +266,7 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         like, result = (source, target) if way == "forward" else (target, source)
         space = like.shape[1:]
 
-        def along(factor: Any) -> Node | None:
+        def along(factor: Factor) -> Node | None:
             found = _response(target, question, way, factor, row_seeds(like.spec), space)
             if found is None:
                 return None
