@@ -30,7 +30,7 @@ from gradtape.ops.families.elementwise import (
 from gradtape.ops.families.samples import Sample
 from gradtape.optimize import optimize
 from gradtape.recording.record import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.forward import forward
 
 __all__ = ["Sample", "Undefined", "check", "elementwise", "op", "spec"]
@@ -424,10 +424,10 @@ def _kernel_by(composition: Any) -> Callable[..., Any]:
     """The composition, computed by the kernels of its ops."""
 
     @functools.lru_cache(maxsize=256)
-    def plan(specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> tuple[Plan, Any]:
+    def plan(specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> tuple[NumpyPlan, Any]:
         ends = [placeholder(of) for of in specs]
         found: Program = optimize(program([composition(*ends, **dict(params))]))
-        return Plan(found), [ends.index(node) for node in found.inputs]
+        return NumpyPlan(found), [ends.index(node) for node in found.inputs]
 
     def kernel(*arrays: Any, **params: Any) -> Any:
         specs = tuple(make_spec(one.shape, one.dtype) for one in arrays)

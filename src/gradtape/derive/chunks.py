@@ -29,8 +29,9 @@ from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import Value
-from gradtape.runtime.buffer_pool import allocate, array, parse_bytes, physical_memory
+from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
+from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 

@@ -10,7 +10,7 @@ from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 
 class Lines:
@@ -65,7 +65,7 @@ class Lines:
         if any(node.op.opaque for node in self.program.nodes):
             return {}
         try:
-            Plan(self.program).run(inputs)
+            NumpyPlan(self.program).run(inputs)
         except Exception as error:
             node = marked(error)
             line = None if node is None else self.lines.get(node)

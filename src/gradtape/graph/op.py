@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.facts import Accumulation, Join, Linear, View
+from gradtape.graph.vector_code import LlvmRule, MathFunction
 
 Rule = Callable[..., Any]
 
@@ -50,7 +51,7 @@ class Op:
     | batch | `batch(inputs, batched, y, **params)` → for many examples; families/batching.py |
     | sparsity | `sparsity(y, operands, **params)` → which elements it reads; families/reads.py |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
-    | llvm | how the compiler computes it; filled by families |
+    | llvm | `llvm(builder, *vectors, **params)` → vector, in kernels; see graph/vector_code.py |
     | simpler | `simpler(y)` → a simpler node with the same bits, or None; families/identities.py |
     | composition | `composition(*inputs, **params)` → the result by other ops; below |
     | copies | `copies(y, access)` → the copies of memory it consists of; families/copies.py |
@@ -90,7 +91,6 @@ class Op:
     promote: Rule | None = None
     batch: Rule | Undefined | None = None
     sparsity: Rule | Undefined | None = None
-    llvm: Any = None
     samples: Rule = no_samples
     params: tuple[str, ...] = ()
     # Operand positions whose dtypes a Python scalar adapts to; None means all of them.
@@ -101,6 +101,13 @@ class Op:
     may_fail: bool = False
     # A value that comes from outside the graph or differs between applications: never shared.
     opaque: bool = False
+    # How the compiler computes it.
+    # Without `llvm`, an element-wise op is not fused: NumPy or a library computes it.
+    llvm: LlvmRule | None = None
+    # The mathematical function that `llvm` calls, if there is one.
+    function: MathFunction | None = None
+    # The rough cost of one element, in loads from memory.
+    compiled_cost: int = 1
     doc: str = field(default="", repr=False)
     # What other stages ask of it.
     simpler: Rule | None = None

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.evaluate.flush import compute_handle
@@ -76,7 +76,7 @@ class Tensor(Handle, Operators):
         if recording is not None and recording.capturing:
             recording.escape()
         elif state.recording.capturing:
-            state.recording.look(self)  # type: ignore[attr-defined]
+            state.recording.guard_outside(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:
@@ -253,7 +253,7 @@ class TensorView(Tensor):
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
 hooks.handle_class = Tensor
-native.offer(tiers.MODE != "off")
+switch.offer(tiers.MODE != "off")
 RowSparse = make_row_sparse(Tensor)
 hooks.row_sparse_class = RowSparse
 

@@ -7,7 +7,7 @@ in the data cost no exactness, and its own derivatives are recurrences again: ev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 __all__ = ["cumulative_prod", "cumulative_sum"]
@@ -308,9 +309,15 @@ def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
     return result if initial is None else resize_axis(result, position, 1, 0, initial)
 
 
+@kind_of_operand
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
 
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
@@ -321,9 +328,15 @@ def cumulative_sum(
     return _cumulative(CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
 
 
+@kind_of_operand
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Products of the first elements along an axis; the derivative is exact at zeros too.
 
     >>> gt.cumulative_prod(gt.asarray([1, 2, 3])).tolist()
