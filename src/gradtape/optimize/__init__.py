@@ -4,7 +4,7 @@ What other rooms import from here:
 
 - `optimize`: all passes, on any program
 - `loops_of`, `for_loops`: a program as loops and library calls, for the compiler
-- fuse: what these are (Loop, Call, Fused)
+- fuse: Loop, Call and Fused, the loops and calls themselves
 - resize: known loops for a program that differs in its sizes alone
 """
 

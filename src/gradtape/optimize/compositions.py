@@ -22,7 +22,7 @@ def expand_compositions(program: Program) -> Program:
 
 
 class _Expansion:
-    """A program that is written anew, and what its nodes have become."""
+    """A program that is being written anew, with the new node of each old one."""
 
     def __init__(self, program: Program) -> None:
         self._old = program

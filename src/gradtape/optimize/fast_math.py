@@ -11,7 +11,7 @@ from gradtape.ops.families.elementwise import op_of
 
 
 def relax_rounding(program: Program) -> Program:
-    """Divide by what many elements share once: x / n becomes x * (1 / n), one rounding more."""
+    """Before: x / n, with n shared by many elements. After: x * (1 / n), one rounding more."""
     return rewritten(program, lambda node: _by_product(node) if _shares_divisor(node) else node)
 
 

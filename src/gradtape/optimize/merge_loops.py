@@ -70,12 +70,12 @@ def merge_loops(program: Program) -> Program:
         found = _pair(program)
         if found is None:
             return program
-        # One at a time: each replacement changes what depends on what.
+        # One at a time, because a replacement changes the dependences between loops.
         program = _replaced(program, *found)
 
 
 def _pair(program: Program) -> tuple[Node, Node, list[int]] | None:
-    """A loop, another that computes all that it does, and where its results are there."""
+    """A loop, another that computes all its results, and the positions of these in the other."""
     forms = {node: _FORMS[node.op](node) for node in program.nodes if node.op in _FORMS}
     for small, own in forms.items():
         for large, other in forms.items():
@@ -119,7 +119,7 @@ def _contains(small: Form, large: Form) -> bool:
 
 
 def _positions(small: Form, large: Form) -> list[int]:
-    """For each result of one, its number among those of the other."""
+    """For each result of the small one, its number among those of the large one."""
     found: list[int] = []
     start = 0
     for a, b in zip(small.results, large.results, strict=True):

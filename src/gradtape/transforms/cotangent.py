@@ -19,8 +19,8 @@ Slope = Node | Rows
 class Cotangent:
     """A cotangent with an optional mask: where the mask is false it is exactly zero.
 
-    The mask is what keeps the NaN of a branch not taken out of the gradient: 0 * inf appears
-    only where the mask is false, and there the product is replaced by 0.
+    The mask keeps the NaN of a branch that is not taken out of the gradient: 0 * inf appears only
+    where the mask is false, and there the product is replaced by 0.
     """
 
     content: Slope

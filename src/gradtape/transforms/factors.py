@@ -1,9 +1,9 @@
-"""Factors: in which order a product of three is contracted, where a response is a product itself.
+"""Factors: the order in which three factors are contracted, if a response is a product itself.
 
 Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as
 large as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
-d[b, k] (V[k, o] W[k, i]) is one matrix product with something that no example takes part in, and
-it lies in memory as the Jacobian of a batch does.
+d[b, k] (V[k, o] W[k, i]) is one matrix product with a factor that does not depend on the batch, and
+its result lies in memory as the Jacobian of a batch does.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.einsum import stretch
 
 Labels = tuple[str, ...]
-# So many times smaller what is multiplied first has to be than the response.
+# The product that is computed first must be so many times smaller than the response.
 SMALLER = 2
 
 
 def contract_factors(
     value: Node, labels: Labels, other: Node, theirs: Labels, result: Labels
 ) -> Node | None:
-    """The contraction of `value`, a product of two factors, with `other`; one of them goes first.
+    """The contraction of `value`, a product of two factors, with `other`.
 
-    None where that would be no smaller, or no matrix product.
+    One of the factors is multiplied by `other` first, then comes one matrix product. None where
+    that would not be smaller, or where the rest is not a matrix product.
     """
     if value.op is not OPERATORS.multiply:
         return None

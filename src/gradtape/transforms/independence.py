@@ -134,7 +134,7 @@ def _is_solution(node: Node) -> bool:
 
 
 def _solved(node: Node, place: Batch | None) -> Batch:
-    """A solution for each example: it mixes what its equation does, and all of its unknowns."""
+    """The place in solutions for each example; the unknowns of one example are all mixed."""
     name = node.params[1].name
     assert place is not None
     try:

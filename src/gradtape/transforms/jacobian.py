@@ -1,4 +1,4 @@
-"""Jacobians: forward, reverse, or both with a product in between, by what the graph costs.
+"""Jacobians: forward, reverse, or both with a product in between, whichever graph costs least.
 
 The Jacobian of one node by another is a graph of the same ops, target axes first. A target that is
 joined from parts is differentiated part by part. Where everything passes through a value with few
@@ -45,13 +45,13 @@ from gradtape.transforms.seeded import (
     row_seeds,
 )
 
-# One way is not even looked at when the other has so many times fewer seeds.
+# A mode is not tried when the other one has so many times fewer seeds.
 CLEARLY_FEWER = 16
 # A waist pays when it has so many times fewer elements than either end.
 NARROW = 4
-# What writing an element of a transposed result costs, in element-wise operations.
-TURNED_COST = 4
-# What one multiply-add inside a matrix product costs, in element-wise ones.
+# The cost of writing an element of a transposed result, in element-wise operations.
+TRANSPOSED_COST = 4
+# The cost of one multiply-add inside a matrix product, in element-wise operations.
 PRODUCT_COST = 1 / 16
 
 
@@ -79,7 +79,7 @@ def jacobian(target: Node, question: Question) -> Node | None:
 
 
 def jacobian_dtype(target: Node, source: Node) -> DType:
-    """That of the source, whichever way is taken; complex if either is."""
+    """The dtype of the source, made complex if the target is, in both modes."""
     return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
 
 
@@ -136,7 +136,7 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
 
 
 def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[Node | None]:
-    """The Jacobian by each of the ways that there are for every op; one of them at least."""
+    """The Jacobian in each mode for which all ops have rules; at least one, or the reason."""
 
     def one(way: str) -> Node | None:
         return _forward(target, question) if way == "forward" else _reverse(target, question)
@@ -147,12 +147,12 @@ def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[No
     for way in ways:
         with contextlib.suppress(UndefinedRuleError):
             found.append(one(way))
-    # Asked for again, the reason is said.
+    # No mode is possible: the first one raises its error again.
     return found or [one(ways[0])]
 
 
 def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
-    """What `make` gives for one way or, if some op cannot be passed that way, for the other.
+    """What `make` gives for one mode or, if some op has no rule in that mode, for the other.
 
     Reverse mode cannot go back through a loop whose number of steps is unknown, forward mode can.
     """
@@ -217,7 +217,7 @@ def products(
 def _both_parts(
     along: Callable[[Factor], Node | None], target: Node, source: Node, way: str
 ) -> Node | None:
-    """A derivative from those along the real axis and, where it takes both, the imaginary one."""
+    """A derivative from those along the real axis and, where that needs both, the imaginary one."""
     found = along(None)
     if found is None:
         return None
@@ -232,7 +232,7 @@ def _both_parts(
 def _response(
     target: Node, question: Question, way: str, factor: Factor, start: Seeded, space: Shape
 ) -> tuple[Seeded | None] | None:
-    """What the other end gives to all seeds, which are multiplied by a factor; None if nothing."""
+    """The response of the other end to all seeds times a factor; None if it does not depend."""
     source, blocked = question.source, question.blocked
     seed = placeholder((source if way == "forward" else target).spec)
     given = seed if factor is None else seed * factor
@@ -255,8 +255,8 @@ def fewer_seeds(target: Node, source: Node, mode: str) -> str:
 def batch_jacobian(target: Node, question: Question) -> Node | None:
     """Row b of the target by row b of the source, for examples known to be independent.
 
-    Seeds are the elements of one row; every example takes them at once, because what one example
-    is given reaches no other.
+    Seeds are the elements of one row. Every example takes them at once, because the seed of one
+    example reaches no other example.
     """
     source = question.source
     if target not in _active(target, question):
@@ -354,8 +354,8 @@ def _through_waist(target: Node, waist: Node, question: Question) -> Node | None
 
 def _cost(node: Node, known: set[Node]) -> float:
     """Roughly the element-wise operations that it takes beyond computing `known`."""
-    turned = TURNED_COST * node.size if node.op.view is View.PERMUTE else 0.0
-    return turned + sum(_work(step) for step in program([node], known).nodes)
+    transposed = TRANSPOSED_COST * node.size if node.op.view is View.PERMUTE else 0.0
+    return transposed + sum(_work(step) for step in program([node], known).nodes)
 
 
 def _work(node: Node) -> float:

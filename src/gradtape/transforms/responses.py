@@ -1,4 +1,4 @@
-"""Responses: what the nodes of a linear graph give to every seed, structured where possible."""
+"""Responses: the values of the nodes of a linear graph for every seed, structured if possible."""
 
 from __future__ import annotations
 

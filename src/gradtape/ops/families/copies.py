@@ -114,7 +114,7 @@ def stack(node: Node, access: Reader) -> list[Piece] | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """A regular part of memory: its strides, where it starts, and what moves the start."""
+    """A regular part of memory: its strides, its start, and the positions that move the start."""
 
     strides: Strides
     start: int
@@ -167,7 +167,7 @@ def unslice(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> list[Piece]:
-    """Fills of what lies outside a box, in slabs: axis by axis, before it and behind it."""
+    """Fills of all elements outside a box, in slabs: axis by axis, before it and behind it."""
     steps = row_major(node.shape)
     found: list[Piece] = []
     shape, corner = list(node.shape), 0
@@ -176,7 +176,7 @@ def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> li
             if count:
                 slab = (*shape[:axis], count, *shape[axis + 1 :])
                 found.append(_fill(value, node, slab, corner + first * steps[axis]))
-        # Slabs of later axes cover only what is left of this one.
+        # Slabs of later axes cover only the rest of this one.
         shape[axis] = length
         corner += start * steps[axis]
     return found
