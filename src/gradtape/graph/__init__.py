@@ -4,6 +4,7 @@ Door, what other rooms import:
 
 - `spec`: `Spec` and `spec`, shape and dtype of a value
 - `op`: `Op`, `declare` and the registry
+- `math_function`, `vector_code`: functions, and types of rules, by which kernels compute ops
 - `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned
 - `program`: `Program`, a closed static graph, and how it is printed
 - `walk`: `topological`, `dependents`, `substitute`
