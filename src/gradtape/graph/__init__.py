@@ -3,6 +3,7 @@
 Door, what other rooms import:
 
 - `spec`: `Spec` and `spec`, shape and dtype of a value
+- `math_function`, `vector_code`: functions, and types of rules, by which kernels compute ops
 - `op`: `Op`, `declare` and the registry; `facts`: the words in which an Op describes itself
 - `operators`: the ops that graphs apply by themselves, filled by `ops`
 - `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.facts import Accumulation, Join, Linear, View
-from gradtape.graph.vector_code import LlvmRule, MathFunction
+from gradtape.graph.math_function import MathFunction
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import LlvmRule
 
 Rule = Callable[..., Any]
 

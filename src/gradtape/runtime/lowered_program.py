@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels.builder import NotLowered
-from gradtape.codegen.kernels.lower import Lowered, fusible, lower
+from gradtape.codegen.kernels.arguments import Lowered
+from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
+from gradtape.graph.math_function import NotLowered
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
 from gradtape.ops.families.access import row_major

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.evaluate.flush import compute_handle
-from gradtape.graph.node import Node, constant
+from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
 from gradtape.recording.handle import Handle
@@ -68,8 +68,6 @@ def make_row_sparse(base: Any) -> Any:
             return self.dense_node(recording)
 
         def dense_node(self, recording: Recording) -> Node:
-            from gradtape.graph.node import apply
-
             inputs = (self.indices.enter(recording), self.values.enter(recording))
             nothing = constant(0, self.spec)
             return apply(OPERATORS.scatter_add_rows, (nothing, *inputs))

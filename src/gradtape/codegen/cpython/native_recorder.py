@@ -96,6 +96,7 @@ class Native:
     """The compiled recorder. Everything it points to lives as long as the process."""
 
     def __init__(self, layout: dict[str, int]) -> None:
+        # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
         from gradtape.codegen.cpython import lookup, recorder
 

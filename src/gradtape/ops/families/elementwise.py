@@ -7,16 +7,17 @@ differentiation, masks, samples and the recording function follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.facts import Linear
+from gradtape.graph.math_function import MathFunction
 from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.graph.vector_code import LlvmRule, MathFunction
+from gradtape.graph.vector_code import LlvmRule
 from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
@@ -27,6 +28,9 @@ from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import LlvmRule
 
 Domain = tuple[float, float]
 # The rough cost of one call of a mathematical function, in loads from memory.
