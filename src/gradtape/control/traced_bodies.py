@@ -10,7 +10,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from gradtape.derive.python_rules import Checkpointed, PythonRules
+from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
+from gradtape.derive.python_rules import Checkpointed
 from gradtape.errors import NoValueError
 from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.node import LEAF, Node, apply, outputs
@@ -31,9 +32,6 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace, about_indices
 from gradtape.recording.value import host_value
 from gradtape.tensor.tensor import Tensor
-from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
-from gradtape.transforms.forward import forward
-from gradtape.transforms.reverse import reverse
 
 # Derivatives by hand that are written into a body, each with those of itself.
 HIGHEST_ORDER = 4
@@ -244,7 +242,7 @@ class _Programs:
 
 def _without_constants(nodes: Sequence[Node]) -> list[Node]:
     """Constants need not be given; and of a node with several outputs these are what is read."""
-    return [one for one in nodes if one.op.family != "creation" and type(one.spec) is not tuple]
+    return [one for one in nodes if not one.op.constant and type(one.spec) is not tuple]
 
 
 def batch_programs(
@@ -319,16 +317,3 @@ def count_of(recording: Recording, node: Node) -> int:
     compute_handle(handle)
     assert handle.computed is not None
     return int(handle.computed.array)
-
-
-# Derivatives that are part of the graph, as those of solutions, need no recording: bodies too.
-bodies.Transforms.forward = staticmethod(
-    lambda targets, sources, tangents: forward(
-        targets, sources, tangents, (), PythonRules(None).push
-    )
-)
-bodies.Transforms.reverse = staticmethod(
-    lambda targets, cotangents, sources: reverse(
-        targets, cotangents, sources, (), PythonRules(None).pull
-    )
-)

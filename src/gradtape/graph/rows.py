@@ -1,11 +1,11 @@
-"""Rows: a cotangent that is zero but for some rows, as a look-up in a table gives it."""
+"""Rows: cotangents that are zero but for some rows, such as those of an embedding table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
 
 
@@ -18,11 +18,13 @@ class Rows:
     spec: Spec
 
     def dense(self) -> Node:
+        """The cotangent as one array."""
         nothing = constant(0, self.spec)
-        return apply(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
+        return apply(OPERATORS.scatter_add_rows, (nothing, self.indices, self.values))
 
     def joined(self, other: Rows) -> Rows:
-        concat = REGISTRY["concat"]
+        """The sum of two cotangents: their rows one after the other."""
+        concat = OPERATORS.concat
         return Rows(
             apply(concat, (self.indices, other.indices), (0,)),
             apply(concat, (self.values, other.values), (0,)),

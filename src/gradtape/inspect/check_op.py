@@ -19,7 +19,7 @@ from gradtape.ops.families.samples import Sample
 from gradtape.optimize import optimize
 from gradtape.recording.record import record
 from gradtape.recording.value import Value
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import asarray
@@ -97,7 +97,7 @@ class Case:
 def evaluated(nodes: Sequence[Node], values: dict[Node, Any]) -> list[Any]:
     """The values of nodes, by NumPy's kernels."""
     found = program(nodes)
-    return Plan(found).run([values[node] for node in found.inputs])
+    return NumpyPlan(found).run([values[node] for node in found.inputs])
 
 
 def compare(got: Any, expected: Any, rounding: float = 1e-9) -> None:
@@ -264,7 +264,7 @@ def check_compiled(case: Case, order: int) -> bool:
             nodes += [n for n in forward(targets, sources, sources) if n is not None]
     found = optimize(program(nodes))
     inputs = [Value(case.values[node], node.spec) for node in found.inputs]
-    expected = Plan(found).run(inputs)
+    expected = NumpyPlan(found).run(inputs)
     contents = CompiledPlan(found).run(inputs)
     for content, want, node in zip(contents, expected, found.outputs, strict=True):
         compare(Value(content, node.spec).array, want)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
-from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
+from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
+from gradtape.tensor.tensor import RowSparse, Tensor
 
 __all__ = ["SGD"]
 
@@ -31,23 +33,17 @@ class SGD(Optimizer):
     """
 
     accepts = "fc"
+    hyperparameters = ("momentum", "nesterov")
 
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRate = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[SharedArguments],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
-        )
+        super().__init__(learning_rate, **shared)
         if not 0.0 <= momentum <= 1.0:
             raise ValueError(f"SGD: momentum={momentum} is not between 0 and 1.")
         self.momentum = float(momentum)
@@ -56,8 +52,8 @@ class SGD(Optimizer):
         self.rows_suffice = not self.momentum
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """One step of the formula above."""
         (rate,) = rates
         step = rate * gradient
@@ -69,14 +65,9 @@ class SGD(Optimizer):
         return weight + momentum, [momentum]
 
     def update_sparsely(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: RowSparse, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """The same for some rows; without momentum repeated rows need not be summed first."""
         if slots:
             return super().update_sparsely(gradient, weight, slots, *rates)
         return add_to_rows(weight, gradient, lambda values: -(rates[0] * values)), []
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimiser, without its state."""
-        own = {"momentum": self.momentum, "nesterov": self.nesterov}
-        return {**super().get_config(), **own}

@@ -1,52 +1,74 @@
-"""Loops and branches in native code: a body's plan, run by one instruction of the plan around it.
+"""Loops and branches in native code: one instruction runs the instructions of a body.
 
 A loop is native if all of its body is: kernels, matrix products, loops and branches. Otherwise its
-NumPy kernel runs it, node by node.
+NumPy rule runs it, node by node.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans.control import (
+    BODY_WORDS,
     BRANCH_WORDS,
     LITERAL,
     SCAN_WORDS,
     WHILE_WORDS,
     control_ir,
 )
-from gradtape.codegen.plans.instructions import Instruction
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
+from gradtape.graph.walk import rebuilt
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
+from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.runtime import thread_team as threads
+from gradtape.runtime.native_stretches import ControlInstruction
+from gradtape.runtime.plan import Place
 
-# A slot and an offset in bytes.
-Place = tuple[int, int]
+# Takes so many bytes of the arena around a loop, for as long as the loop runs.
 Take = Callable[[int], Place]
 Row = Sequence[int]
 
 
-@dataclass(frozen=True)
-class ControlInstruction:
-    """An instruction that runs bodies, with what a plan has to know of them."""
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The native instructions of a body, and the slots that a loop has to fill for them."""
 
-    instruction: Instruction
+    stream: Instructions
     products: bool
     work: int
     parallel: bool
-    # Tables that the instruction names by address.
-    kept: tuple[Any, ...]
+    slots: int
+    input_slots: Sequence[int]
+    output_slots: Sequence[int]
+    arena_slot: int
+    arena_size: int
+    # Constant tables by slot.
+    tables: Sequence[tuple[int, np.ndarray]]
+    # Keeps alive everything that the instructions name by address.
+    kept: object
+
+
+class NativeControl(Protocol):
+    """A loop or branch that is one instruction."""
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> ControlInstruction:
+        """The instruction, with operands and results at these places."""
+        ...
 
 
 @lru_cache(maxsize=1)
@@ -55,20 +77,20 @@ def _functions() -> dict[str, int]:
     return {name: compiled.address(name) for name in ("scan", "repeat", "choose")}
 
 
-def with_controls(program: Program) -> tuple[Program, dict[Node, Any], Fused]:
-    """The program fused, and its loops and branches that are native.
+def with_controls(
+    program: Program, body_of: Callable[[Program], Body | None]
+) -> tuple[Program, Mapping[Node, NativeControl], Fused]:
+    """The program fused, and its native loops and branches.
 
-    Their operands lie in memory one element after the other: what does not is copied.
+    The operands of these must be contiguous: the program copies an operand that is not.
     """
-    controls: dict[Node, Any] = {}
+    controls: dict[Node, NativeControl] = {}
     for node in program.nodes:
-        if node.op.family == "control":
-            found = _native(node)
+        if node.op.runs_bodies:
+            found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
     fused = fuse(program, fusible)
-    if not controls:
-        return program, controls, fused
     scattered = {
         operand for node in controls for operand in node.inputs if not _lies_whole(operand, fused)
     }
@@ -85,9 +107,9 @@ def _lies_whole(node: Node, fused: Fused) -> bool:
 
 
 def with_copies(
-    program: Program, copied: set[Node], readers: Any
+    program: Program, copied: Collection[Node], readers: Collection[Node]
 ) -> tuple[Program, dict[Node, Node]]:
-    """The program with copies of some nodes, read by some readers; and what nodes have become."""
+    """The program in which `readers` read copies of `copied`, and the new node of each old one."""
     new: dict[Node, Node] = {node: node for node in program.inputs}
     copies: dict[Node, Node] = {}
     nodes: list[Node] = []
@@ -100,8 +122,7 @@ def with_copies(
                         copies[parent] = copy_of(new[parent])
                         nodes.append(copies[parent])
                     inputs[position] = copies[parent]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new[node] = node if same else Node(node.op, tuple(inputs), node.params, node.spec)
+        new[node] = rebuilt(node, tuple(inputs))
         nodes.append(new[node])
     outputs = tuple(new[node] for node in program.outputs)
     return Program(program.inputs, tuple(nodes), outputs), new
@@ -109,75 +130,80 @@ def with_copies(
 
 def copy_of(node: Node) -> Node:
     """A node with the same value in memory of its own."""
-    return Node(REGISTRY["identity"], (node,), (), node.spec)
+    return Node(IDENTITY, (node,), (), node.spec)
 
 
-def _native(node: Node) -> Any:
-    name = node.op.name
-    if name == "scan":
-        body = _plan(node.params[0])
+def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeControl | None:
+    if node.op is SCAN:
+        body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
         return NativeScan(node, body) if body is not None and node.params[3] else None
-    if name == "while":
-        condition, body = _plan(node.params[0]), _plan(node.params[1])
+    if node.op is WHILE:
+        condition, body = body_of(node.params[0]), body_of(node.params[1])
         return NativeWhile(node, condition, body) if condition and body else None
-    branches = [_plan(body) for body in node.params[0]]
-    if node.inputs[0].dtype != np.int64 or any(body is None for body in branches):
+    branches = [body_of(branch) for branch in node.params[0]]
+    found = [body for body in branches if body is not None]
+    if node.inputs[0].dtype != np.int64 or len(found) < len(branches):
         return None
-    return NativeBranch(node, branches)
+    return NativeBranch(node, found)
 
 
-def _plan(body: Program) -> Any:
-    """The plan of a body, or None if it is not all native."""
-    key = ("native", builder.rounding_mode(), threads.get_num_threads())
-    if key not in body.derived:
-        from gradtape.runtime.loop_bodies import body_plan
+class _Table:
+    """Rows of words in memory."""
 
-        body.derived[key] = body_plan(body)
-    return body.derived[key]
-
-
-def _table(rows: Sequence[Row]) -> tuple[Any, int]:
-    """Rows of words in memory, and their address."""
-    words = [word for row in rows for word in row]
-    table = (ctypes.c_int64 * max(len(words), 1))(*words)
-    return table, ctypes.addressof(table)
+    def __init__(self, rows: Sequence[Row]) -> None:
+        words = [word for row in rows for word in row]
+        self._memory = (ctypes.c_int64 * max(len(words), 1))(*words)
+        self.address = ctypes.addressof(self._memory)
+        self.count = len(rows)
 
 
-def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
-    common = {"run": threads.plan_address(), "team": threads.team_word()}
-    given = {**common, **words}
-    return Instruction(_functions()[function], [given[name] for name in names], 1)
+def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
+    """Bindings of slots of a body to places around it."""
+    return [(slot, *place) for slot, place in zip(slots, places, strict=True)]
 
 
-def _own_bindings(body: Any, take: Take) -> list[Row]:
-    """Bindings of what a body has besides operands and results."""
-    rows: list[Row] = [(slot, LITERAL, address) for slot, address in body.fixed]
+def _own_bindings(body: Body, take: Take) -> list[Row]:
+    """Bindings of the constant tables and the arena of a body."""
+    rows: list[Row] = [(slot, LITERAL, table.ctypes.data) for slot, table in body.tables]
     if body.arena_size:
         rows.append((body.arena_slot, *take(body.arena_size)))
     return rows
 
 
+def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int]:
+    stream = body.stream
+    values = (stream.address, stream.count, body.slots, bindings.address, bindings.count)
+    return {prefix + name: word for name, word in zip(BODY_WORDS, values, strict=True)}
+
+
+def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
+    known = {"run": threads.plan_address(), "team": threads.team_word(), **words}
+    return Instruction(_functions()[function], [known[name] for name in names], 1)
+
+
+@dataclass(frozen=True)
 class NativeScan:
     """A scan as one instruction."""
 
-    def __init__(self, node: Node, body: Any) -> None:
-        self.node = node
-        self.body = body
+    node: Node
+    body: Body
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
     ) -> ControlInstruction:
         """The instruction, with operands and results at these places."""
-        program, constants, carries, length, reverse, _ = self.node.params
+        scan = Scan.of(self.node)
+        program, constants, carries = scan.body, scan.constants, scan.carries
+        length, reverse = scan.length, scan.reverse
         body = self.body
         first = constants + carries
         ins, outs = body.input_slots, body.output_slots
-        bindings: list[Row] = [(ins[n], *operands[n]) for n in range(first)]
+        bindings = _bound(ins[:first], operands[:first])
         moves: list[Row] = []
 
         def follow(slot: int, place: Place, nbytes: int) -> None:
-            """Bind a slot to the first element that is looked at, and move it on."""
+            """Bind a slot to the element of the first step, and move the slot on with each step."""
             start = (length - 1) * nbytes if reverse else 0
             bindings.append((slot, place[0], place[1] + start))
             if nbytes and length > 1:
@@ -197,32 +223,23 @@ class NativeScan:
             last = places.get(number) or take(nbytes)
             other = take(nbytes) if length > 1 else last
             rows.append((ins[constants + number], outs[number], *last, *other))
-        bindings += _own_bindings(body, take)
-        tables = [_table(rows_) for rows_ in (bindings, moves, rows)]
+        bound = _Table([*bindings, *_own_bindings(body, take)])
+        moving, carried = _Table(moves), _Table(rows)
         words = {
-            "instructions": body.stream.address,
-            "count": body.stream.count,
-            "length": length,
-            "slots": body.slots,
-            "bindings": tables[0][1],
-            "bound": len(bindings),
-            "moves": tables[1][1],
-            "moving": len(moves),
-            "carries": tables[2][1],
-            "carried": len(rows),
-        }
-        made = _instruction("scan", SCAN_WORDS, words)
-        kept = (body, tables)
+            **_body_words(body, bound), "length": length, "moves": moving.address,
+            "moving": moving.count, "carries": carried.address, "carried": carried.count,
+        }  # fmt: skip
+        made, kept = _instruction("scan", SCAN_WORDS, words), (body, bound, moving, carried)
         return ControlInstruction(made, body.products, length * body.work, body.parallel, kept)
 
 
+@dataclass(frozen=True)
 class NativeWhile:
-    """A loop without a fixed length as one instruction."""
+    """A while loop as one instruction."""
 
-    def __init__(self, node: Node, condition: Any, body: Any) -> None:
-        self.node = node
-        self.condition = condition
-        self.body = body
+    node: Node
+    condition: Body
+    body: Body
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
@@ -230,15 +247,12 @@ class NativeWhile:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
-        tested: list[Row] = [
-            (slot, *place) for slot, place in zip(condition.input_slots, operands, strict=True)
-        ]
-        tested.append((condition.output_slots[0], *take(8)))
-        tested += _own_bindings(condition, take)
-        bindings: list[Row] = [
-            (slot, *place) for slot, place in zip(body.input_slots, operands, strict=True)
-        ]
-        bindings += _own_bindings(body, take)
+        tested = _Table([
+            *_bound(condition.input_slots, operands),
+            (condition.output_slots[0], *take(8)),
+            *_own_bindings(condition, take),
+        ])  # fmt: skip
+        bound = _Table([*_bound(body.input_slots, operands), *_own_bindings(body, take)])
         rows: list[Row] = []
         for number, output in enumerate(program.outputs):
             nbytes = output.spec.nbytes
@@ -247,73 +261,50 @@ class NativeWhile:
                 condition.input_slots[constants + number], body.input_slots[constants + number],
                 body.output_slots[number], *take(nbytes), *take(nbytes), *final, nbytes,
             ))  # fmt: skip
-        steps = places.get(len(rows)) or take(8)
-        tables = [_table(rows_) for rows_ in (tested, bindings, rows)]
+        steps, carried = places.get(len(rows)) or take(8), _Table(rows)
         words = {
-            "tests": condition.stream.address,
-            "testing": condition.stream.count,
-            "tested.slots": condition.slots,
-            "tested.bindings": tables[0][1],
-            "tested.bound": len(tested),
-            "instructions": body.stream.address,
-            "count": body.stream.count,
-            "slots": body.slots,
-            "bindings": tables[1][1],
-            "bound": len(bindings),
-            "answer.slot": condition.output_slots[0],
-            "answer.offset": 0,
-            "maximum": LITERAL if maximum is None else maximum,
-            "steps.slot": steps[0],
-            "steps.offset": steps[1],
-            "states": tables[2][1],
-            "carried": len(rows),
-        }
-        made = _instruction("repeat", WHILE_WORDS, words)
-        # However long it takes: others may run meanwhile.
+            **_body_words(condition, tested, "tested."), **_body_words(body, bound),
+            "answer.slot": condition.output_slots[0], "answer.offset": 0,
+            "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
+            "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
+        }  # fmt: skip
+        # Its length is unknown: count it as long, so that the call gives up the GIL.
         return ControlInstruction(
-            made, condition.products or body.products, 1 << 30,
-            condition.parallel or body.parallel, (condition, body, tables),
+            _instruction("repeat", WHILE_WORDS, words), condition.products or body.products,
+            1 << 30, condition.parallel or body.parallel, (condition, body, tested, bound, carried),
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
 class NativeBranch:
     """A choice between bodies as one instruction."""
 
-    def __init__(self, node: Node, branches: Sequence[Any]) -> None:
-        self.node = node
-        self.branches = branches
+    node: Node
+    branches: Sequence[Body]
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
     ) -> ControlInstruction:
         """The instruction, with operands and results at these places."""
-        targets = [
-            places.get(number) or take(of.nbytes) for number, of in enumerate(self.node.spec)
-        ]
-        tables, rows = [], []
-        for body in self.branches:
-            bindings: list[Row] = [
-                (slot, *place) for slot, place in zip(body.input_slots, operands[1:], strict=True)
-            ]
-            bindings += [
-                (slot, *place) for slot, place in zip(body.output_slots, targets, strict=True)
-            ]
-            bindings += _own_bindings(body, take)
-            table = _table(bindings)
-            tables.append(table)
-            rows.append(
-                (body.stream.address, body.stream.count, body.slots, table[1], len(bindings))
-            )
-        choices = _table(rows)
+        index, *others = operands
+        specs = enumerate(self.node.spec)
+        targets = [places.get(number) or take(of.nbytes) for number, of in specs]
+        tables = [
+            _Table([
+                *_bound(body.input_slots, others),
+                *_bound(body.output_slots, targets),
+                *_own_bindings(body, take),
+            ])
+            for body in self.branches
+        ]  # fmt: skip
+        bodies = zip(self.branches, tables, strict=True)
+        choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
         words = {
-            "index.slot": operands[0][0],
-            "index.offset": operands[0][1],
-            "branches": choices[1],
-            "choices": len(rows),
-        }
-        made = _instruction("choose", BRANCH_WORDS, words)
+            "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
+            "choices": choices.count,
+        }  # fmt: skip
         return ControlInstruction(
-            made,
+            _instruction("choose", BRANCH_WORDS, words),
             any(body.products for body in self.branches),
             max(body.work for body in self.branches),
             any(body.parallel for body in self.branches),

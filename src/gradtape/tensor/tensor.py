@@ -9,20 +9,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import as_dtype
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays import indexing
-from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.operands import scalar_spec
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
@@ -74,9 +74,9 @@ class Tensor(Handle, Operators):
         """
         recording = self.recording
         if recording is not None and recording.capturing:
-            recording.escape()  # type: ignore[attr-defined]
+            recording.escape()
         elif state.recording.capturing:
-            state.recording.look(self)  # type: ignore[attr-defined]
+            state.recording.guard_outside(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> Any:
@@ -87,10 +87,6 @@ class Tensor(Handle, Operators):
         if array.flags.writeable:
             array.flags.writeable = False
         return array
-
-    def materialize(self) -> None:
-        """Compute a value that is pending in no recording; only row-sparse tensors have one."""
-        raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
@@ -257,7 +253,7 @@ class TensorView(Tensor):
 Tensor.result_class = TensorView.result_class = Tensor
 Tensor.view_class = TensorView.view_class = TensorView
 hooks.handle_class = Tensor
-native.offer(tiers.MODE != "off")
+switch.offer(tiers.MODE != "off")
 RowSparse = make_row_sparse(Tensor)
 hooks.row_sparse_class = RowSparse
 
@@ -281,7 +277,7 @@ def _caller_stores_item(frame: Any) -> bool:
 
 def _followed(node: Node) -> tuple[Node, ...]:
     """What derivatives of a node pass on to."""
-    return () if node.op.name == "stop_gradient" else node.inputs
+    return () if node.op is STOP_GRADIENT else node.inputs
 
 
 def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:

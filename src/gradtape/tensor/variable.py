@@ -269,7 +269,7 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
-    def restore(self, handle: Tensor, latest: Tensor) -> None:
+    def restore(self, handle: Tensor, latest: object) -> None:
         """Hold again what it held before assignments that are undone, if nobody came after them."""
         with self._lock:
             if self._handle is latest:

@@ -1,60 +1,49 @@
-"""Native: the recorder in machine code, put in the place of the closures when that pays.
+"""Native recorder: recording a known application in machine code instead of a Python closure.
 
-It is a shortcut through `ops.families` and nothing else (codegen.recorder says how). It relies on
-the layout of CPython's objects, so it is used only where that layout was checked: CPython 3.11 to
-3.13 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
-the compiler is loaded for other reasons and enough was recorded to pay for compiling this too.
+It is a shortcut through the closures of `ops.families` and nothing else; `recorder` says how it
+works, and `switch` when it is installed.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
-import os
 import sys
 import threading
-import warnings
 import weakref
 from typing import Any
 
 import numpy as np
 
 from gradtape.codegen.cpython.objects import (
+    LAYOUT_DIFFERS,
     MethodDefinition,
     add_functions,
     prototype,
     slot_offsets,
     slot_wrapper,
-    supported,
+    unsupported,
     word,
 )
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
-from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
+from gradtape.ops.elementwise.arithmetic import equal, not_equal
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of, unary_function
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.recording.traffic import traffic
 from gradtape.recording.value import Value
 
-MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
-if MODE not in ("auto", "python", "native"):
-    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
-
-# Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
-# looks like a loop, beside the plans' own compilation: after so many recordings of so many
-# applications each; or when about three times as much was recorded in another pattern.
-SETTLED = 8
-APPLICATIONS = 10
-PAID_FOR = 200_000
 # Classes of handles that the native code may know.
 MOST_KINDS = 16
 
 METH_O, METH_FASTCALL = 0x0008, 0x0080
 
-_COMPARISONS = ("less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+_ORDERED = ("less", "less_equal", "greater", "greater_equal")
+# In the order in which Python numbers them.
+_COMPARISONS = (*_ORDERED[:2], "equal", "not_equal", *_ORDERED[2:])
 # Slot, its special methods, and those of NumPy's array that lend their wrappers.
 _SLOTS = {
     "add": ("__add__", "__radd__"),
@@ -67,7 +56,7 @@ _SLOTS = {
     "compare": ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
 }
 
-_lock = threading.RLock()
+lock = threading.RLock()
 _kinds_lock = threading.Lock()
 
 
@@ -75,10 +64,10 @@ def offsets() -> dict[str, int] | None:
     """Where objects keep what the native code reads; None if a check on real ones fails."""
     recording, table = Recording(), Table()
     value = Value(np.zeros(()), Spec((), np.dtype(float)))
-    node = Node(REGISTRY["negative"], (), (), value.spec)
+    node = Node(OPERATORS.negative, (), (), value.spec)
     handle = Handle(node, recording, value)
     table.cache = bytes(range(8))
-    reads: list[tuple[Any, type, str]] = [
+    reads: list[tuple[object, type, str]] = [
         *[(handle, Handle, name) for name in ("node", "recording", "computed")],
         *[(value, Value, name) for name in ("entry", "spec")],
         *[(node, Node, name) for name in ("spec", "stamp")],
@@ -107,12 +96,13 @@ class Native:
     """The compiled recorder. Everything it points to lives as long as the process."""
 
     def __init__(self, layout: dict[str, int]) -> None:
+        # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
         from gradtape.codegen.cpython import lookup, recorder
 
         self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
         self.known: list[type] = []
-        self.strange: weakref.WeakSet[type] = weakref.WeakSet()
+        self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
         tensor: Any = hooks.handle_class
@@ -150,31 +140,30 @@ class Native:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
         tensor: Any = hooks.handle_class
         found: dict[str, Any] = {}
-        for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
-            closure: Any = binary_function(REGISTRY[name])
+        for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
+            closure: Any = binary_function(getattr(OPERATORS, name))
             found[name] = (closure.op, closure, closure.reflected, None)
-        for name, special in (("equal", "__eq__"), ("not_equal", "__ne__")):
-            # What cannot be compared is for Python to say.
-            found[name] = (REGISTRY[name], getattr(tensor, special), None, None)
+        # What cannot be compared is for Python to say.
+        found["equal"] = (op_of(equal), tensor.__eq__, None, None)
+        found["not_equal"] = (op_of(not_equal), tensor.__ne__, None, None)
         compare = tuple(found.pop(name) for name in _COMPARISONS)
-        negative = REGISTRY["negative"]
+        negative = OPERATORS.negative
         found["negative"] = (negative, unary_function(negative), None, None)
         powers = tuple(self._power(exponent) for exponent in exponents)
-        power: Any = binary_function(REGISTRY["pow"])
+        power: Any = binary_function(OPERATORS.pow)
         found["pow"] = (power.op, tensor.__pow__, power.reflected, powers)
         return {**found, "compare": compare}
 
     def _power(self, exponent: int) -> Any:
         if exponent == 2:
-            square = REGISTRY["square"]
-            return square, unary_function(square), None, None
+            return op_of(square), unary_function(op_of(square)), None, None
         tensor: Any = hooks.handle_class
         power = tensor.__pow__
-        return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
+        return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
     def learn_kind(self, kind: type) -> None:
-        """Enter a class of tensors, if it lays its instances out as ours and says what ops give."""
-        if kind in self.strange:
+        """Enter a class of tensors whose instances have our layout, with the class of results."""
+        if kind in self.unsupported:
             return
         result: Any = getattr(kind, "result_class", None)
         slots = ("node", "recording", "computed")
@@ -195,7 +184,7 @@ class Native:
                 self.kinds[place + 1] = id(self.keep(result))
                 self.kinds[place] = id(kind)
             else:
-                self.strange.add(kind)
+                self.unsupported.add(kind)
 
     def _function(self, function: Any) -> Any:
         """A built-in function that records one op."""
@@ -217,27 +206,31 @@ def local_dictionary() -> Any:
     return state.__dict__
 
 
+# The compiled recorder, and the same while it is in place.
 _compiled: list[Native] = []
 _installed: list[Native] = []
 
 
-def install() -> bool:
-    """Put the native recorder in place; False where it cannot be."""
-    with _lock:
+def install() -> str | None:
+    """Put the native recorder in place; returns the reason if it cannot be."""
+    with lock:
         if _installed:
-            return True
+            return None
         if not _compiled:
-            layout = offsets() if supported() else None
+            reason = unsupported()
+            if reason is not None:
+                return reason
+            layout = offsets()
             if layout is None:
-                return False
+                return LAYOUT_DIFFERS
             _compiled.append(Native(layout))
         native = _compiled[0]
-        for function, found in zip(RECORDERS, native.functions, strict=False):
+        for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)
         for special, wrapper in native.wrappers.items():
             setattr(hooks.handle_class, special, wrapper)
         _installed.append(native)
-        return True
+        return None
 
 
 def installed() -> bool:
@@ -247,51 +240,10 @@ def installed() -> bool:
 
 def uninstall() -> None:
     """Go back to recording in Python."""
-    with _lock:
+    with lock:
         if _installed:
             native = _installed.pop()
             for function in RECORDERS:
                 function.use(None)
             for special in native.wrappers:
                 delattr(hooks.handle_class, special)
-
-
-class Watch:
-    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
-
-    def __init__(self) -> None:
-        # Applications recorded at the last look at which the compiler was there.
-        self.seen: int | None = None
-
-    def __call__(self) -> None:
-        if MODE != "native" and not self._pays():
-            traffic.due = traffic.recordings + SETTLED
-            return
-        traffic.due = math.inf
-        # A finaliser may come here in the middle of a compilation: it must not wait for others.
-        if _lock.acquire(blocking=False):
-            try:
-                install()
-            except Exception as error:
-                # A shortcut that cannot be taken is no reason to stop.
-                warnings.warn(
-                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
-                    "Python; GRADTAPE_RECORDER=python does not try.",
-                    stacklevel=2,
-                )
-            finally:
-                _lock.release()
-
-    def _pays(self) -> bool:
-        if "llvmlite.binding" not in sys.modules:
-            return False
-        now, before = traffic.applications, self.seen
-        self.seen = now
-        return now >= PAID_FOR or (before is not None and now - before >= SETTLED * APPLICATIONS)
-
-
-def offer(compiling: bool) -> None:
-    """Have the native recorder considered from now on, if anything is compiled at all."""
-    if MODE != "python" and compiling:
-        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
-        traffic.tell = Watch()

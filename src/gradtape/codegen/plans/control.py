@@ -22,22 +22,20 @@ BINDING = 3  # slot of the body; place around it
 MOVE = 2  # slot, bytes to move on
 CARRY = 6  # slot read, slot written; places of two buffers, first that of the last step's result
 STATE = 10  # slot of the condition or -1; slots and buffers as in CARRY; place of the result, bytes
-BRANCH = 5  # instructions, their count, slots, bindings, their count
+BRANCH = 5  # see BODY_WORDS
 
-SCAN_WORDS = (
-    "run", "team", "instructions", "count", "length", "slots", "bindings", "bound", "moves",
-    "moving", "carries", "carried",
-)  # fmt: skip
+# How a body is described: in the args of a kernel, and as a row of the table of branches.
+BODY_WORDS = ("instructions", "count", "slots", "bindings", "bound")
+_TESTED = tuple(f"tested.{name}" for name in BODY_WORDS)
+SCAN_WORDS = ("run", "team", *BODY_WORDS, "length", "moves", "moving", "carries", "carried")
 WHILE_WORDS = (
-    "run", "team", "tests", "testing", "tested.slots", "tested.bindings", "tested.bound",
-    "instructions", "count", "slots", "bindings", "bound", "answer.slot", "answer.offset",
-    "maximum", "steps.slot", "steps.offset", "states", "carried",
+    "run", "team", *_TESTED, *BODY_WORDS, "answer.slot", "answer.offset", "maximum", "steps.slot",
+    "steps.offset", "states", "carried",
 )  # fmt: skip
 BRANCH_WORDS = ("run", "team", "index.slot", "index.offset", "branches", "choices")
-_BRANCH_ROW = ("instructions", "count", "slots", "bindings", "bound")
 _POINTERS = {
-    "run", "team", "instructions", "bindings", "moves", "carries", "tests", "tested.bindings",
-    "states", "branches",
+    "run", "team", "instructions", "bindings", "moves", "carries", "tested.instructions",
+    "tested.bindings", "states", "branches",
 }  # fmt: skip
 
 
@@ -48,6 +46,7 @@ def control_ir() -> str:
 
 
 def _place() -> str:
+    """The address of a place."""
     r = Routine("internal i64 @place(ptr %slots, i64 %slot, i64 %offset)")
     with r.when(r.compare("slt", "%slot", 0)):
         r.end("ret i64 %offset")
@@ -56,6 +55,7 @@ def _place() -> str:
 
 
 def _bind() -> str:
+    """Fill the slots of a body by a table of bindings."""
     r = Routine("internal void @bind(ptr %outer, ptr %inner, ptr %rows, i64 %count)")
     with r.loop("%count") as index:
         row = r.row("%rows", index, BINDING)
@@ -102,7 +102,7 @@ def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, sl
 
 
 def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> str:
-    """The next step reads what this one wrote, and writes to the other buffer.
+    """Let the next step read the buffer that this step wrote, and write to the other one.
 
     `total` is the sum of the addresses of both buffers, so the other one is a difference.
     """
@@ -113,6 +113,7 @@ def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> st
 
 
 def _scan() -> str:
+    """A loop of known length over elements of sequences, with carried values."""
     r = kernel_routine("scan")
     words = r.words("%args", SCAN_WORDS, _POINTERS)
     length, carried = words["length"], words["carried"]
@@ -141,6 +142,7 @@ def _scan() -> str:
 
 
 def _repeat() -> str:
+    """A loop that runs while its condition holds, and at most `maximum` steps if that is not -1."""
     r = kernel_routine("repeat")
     words = r.words("%args", WHILE_WORDS, _POINTERS)
     maximum, carried = words["maximum"], words["carried"]
@@ -157,7 +159,7 @@ def _repeat() -> str:
     r.line(f"%steps = phi i64 [ 0, %{before} ], [ %steps.next, %again ]")
     bounded, spent = r.compare("sge", maximum, 0), r.compare("sge", "%steps", maximum)
     r.go_if(r.both(bounded, spent), "finish")
-    _run_body(r, words["run"], team, words["tests"], words["testing"], condition)
+    _run_body(r, words["run"], team, words["tested.instructions"], words["tested.count"], condition)
     answer = _address(r, condition, words["answer.slot"], words["answer.offset"])
     holds = r.let(f"load i8, ptr {_as_pointer(r, answer)}")
     r.go_if(r.compare("eq", holds, 0, "i8"), "finish")
@@ -184,6 +186,7 @@ def _repeat() -> str:
 
 
 def _choose() -> str:
+    """One of several bodies, by an index that is clamped to their range."""
     r = kernel_routine("choose")
     words = r.words("%args", BRANCH_WORDS, _POINTERS)
     place = _address(r, "%slots", words["index.slot"], words["index.offset"])
@@ -191,7 +194,7 @@ def _choose() -> str:
     below = r.select(r.compare("sgt", index, most), most, index)
     chosen = r.select(r.compare("slt", below, 0), 0, below)
     row = r.row(words["branches"], chosen, BRANCH)
-    body = r.words(row, _BRANCH_ROW, _POINTERS)
+    body = r.words(row, BODY_WORDS, _POINTERS)
     team, inner = _team(r, words), _new_slots(r, body)
     _run_body(r, words["run"], team, body["instructions"], body["count"], inner)
     r.end("ret void")

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply, constant, outputs
+from gradtape.graph.facts import Join, View
+from gradtape.graph.hooks import hooks
+from gradtape.graph.node import Node, apply, constant, constant_value, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.hooks import hooks
+from gradtape.ops.families.signatures import (
+    ShapeLike,
+    Tensor,
+    TensorLike,
+    kind_of_operand,
+    kind_of_parts,
+    parts_of_kind,
+)
 from gradtape.recording.record import record
 
 
@@ -59,6 +69,9 @@ STACK = declare(
         mask=mask_moved,
         promote=promotion("stack", "same", "any"),
         params=("axis",),
+        join=Join.STACK,
+        copies=copies.stack,
+        examples=examples.joined,
         sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
@@ -72,7 +85,8 @@ STACK = declare(
 )
 
 
-def stack(arrays: Any, /, *, axis: int = 0) -> Any:
+@kind_of_parts
+def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
     >>> gt.stack([gt.asarray([1, 2]), gt.asarray([3, 4])], axis=1).tolist()
@@ -134,6 +148,9 @@ CONCAT = declare(
         mask=mask_moved,
         promote=promotion("concat", "same", "any"),
         params=("axis",),
+        join=Join.CONCAT,
+        copies=copies.concat,
+        examples=examples.joined,
         sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
@@ -145,7 +162,8 @@ CONCAT = declare(
 )
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+@kind_of_parts
+def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     """Tensors one after the other along an axis; flattened first if the axis is None.
 
     >>> gt.concat([gt.asarray([1, 2]), gt.asarray([3])]).tolist()
@@ -169,6 +187,20 @@ def _split_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], **params: Any) -
     return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
 
 
+def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node, ...]:
+    """Each part is a view."""
+    value = constant_value(x)
+    found, start = [], 0
+    for of in _split_spec(x.spec, sizes, axis):
+        if value is not None:
+            found.append(constant(value, of))
+        else:
+            starts = tuple(start if at == axis else 0 for at in range(x.ndim))
+            found.append(apply(SLICE, (x,), (starts, of.shape, (1,) * x.ndim, of.shape)))
+        start += of.shape[axis]
+    return tuple(found)
+
+
 SPLIT = declare(
     Op(
         "split",
@@ -179,7 +211,9 @@ SPLIT = declare(
         jvp=_split_jvp,
         vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
         params=("sizes", "axis"),
-        view=True,
+        view=View.OTHER,
+        composition=_split_composition,
+        examples=examples.along_axis,
         sparsity=moved,
         samples=lambda: [
             Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
@@ -191,7 +225,10 @@ SPLIT = declare(
 )
 
 
-def split(x: Any, sections: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+@parts_of_kind
+def split(
+    x: TensorLike, sections: ShapeLike | np.ndarray, /, *, axis: int = 0
+) -> tuple[Tensor, ...]:
     """Parts along an axis: so many equal ones, or those between the given positions.
 
     >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), 2)]
@@ -223,7 +260,8 @@ def _split(x: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     return outputs(parts) if type(parts) is Node else parts
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+@parts_of_kind
+def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensors along an axis, without that axis.
 
     >>> [part.tolist() for part in gt.unstack(gt.asarray([[1, 2], [3, 4]]))]
@@ -237,7 +275,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(reshape(part, shape) for part in _split(x, (1,) * x.shape[axis], axis))
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
     """Coordinates of a grid from the coordinates along its axes.
 
     >>> [y.tolist() for y in gt.meshgrid(gt.asarray([1, 2]), gt.asarray([3]))]
@@ -259,7 +297,16 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     ]
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+@kind_of_operand
+def diff(
+    x: TensorLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
     """Differences of neighbours along an axis, taken `n` times.
 
     >>> gt.diff(gt.asarray([1, 4, 9])).tolist()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.samples import Sample
@@ -25,6 +27,7 @@ from gradtape.ops.families.shapes import (
     normalize_shape,
     reduce_to,
 )
+from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 
@@ -61,7 +64,9 @@ RESHAPE = linear(
     transpose=lambda g, x, shape: reshape_node(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     params=("shape",),
-    view=True,
+    view=View.RESHAPE,
+    simpler=identities.view,
+    examples=examples.in_place,
     sparsity=each(lambda operand, result, shape: SAME),
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
@@ -76,7 +81,8 @@ def reshape_node(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else apply(RESHAPE, (node,), (shape,))
 
 
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+@kind_of_operand
+def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape; one length may be -1.
 
     >>> gt.reshape(gt.asarray([1, 2, 3, 4]), (2, -1)).tolist()
@@ -115,7 +121,9 @@ BROADCAST_TO = linear(
     transpose=lambda g, x, shape: reduce_to(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
     params=("shape",),
-    view=True,
+    view=View.BROADCAST,
+    simpler=identities.view,
+    examples=examples.elementwise,
     sparsity=moved,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
@@ -126,7 +134,8 @@ BROADCAST_TO = linear(
 )
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Any:
+@kind_of_operand
+def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     """Stretch to a shape by repeating along axes of length 1.
 
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
@@ -135,7 +144,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Any:
     return record(BROADCAST_TO, (record_operand(x),), (normalize_shape("broadcast_to", shape),))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     """Each operand stretched to the shape that all have in common.
 
     >>> [y.shape for y in gt.broadcast_arrays(gt.asarray([1, 2]), gt.asarray([[3], [4]]))]
@@ -161,7 +170,9 @@ PERMUTE_DIMS = linear(
     transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     mask=mask_moved,
     params=("axes",),
-    view=True,
+    view=View.PERMUTE,
+    simpler=identities.view,
+    examples=examples.permuted,
     sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
@@ -177,7 +188,8 @@ def permute(x: Any, axes: tuple[int, ...]) -> Any:
     return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
 
 
-def permute_dims(x: Any, /, axes: Any) -> Any:
+@kind_of_operand
+def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     """Axes in the given order.
 
     >>> gt.permute_dims(gt.asarray([[1, 2, 3]]), (1, 0)).shape
@@ -192,7 +204,8 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
     return record(PERMUTE_DIMS, (x,), (order,))
 
 
-def matrix_transpose(x: Any, /) -> Any:
+@kind_of_operand
+def matrix_transpose(x: TensorLike, /) -> Tensor:
     """The last two axes exchanged.
 
     >>> gt.matrix_transpose(gt.asarray([[1, 2, 3]])).shape
@@ -206,7 +219,8 @@ def matrix_transpose(x: Any, /) -> Any:
     return record(PERMUTE_DIMS, (x,), ((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2),))
 
 
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+@kind_of_operand
+def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Tensor:
     """Axes moved to other positions; the others keep their order.
 
     >>> gt.moveaxis(gt.asarray([[1, 2, 3]]), 0, -1).shape
@@ -233,7 +247,8 @@ def _axes_in_order(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(normalize_axis(name, one, ndim) for one in listed)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
+@kind_of_operand
+def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     """Two axes exchanged.
 
     >>> gt.swapaxes(gt.asarray([[1, 2, 3]]), 0, 1).shape
@@ -247,7 +262,8 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
 
 
-def expand_dims(x: Any, /, axis: Any) -> Any:
+@kind_of_operand
+def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
     """With new axes of length 1 at the given positions of the result.
 
     >>> gt.expand_dims(gt.asarray([1, 2]), axis=1).shape
@@ -264,7 +280,8 @@ def expand_dims(x: Any, /, axis: Any) -> Any:
     return record(RESHAPE, (x,), (shape,))
 
 
-def squeeze(x: Any, /, axis: Any = None) -> Any:
+@kind_of_operand
+def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     """Without the given axes, which must have length 1; by default without all that have.
 
     >>> gt.squeeze(gt.asarray([[1, 2]]), axis=0).shape
@@ -284,7 +301,8 @@ def squeeze(x: Any, /, axis: Any = None) -> Any:
     return record(RESHAPE, (x,), (tuple(n for at, n in enumerate(x.shape) if at not in axes),))
 
 
-def flip(x: Any, /, *, axis: Any = None) -> Any:
+@kind_of_operand
+def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     """Elements in reverse order along the given axes, all by default.
 
     >>> gt.flip(gt.asarray([1, 2, 3])).tolist()
@@ -306,6 +324,8 @@ ROLL: Op = linear(
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     mask=mask_moved,
     params=("shift", "axis"),
+    copies=copies.roll,
+    examples=examples.along_axis,
     sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
@@ -316,7 +336,8 @@ ROLL: Op = linear(
 )
 
 
-def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+@kind_of_operand
+def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     """Elements shifted along axes; what leaves at one end enters at the other.
 
     >>> gt.roll(gt.asarray([1, 2, 3]), 1).tolist()

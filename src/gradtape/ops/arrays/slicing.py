@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 
@@ -157,7 +159,10 @@ SLICE = declare(
         sparsity=moved,
         samples=_slice_samples("slice", whole=True),
         weak=(),
-        view=True,
+        view=View.SLICE,
+        simpler=identities.view,
+        copies=copies.slice_,
+        examples=examples.part_read,
     )
 )
 UNSLICE = declare(
@@ -174,6 +179,8 @@ UNSLICE = declare(
         sparsity=moved,
         samples=_slice_samples("unslice", whole=False),
         weak=(),
+        copies=copies.unslice,
+        examples=examples.part_of_zeros,
     )
 )
 
@@ -256,6 +263,8 @@ SET_SLICE = declare(
     Op(
         "set_slice",
         "movement",
+        copies=copies.set_slice,
+        examples=examples.part_replaced,
         spec=_set_spec,
         numpy=_set_numpy,
         batch=_set_batch,
@@ -374,6 +383,7 @@ def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, sha
     return record(SET_SLICE, (x, value, *moving), (fixed, lengths, steps, shape))
 
 
+@kind_of_operand
 def along_axis(x: Any, axis: int, start: int, length: int, step: int = 1) -> Any:
     """A part along one axis, whole along all others; `start` and `axis` are not negative."""
     starts, lengths, steps = axis_part(x.shape, axis, start, length, step)

@@ -15,10 +15,11 @@ from gradtape.graph.spec import Spec
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 
@@ -41,6 +42,8 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         mask=mask_moved,
         params=("k",),
+        # What stays of a triangle is where it was.
+        examples=examples.in_place,
         sparsity=moved,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
@@ -53,7 +56,8 @@ TRIL = _triangle("tril", np.tril)
 TRIU = _triangle("triu", np.triu)
 
 
-def tril(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The lower triangle, with 0 above diagonal number `k`.
 
     >>> gt.tril(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -62,7 +66,8 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     return record(TRIL, (record_operand(x),), (operator.index(k),))
 
 
-def triu(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The upper triangle, with 0 below diagonal number `k`.
 
     >>> gt.triu(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -71,7 +76,8 @@ def triu(x: Any, /, *, k: int = 0) -> Any:
     return record(TRIU, (record_operand(x),), (operator.index(k),))
 
 
-def diagonal(x: Any, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+@kind_of_operand
+def diagonal(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Diagonals of the matrices that two axes span, as the last axis.
 
     >>> gt.diagonal(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -101,7 +107,8 @@ def _diagonal_part(rows: int, columns: int, offset: int) -> tuple[int, int]:
     return (start, length) if length > 0 else (0, 0)
 
 
-def diag(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def diag(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The matrix with the given diagonal, or the diagonal of a given matrix.
 
     >>> gt.diag(gt.asarray([1, 2])).tolist()

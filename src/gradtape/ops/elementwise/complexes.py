@@ -7,16 +7,18 @@ the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node
+from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import conjugate, elementwise, zeros_like
+from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
+from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing
 
 __all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
@@ -58,25 +60,25 @@ def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return _times_i(cast(g, z.dtype)) if _is_complex(z) else zeros_like(z)
 
 
-real: Callable[..., Any] = elementwise(
+real: Unary = elementwise(
     "real", lambda x: x.real, "Real part; a real operand is its own.",
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
     vjp=_real_vjp, promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
-    llvm=lowering.real,
+    llvm=lowering.real, linear=Linear((0,)),
 )  # fmt: skip
 imag = elementwise(
     "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
     ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
     promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
-    llvm=lowering.imag,
+    llvm=lowering.imag, linear=Linear((0,)),
 )  # fmt: skip
 conj = elementwise(
     "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
     ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
     vjp=lambda index, g, y, inputs: conjugate(g),
-    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"), linear=Linear((0,)),
     llvm=lowering.conjugate,
 )  # fmt: skip
 
@@ -114,7 +116,7 @@ sign = elementwise(
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
     promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
-    llvm=lowering.sign, sparsity=_if_complex,
+    llvm=lowering.for_complex(complex_formulas.sign, lowering.sign), sparsity=_if_complex,
 )  # fmt: skip
 
 
@@ -135,5 +137,5 @@ angle = elementwise(
     ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
     jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
     sparsity=_if_complex,
-    llvm=lowering.angle,
+    function=ATAN2, llvm=lowering.angle,
 )  # fmt: skip

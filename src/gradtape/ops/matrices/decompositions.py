@@ -15,10 +15,11 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     batch_mask,
     explained,
@@ -76,6 +77,7 @@ CHOLESKY = declare(
     Op(
         "cholesky",
         "library",
+        examples=examples.matrices,
         spec=_cholesky_spec,
         numpy=_cholesky_kernel,
         batch=batching.leading,
@@ -83,6 +85,7 @@ CHOLESKY = declare(
         mask=batch_mask(2),
         promote=promotion("cholesky", "float", "inexact"),
         sparsity=matrices,
+        solves=True,
         samples=_positive_samples,
         expensive=True,
         may_fail=True,
@@ -90,7 +93,8 @@ CHOLESKY = declare(
 )
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+@kind_of_operand
+def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with L @ Lᴴ = x, or its conjugate transpose.
 
     >>> gt.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
@@ -148,6 +152,7 @@ QR_OP = declare(
     Op(
         "qr",
         "library",
+        examples=examples.matrices,
         spec=_qr_spec,
         batch=batching.leading,
         numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
@@ -165,7 +170,7 @@ QR_OP = declare(
 )
 
 
-def qr(x: Any, /, *, mode: str = "reduced") -> QR:
+def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
     """Orthonormal Q and upper triangular R with Q @ R = x.
 
     >>> q, r = gt.linalg.qr([[3.0, 1.0], [4.0, 2.0]])

@@ -22,11 +22,12 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
@@ -182,6 +183,11 @@ def _einsum_samples() -> list[Sample]:
     return found
 
 
+def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+    (left, right), output = _terms(y.params[0])
+    return (tuple(left), tuple(right)), tuple(output)
+
+
 EINSUM = declare(
     Op(
         "einsum",
@@ -195,6 +201,8 @@ EINSUM = declare(
         promote=promotion("einsum", "same", "any"),
         params=("subscripts",),
         sparsity=_einsum_sparsity,
+        labels=_einsum_labels,
+        examples=examples.labelled,
         samples=_einsum_samples,
         expensive=True,
     )
@@ -331,7 +339,7 @@ def contraction_path(
     return tuple(tuple(step) for step in path[1:])
 
 
-def einsum(subscripts: str, /, *operands: Any) -> Any:
+def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
     """Sum of products named by subscripts, as in `"ij,jk->ik"`; `...` and diagonals included.
 
     >>> gt.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()

@@ -17,12 +17,13 @@ from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices.checks import (
     as_column,
     batch_mask,
@@ -123,6 +124,7 @@ SOLVE = declare(
     Op(
         "solve",
         "library",
+        examples=examples.matrices,
         spec=lambda a, b: _system_spec("solve", a, b),
         numpy=_solve_kernel,
         batch=_system_batch,
@@ -131,6 +133,7 @@ SOLVE = declare(
         mask=batch_mask(2),
         promote=promotion("solve", "float", "inexact"),
         sparsity=_system_sparsity,
+        solves=True,
         samples=lambda: _system_samples("solve"),
         expensive=True,
         may_fail=True,
@@ -143,7 +146,8 @@ def solve_matrix(a: Any, b: Any) -> Any:
     return record(SOLVE, (a, b))
 
 
-def solve(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The x for which x1 @ x = x2; a 1-d x2 is one vector, else x2 is a stack of matrices.
 
     >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
@@ -215,6 +219,7 @@ TRIANGULAR_SOLVE = declare(
     Op(
         "triangular_solve",
         "library",
+        examples=examples.matrices,
         spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
         numpy=_triangular_kernel,
         batch=_system_batch,
@@ -224,6 +229,7 @@ TRIANGULAR_SOLVE = declare(
         promote=promotion("triangular_solve", "float", "inexact"),
         params=("lower", "unit_diagonal"),
         sparsity=_system_sparsity,
+        solves=True,
         samples=lambda: [
             *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
             *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
@@ -234,9 +240,10 @@ TRIANGULAR_SOLVE = declare(
 )
 
 
+@kind_of_operand
 def triangular_solve(
-    x1: Any, x2: Any, /, *, lower: bool = True, unit_diagonal: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, /, *, lower: bool = True, unit_diagonal: bool = False
+) -> Tensor:
     """The x for which x1 @ x = x2, where only one triangle of x1 is read.
 
     >>> gt.linalg.triangular_solve([[2.0, 9.0], [1.0, 1.0]], [2.0, 3.0]).tolist()
@@ -262,6 +269,7 @@ INV = declare(
     Op(
         "inv",
         "library",
+        examples=examples.matrices,
         spec=_square_spec("inv"),
         batch=batching.leading,
         numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
@@ -270,6 +278,7 @@ INV = declare(
         mask=batch_mask(2),
         promote=promotion("inv", "float", "inexact"),
         sparsity=matrices,
+        solves=True,
         samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
         expensive=True,
         may_fail=True,
@@ -277,7 +286,8 @@ INV = declare(
 )
 
 
-def inv(x: Any, /) -> Any:
+@kind_of_operand
+def inv(x: TensorLike, /) -> Tensor:
     """The inverse of square matrices. To apply it to something, `solve` is faster and exacter.
 
     >>> gt.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
@@ -318,6 +328,7 @@ COFACTOR = declare(
     Op(
         "cofactor",
         "library",
+        examples=examples.matrices,
         spec=_square_spec("cofactor"),
         batch=batching.leading,
         numpy=_cofactor_kernel,
@@ -345,6 +356,7 @@ DET = declare(
     Op(
         "det",
         "library",
+        examples=examples.matrices,
         spec=_det_spec,
         batch=batching.leading,
         numpy=lambda x: np.asarray(np.linalg.det(x)),
@@ -359,7 +371,8 @@ DET = declare(
 )
 
 
-def det(x: Any, /) -> Any:
+@kind_of_operand
+def det(x: TensorLike, /) -> Tensor:
     """The determinant of square matrices; its first derivative exists at singular ones too.
 
     >>> round(float(gt.linalg.det([[2.0, 0.0], [0.0, 4.0]])), 6)
@@ -396,6 +409,7 @@ SLOGDET = declare(
     Op(
         "slogdet",
         "library",
+        examples=examples.matrices,
         spec=_slogdet_spec,
         batch=batching.leading,
         numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
@@ -408,7 +422,7 @@ SLOGDET = declare(
 )
 
 
-def slogdet(x: Any, /) -> Slogdet:
+def slogdet(x: TensorLike, /) -> Slogdet:
     """Sign and logarithm of the absolute value of the determinant, without overflow.
 
     >>> float(gt.linalg.slogdet([[1.0, 0.0], [0.0, 1.0]]).logabsdet)
@@ -419,7 +433,8 @@ def slogdet(x: Any, /) -> Slogdet:
     return Slogdet(*outputs_of(record(SLOGDET, (x,))))
 
 
-def matrix_power(x: Any, n: int, /) -> Any:
+@kind_of_operand
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     """A square matrix times itself n times; a negative n inverts first.
 
     >>> gt.linalg.matrix_power([[1.0, 1.0], [0.0, 1.0]], 3).tolist()
@@ -435,7 +450,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
         return identity(x)
     if exponent < 0:
         x, exponent = inv(x), -exponent
-    result = None
+    result: Any = None
     while exponent:
         if exponent & 1:
             result = x if result is None else matmul(result, x)

@@ -20,10 +20,11 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import real
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     as_column,
     as_row,
@@ -94,6 +95,7 @@ EIGH = declare(
     Op(
         "eigh",
         "library",
+        examples=examples.matrices,
         spec=lambda x: (_eigvalsh_spec("eigh", x), x),
         batch=batching.leading,
         numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
@@ -116,6 +118,7 @@ EIGVALSH = declare(
     Op(
         "eigvalsh",
         "library",
+        examples=examples.matrices,
         spec=lambda x: _eigvalsh_spec("eigvalsh", x),
         batch=batching.leading,
         numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
@@ -130,7 +133,7 @@ EIGVALSH = declare(
 )
 
 
-def eigh(x: Any, /) -> Eigh:
+def eigh(x: TensorLike, /) -> Eigh:
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
 
     >>> w, v = gt.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
@@ -143,7 +146,8 @@ def eigh(x: Any, /) -> Eigh:
     return Eigh(*outputs_of(record(EIGH, (x,))))
 
 
-def eigvalsh(x: Any, /) -> Any:
+@kind_of_operand
+def eigvalsh(x: TensorLike, /) -> Tensor:
     """Eigenvalues of symmetric (Hermitian) matrices, in ascending order.
 
     >>> gt.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).tolist()
@@ -215,6 +219,7 @@ SVD_OP = declare(
     Op(
         "svd",
         "library",
+        examples=examples.matrices,
         spec=_svd_spec,
         batch=batching.leading,
         numpy=lambda x, full_matrices: _converged(
@@ -249,6 +254,7 @@ SVDVALS = declare(
     Op(
         "svdvals",
         "library",
+        examples=examples.matrices,
         spec=_svdvals_spec,
         batch=batching.leading,
         numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
@@ -263,7 +269,7 @@ SVDVALS = declare(
 )
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
+def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     """Singular value decomposition: x = U @ diag(S) @ Vh.
 
     >>> u, s, vh = gt.linalg.svd([[0.0, 2.0], [1.0, 0.0]], full_matrices=False)
@@ -278,7 +284,8 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
     return SVD(*outputs_of(record(SVD_OP, (x,), (full,))))
 
 
-def svdvals(x: Any, /) -> Any:
+@kind_of_operand
+def svdvals(x: TensorLike, /) -> Tensor:
     """Singular values, in descending order.
 
     >>> gt.linalg.svdvals([[3.0, 0.0], [0.0, 4.0]]).tolist()

@@ -7,17 +7,18 @@ in the data cost no exactness, and its own derivatives are recurrences again: ev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gradtape.dtypes import as_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import conjugate
@@ -25,6 +26,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 __all__ = ["cumulative_prod", "cumulative_sum"]
@@ -57,6 +59,8 @@ RESIZE_AXIS = declare(
         numpy=_resize_kernel,
         batch=batching.shifted("axis"),
         params=("axis", "before", "after", "fill"),
+        copies=copies.resize_axis,
+        examples=examples.along_axis,
         jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
             tangents[0], axis, before, after
         ),
@@ -131,11 +135,13 @@ def _samples(name: str) -> Any:
 CUMULATIVE_SUM: Op = linear(
     "cumulative_sum",
     "cumulative",
+    examples=examples.along_axis,
     spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
     batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
     params=("axis", "reverse"),
+    scan=Accumulation.SUM,
     sparsity=running,
     samples=_samples("cumulative_sum"),
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
@@ -216,6 +222,7 @@ LINEAR_RECURRENCE = declare(
     Op(
         "linear_recurrence",
         "cumulative",
+        examples=examples.along_axis,
         spec=_recurrence_spec,
         numpy=_recurrence_kernel,
         batch=batching.shifted("axis"),
@@ -223,6 +230,7 @@ LINEAR_RECURRENCE = declare(
         vjp=_recurrence_vjp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         promote=promotion("linear_recurrence", "float", "inexact"),
+        scan=Accumulation.RECURRENCE,
         params=("axis", "reverse"),
         sparsity=running,
         samples=lambda: _recurrence_samples(),
@@ -264,6 +272,7 @@ CUMULATIVE_PROD = declare(
     Op(
         "cumulative_prod",
         "cumulative",
+        examples=examples.along_axis,
         spec=_cumulative_spec,
         numpy=_in_direction(np.cumprod),
         batch=batching.shifted("axis"),
@@ -271,6 +280,7 @@ CUMULATIVE_PROD = declare(
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         params=("axis", "reverse"),
         sparsity=running,
+        scan=Accumulation.PROD,
         samples=_samples("cumulative_prod"),
         expensive=True,
     )
@@ -299,9 +309,15 @@ def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
     return result if initial is None else resize_axis(result, position, 1, 0, initial)
 
 
+@kind_of_operand
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
 
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
@@ -312,9 +328,15 @@ def cumulative_sum(
     return _cumulative(CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
 
 
+@kind_of_operand
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Products of the first elements along an axis; the derivative is exact at zeros too.
 
     >>> gt.cumulative_prod(gt.asarray([1, 2, 3])).tolist()

@@ -11,13 +11,13 @@ import numpy as np
 
 from gradtape import optimizers as core
 from gradtape.tensor.tensor import RowSparse
+from gradtape.tf.base.scopes import without_prefix
+from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.keras import schedules
 from gradtape.tf.keras.averages import Accumulation, Average
 from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.scopes import without_prefix
-from gradtape.tf.slices import IndexedSlices
-from gradtape.tf.tape import GradientTape
-from gradtape.tf.variable import Variable
+from gradtape.tf.programs.tape import GradientTape
+from gradtape.tf.programs.variable import Variable
 
 
 def prepared(gradient: Any, variable: Any) -> Any:
