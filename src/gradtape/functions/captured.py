@@ -17,6 +17,7 @@ from gradtape.codegen.cpython import switch
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
 from gradtape.functions.capture.capture_run import CaptureRun, Refusal
+from gradtape.functions.capture.run_observer import Observation
 from gradtape.functions.explain import History, warn_of_paths
 from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
@@ -71,7 +72,7 @@ class Captured:
         self._is_stale, self._replaced, self._replaced_at = False, 0, 0
         # Names outside that runs of the function change themselves; and the captures of this
         # signature for other values that are read outside, this one included.
-        self._effects: set[str] = set()
+        self._learned: Observation | None = None
         self.siblings: list[Captured] = [self]
 
     @property
@@ -166,7 +167,9 @@ class Captured:
             run.capture.undo()
 
     def _new_run(self, arguments: Arguments, leaves: Inputs, fed: dict[Node, Value]) -> CaptureRun:
-        return CaptureRun(self.function, arguments, leaves, self.steps.root, fed, self.fastmath)
+        return CaptureRun(
+            self.function, arguments, leaves, self.steps.root, fed, self.fastmath, self._learned
+        )
 
     def _end_run(self, start: float) -> None:
         self.history.took(time.perf_counter() - start)
@@ -177,11 +180,15 @@ class Captured:
         """Draw the conclusions from a captured run."""
         if run.refusal is not None:
             self.refuse(run.refusal)
+        elif run.is_first:
+            self._learned = run.observation
+            self._begin_anew()
         elif not run.capture.failed:
+            self._learned = run.observation
             self._keep(run)
             steps = self.steps
-            if steps.paths:
-                steps.guards, steps.differs = run.guards, run.guards.settle(self._effects)
+            if steps.paths and run.guards is not None:
+                steps.guards, steps.differs = run.guards, run.guards.differs
 
     def _keep(self, run: CaptureRun) -> None:
         """Add the path of a run to the tree, if later calls can take it."""
@@ -245,7 +252,7 @@ class Captured:
             self.refuse(Refusal(why, "Pass it as an argument"))
             return self
         found = Captured(self.name, self.function, self.fastmath, changed)
-        found.siblings, found._effects = self.siblings, self._effects
+        found.siblings, found._learned = self.siblings, self._learned
         self.siblings.append(found)
         return found
 

@@ -11,13 +11,14 @@ from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.arguments.argument_keys import Identity, static_key
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
-from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.capture.outside_reads import OutsideReads
 from gradtape.functions.capture.returned_values import (
     ReturnedLeaves,
     is_inside,
     leaf_sources,
     unsupported_leaf,
 )
+from gradtape.functions.capture.run_observer import Observation, RunObserver
 from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.replay.steps import Result, Step
 from gradtape.graph.node import Node
@@ -36,6 +37,9 @@ class Refusal(NamedTuple):
     silently: bool = False
 
 
+REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
+
+
 class EarlierError(Exception):
     """A plan failed and the function has gone on, so it is run again without a capture."""
 
@@ -51,9 +55,18 @@ class CaptureRun:
         root: Step,
         fed: Mapping[Node, Value],
         fastmath: bool,
+        learned: Observation | None,
     ) -> None:
         self._function = function
-        self.guards = OutsideGuards(function, _identified(arguments))
+        self._roots = _identified(arguments)
+        # What is outside before the run, as far as code and an earlier run tell what is read.
+        self._before = OutsideReads(function, self._roots, learned)
+        self._observer = RunObserver()
+        self.observation = self._observer.observation
+        self.guards: OutsideReads | None = None
+        # Whether the run read something that was not looked at before it: then nobody knows
+        # whether the run changed that, and the next run is captured.
+        self.is_first = False
         self.capture = Capture(root, fed, fastmath)
         self.stand_ins = StandIns(self.capture, arguments, leaves)
         # Set by the run: the path that it took; why no call can be replayed; and what it left
@@ -68,8 +81,12 @@ class CaptureRun:
         If the run is to last, in-place changes of stand-in arguments are carried out on the
         caller's.
         """
-        with captured_run(self.capture, self._function, self.stand_ins) as box:
+        with captured_run(self.capture, self._observed, self.stand_ins) as box:
             return self._finish(box, lasts)
+
+    def _observed(self, *args: Any, **kwargs: Any) -> Any:
+        with self._observer:
+            return self._function(*args, **kwargs)
 
     def _finish(self, box: list[object], lasts: bool) -> Any:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
@@ -115,9 +132,16 @@ class CaptureRun:
             return Refusal(f"it returns an object of class {kind}, which may differ between calls")
         if self.stand_ins.changes:
             return Refusal("it changes a list, dict or dataclass that it is given")
-        if self.guards.has_drawn():
-            why = "it draws random numbers of Python or NumPy, which are new in every call"
-            return Refusal(why, "Use gt.random")
+        if self.observation.impure is not None:
+            what, line = self.observation.impure
+            return Refusal(f"it calls {what} at {line}, which may give or do something else", REMEDY)
+        changed = self._before.difference()
+        if changed is not None:
+            return Refusal(f"a run of it changes {changed[0]}, which is outside", REMEDY)
+        self.guards = OutsideReads(self._function, self._roots, self.observation)
+        if self.guards.unknown:
+            return Refusal(self.guards.unknown[0], REMEDY)
+        self.is_first = not self.guards.paths <= self._before.paths
         return None
 
     def _left_outside(self, leaves: list[object], tape_outlives: bool) -> str | None:
@@ -165,9 +189,12 @@ def captured_run(
             state.recording = Recording() if outer.closed else outer
 
 
-def _identified(arguments: Arguments) -> list[object]:
-    """Positional arguments that the key tells by identity; None in the place of others."""
+def _identified(arguments: Arguments) -> list[tuple[str, object]]:
+    """Arguments that the key tells by identity, with their names."""
+    named = [*map(arguments.signature.name, range(len(arguments.args))), *arguments.kwargs]
+    given = [*arguments.args, *arguments.kwargs.values()]
     return [
-        each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None
-        for each in arguments.args
+        (name, each)
+        for name, each in zip(named, given, strict=True)
+        if type(static_key(each)) is Identity
     ]

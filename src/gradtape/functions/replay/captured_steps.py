@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.captured_tensors import is_view
-from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.capture.outside_reads import OutsideReads
 from gradtape.functions.replay.joined_path import PathReplay
 from gradtape.functions.replay.replay_source import (
     CallerArguments,
@@ -39,7 +39,7 @@ class CapturedSteps:
         self.changed_arguments: frozenset[int] = frozenset()
         self.fallible = False
         # Guards on what is read outside, and the comparison of all of them.
-        self.guards: OutsideGuards | None = None
+        self.guards: OutsideReads | None = None
         self.differs: Callable[[], bool] | None = None
         self._fastmath = fastmath
         self._path_replay: PathReplay | None = None

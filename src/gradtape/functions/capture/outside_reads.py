@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.code_reads import CodeReads, nested_code, reads_of
-from gradtape.functions.run_observer import Observation
-from gradtape.functions.trusted_code import (
+from gradtape.functions.capture.code_reads import CodeReads, nested_code, reads_of
+from gradtape.functions.capture.run_observer import Observation
+from gradtape.functions.capture.trusted_code import (
     c_base,
     is_pure_builtin,
     is_trusted_function,

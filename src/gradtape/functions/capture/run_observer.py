@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from gradtape.functions.trusted_code import (
+from gradtape.functions.capture.trusted_code import (
     DYNAMIC_BUILTINS,
     is_pure_builtin,
     is_trusted_module,
@@ -35,7 +35,7 @@ class Observation:
 class RunObserver:
     """Notes what a run executes; a context manager.
 
-    >>> from gradtape.functions.run_observer import RunObserver
+    >>> from gradtape.functions.capture.run_observer import RunObserver
     >>> with RunObserver() as observation:
     ...     _ = (lambda x: sorted(x))([2, 1])
     >>> [code.co_name for code in observation.executed]
