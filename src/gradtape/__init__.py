@@ -225,7 +225,8 @@ from gradtape.tensor.array_api import (
     result_type,
 )
 from gradtape.tensor.modes import deterministic, eager, is_deterministic
-from gradtape.tensor.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.tensor.variable import Variable
 from gradtape.version import __version__
 

@@ -234,8 +234,8 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[..., Any], init: Any) ->
     """
     check_function("fori_loop", "body_fn", body_fn)
     if _is_static(lower) and _is_static(upper):
-        start, stop = operator.index(lower), operator.index(upper)
-        numbers = arange(start, max(start, stop), dtype=np.int64)
+        first, last = operator.index(lower), operator.index(upper)
+        numbers = arange(first, max(first, last), dtype=np.int64)
         final, _ = scanned("fori_loop", lambda x, i: (body_fn(i, x), None), init, numbers)
         return final
     start, stop = asarray(lower), asarray(upper)

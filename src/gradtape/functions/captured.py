@@ -27,7 +27,7 @@ from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import journal
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording, Value, state
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64

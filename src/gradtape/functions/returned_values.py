@@ -19,7 +19,8 @@ from gradtape.functions.written_out_call import Back, Listed, Wrapped
 from gradtape.pytree import unflatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.recording import Value
-from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 # What a function may return besides tensors and be the same in every call.
@@ -46,7 +47,8 @@ def sources_of(capture: Capture, leaves: list[Any], nodes: list[Any]) -> tuple[A
 def source_of(capture: Capture, leaf: Any, node: Any) -> Any:
     """Where a later call finds one leaf of what the function returns."""
     if isinstance(leaf, RowSparse):
-        kind, of = type(leaf), leaf.spec
+        kind: Any = type(leaf)
+        of = leaf.spec
         rows = [
             source_of(capture, part, part.node if is_inside(part, capture) else None)
             for part in leaf.rows

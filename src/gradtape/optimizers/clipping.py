@@ -14,7 +14,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -18,7 +18,7 @@ from gradtape.optimizers.rows import update_rows
 from gradtape.recording.recording import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Optimizer"]

@@ -13,7 +13,7 @@ from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
 from gradtape.recording.recording import record
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 
 
 def combined(gradient: Any) -> Any:

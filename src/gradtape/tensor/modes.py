@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
-from gradtape.recording.recording import modes, state
+from gradtape.recording.recording import Handle, modes, state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 
 
-class EagerHandles(list[Any]):
-    """A recording's handles in the eager mode: whatever joins is computed on the spot."""
+class EagerHandles(list[Handle]):
+    """The list of a recording's handles in the eager mode: it computes each handle appended."""
 
-    def append(self, handle: Any) -> None:
+    def append(self, handle: Handle) -> None:
         super().append(handle)
         state.evaluate(handle)
 
@@ -39,7 +38,7 @@ def eager(on: bool = True) -> Iterator[None]:
         _use(earlier)
 
 
-def _use(kind: type[list[Any]]) -> None:
+def _use(kind: type[list[Handle]]) -> None:
     modes.handle_list = kind
     state.recording.handles = kind()
 

@@ -94,7 +94,7 @@ def gather_nd(
         raise ShapeError(
             f"gather_nd: indices of {depth} coordinates for params with {x.ndim - batch} axes."
         )
-    columns = tuple(places[..., k] for k in range(depth))
+    columns: tuple[Any, ...] = tuple(places[..., k] for k in range(depth))
     if batch:
         ndim = places.ndim - 1
         rows = [np.arange(n).reshape((n,) + (1,) * (ndim - at - 1)) for at, n in enumerate(lead)]

@@ -6,17 +6,15 @@ from typing import Any
 
 from gradtape.graph.spec import spec
 from gradtape.recording.recording import host_value
-from gradtape.tensor.row_sparse import make_row_sparse
+from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.shapes import TensorShape
 from gradtape.tf.tensor import Tensor, from_value, sharing
 
 __all__ = ["IndexedSlices"]
 
-_RowSparse: Any = make_row_sparse(Tensor)
 
-
-class IndexedSlices(_RowSparse):
+class IndexedSlices(KeptAsRows, Tensor):
     """A tensor that is zero but for some rows: `values[i]` adds to row `indices[i]`.
 
     >>> table = tf.Variable([[1.0], [2.0], [3.0]])
@@ -42,7 +40,7 @@ class IndexedSlices(_RowSparse):
                 f"IndexedSlices: values of shape {values.shape} and indices of shape "
                 f"{indices.shape} do not fill rows of a tensor of shape {shape}."
             )
-        whole = None if dense_shape is None else spec(shape, values.spec.dtype)
+        whole: Any = None if dense_shape is None else spec(shape, values.spec.dtype)
         super().__init__(indices, values, whole)
 
     @property
@@ -56,13 +54,13 @@ class IndexedSlices(_RowSparse):
         return self._spec
 
     @property
-    def shape(self) -> TensorShape:
+    def shape(self) -> TensorShape:  # type: ignore[override]
         """The length of each axis, None for the first if it is not known."""
         known = self._spec is not None
         return TensorShape(self._spec.shape if known else (None, *self.values.spec.shape[1:]))
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> Any:  # type: ignore[override]
         """The element type."""
         return self.values.dtype
 
@@ -88,7 +86,7 @@ def of_rows(found: Any) -> IndexedSlices:
     """A row-sparse gradient of gradtape's as one of ours."""
     made = IndexedSlices.__new__(IndexedSlices)
     indices, values = (x if isinstance(x, Tensor) else sharing(x) for x in found.rows)
-    _RowSparse.__init__(made, indices, values, found.spec)
+    KeptAsRows.__init__(made, indices, values, found.spec)
     return made
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Value, host_value, state
 from gradtape.tensor import tensor as core
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor_view import TensorView
 from gradtape.tf.dtypes import DType, of_numpy
 from gradtape.tf.shapes import TensorShape
 
@@ -39,8 +42,16 @@ class Tensor(core.Tensor):
         """The length of each axis."""
         return _new_shape(TensorShape, self.spec.shape)
 
+    if TYPE_CHECKING:  # ops on a tensor of this class give tensors of this class
+        __add__ = __sub__ = __mul__ = __truediv__ = cast(
+            Callable[["Tensor", Any], "Tensor"], core.Tensor.__add__
+        )
+        __getitem__ = cast(Callable[["Tensor", object], "Tensor"], core.Tensor.__getitem__)
+
+        def reshape(self, *shape: Any) -> Tensor: ...
+
     @property
-    def dtype(self) -> DType:
+    def dtype(self) -> DType:  # type: ignore[override]
         """The element type."""
         return of_numpy(self.spec.dtype)
 
@@ -199,11 +210,11 @@ def adopt(tree: Any) -> Any:
     kind = type(tree)
     if kind is Tensor:
         return tree
-    if kind is core.Tensor or kind is core.TensorView:
+    if kind is core.Tensor or kind is TensorView:
         # The same slots under another class: no second handle to keep.
         tree.__class__ = Tensor
         return tree
-    if kind is core.RowSparse:
+    if kind is RowSparse:
         from gradtape.tf.slices import of_rows
 
         return of_rows(tree)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import optimizers as core
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tf.keras import schedules
 from gradtape.tf.keras.averages import Accumulation, Average
 from gradtape.tf.keras.naming import snake_case
