@@ -207,7 +207,8 @@ from gradtape.solve.linear_operators import hessian_operator, linear_operator
 from gradtape.solve.linearize import linearize
 from gradtape.solve.scipy_bridges import objective, ode, residuals
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
-from gradtape.tape.custom_derivatives import custom_gradient, custom_jvp, grad_pass_through
+from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
+from gradtape.tape.custom_jvp import custom_jvp
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
 from gradtape.tape.gradient_tape import GradientTape, gradients

@@ -14,7 +14,7 @@ from gradtape.ops.custom.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
 from gradtape.recording.recording import record, state
 from gradtape.recording.trace import Trace
-from gradtape.tape.custom_derivatives import is_operand
+from gradtape.tape.custom_rules import is_operand
 from gradtape.tensor.tensor import asarray
 
 __all__ = ["custom_vmap"]

@@ -34,8 +34,8 @@ from gradtape.solve.searches import (
     RootSearch,
     Search,
 )
-from gradtape.tape.evaluation import as_scalar
 from gradtape.tape.flat_vector import Layout, join, layout_of, vector_layout
+from gradtape.tape.point import as_scalar
 from gradtape.tape.tape_jacobians import check_sparse
 from gradtape.tensor.tensor import Tensor, asarray, from_value
 

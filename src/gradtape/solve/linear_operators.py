@@ -10,8 +10,8 @@ import numpy as np
 
 from gradtape.control.vmap import vmap
 from gradtape.errors import DtypeError
-from gradtape.tape.evaluation import Point
 from gradtape.tape.flat_vector import join, layout_of
+from gradtape.tape.point import Point
 from gradtape.tensor.tensor import asarray
 
 __all__ = ["hessian_operator", "linear_operator"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tape.evaluation import LARGE, Point, pays
 from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
+from gradtape.tape.point import LARGE, Point, pays
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 
 __all__ = ["Objective", "Ode", "Residuals", "objective", "ode", "residuals"]

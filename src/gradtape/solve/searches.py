@@ -17,9 +17,9 @@ from gradtape.derive.linear_systems import ITERATIVE
 from gradtape.errors import ConvergenceError
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.solve.solvers import Equation, anderson, iteration, newton, polish
-from gradtape.tape.evaluation import Point
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.point import Point
 
 SOLVERS = ("direct", *ITERATIVE)
 FIXED_POINT_METHODS = ("anderson", "iteration", "newton")

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.derive.linear_systems import factor, iterate
 from gradtape.errors import ShapeError
-from gradtape.tape.evaluation import Point
+from gradtape.tape.point import Point
 
 # A full Newton step this much smaller than x says that x is a solution.
 NEGLIGIBLE = 1e-8

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape import custom_derivatives as core
+from gradtape.tape import custom_gradient as core
 from gradtape.tape.checkpoint import checkpoint
 from gradtape.tensor.variable import Variable
 from gradtape.tf.conversion import convert
