@@ -4,7 +4,8 @@ import gc
 
 import pytest
 
-from gradtape.recording.recording import Recording, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from gradtape.ops.families.elementwise import (
 from gradtape.ops.families.samples import Sample
 from gradtape.optimize import compositions as expand
 from gradtape.optimize import optimize
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.forward import forward
 

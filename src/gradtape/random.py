@@ -29,7 +29,7 @@ from gradtape.ops.elementwise.arithmetic import less, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_shape
 from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import state as recording_state
+from gradtape.recording.thread_state import state as recording_state
 from gradtape.recording.trace import Trace, next_number
 from gradtape.tensor.modes import is_deterministic
 

@@ -8,7 +8,8 @@ from gradtape.optimize import optimize
 from gradtape.optimize.compositions import expand
 from gradtape.optimize.fuse import Call, fuse
 from gradtape.optimize.split_reductions import separate
-from gradtape.recording.recording import Value, state
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.tensor.tensor import program_of

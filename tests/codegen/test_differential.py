@@ -20,7 +20,9 @@ import gradtape as gt
 from gradtape.codegen.kernels import builder, compile
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.optimize import optimize
-from gradtape.recording.recording import Recording, Value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import Plan

@@ -11,7 +11,8 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
 from gradtape.optimize.fuse import PIECEWISE, Call, fuse
-from gradtape.recording.recording import Value, record
+from gradtape.recording.record import record
+from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import Plan
 

@@ -10,7 +10,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import Plan
 

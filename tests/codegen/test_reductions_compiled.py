@@ -7,7 +7,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.graph.op import REGISTRY
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 DTYPES = ("float64", "float32", "int32", "uint8", "int64")
 KINDS = ("sum", "prod", "max", "min", "any", "all")

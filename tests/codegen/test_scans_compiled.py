@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.graph.op import REGISTRY
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 DTYPES = ("float64", "float32", "uint8", "complex64", "bool")
 SHAPES = [(1,), (300,), (17, 40), (2, 3, 19), (4, 1, 6), (130, 2)]

@@ -5,7 +5,8 @@ import ctypes
 import pytest
 
 from gradtape.codegen.llvm import assembly, callable_at, compile_ir
-from gradtape.codegen.plans.team import WORDS, Instruction, Instructions, team_ir
+from gradtape.codegen.plans.instructions import WORDS, Instruction, Instructions
+from gradtape.codegen.plans.team import team_ir
 
 # Writes lo, hi, part and its first argument to the log in slot 0, and counts the call.
 RECORDER = """

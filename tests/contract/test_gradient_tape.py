@@ -7,7 +7,7 @@ import pytest
 from tests.growth import least_growth
 
 import gradtape as gt
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 
 def square_gradient(tape, x):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))

@@ -8,7 +8,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.evaluate.flush import flush
-from gradtape.recording.recording import PENDING_LIMIT, state
+from gradtape.recording.recording import PENDING_LIMIT
+from gradtape.recording.thread_state import state
 
 
 def deltas(f):

@@ -8,7 +8,7 @@ from gradtape.graph import node as node_module
 from gradtape.graph.node import Node, apply, constant, leaf, placeholder, structural_key, table
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare, find
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 FLOAT = spec((3,), np.dtype("float64"))
 MULTIPLY = REGISTRY["multiply"]

@@ -25,7 +25,9 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.samples import Sample
 from gradtape.optimize import PASSES
 from gradtape.pytree import flatten
-from gradtape.recording.recording import Recording, record, state
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients

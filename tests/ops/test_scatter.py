@@ -6,7 +6,7 @@ import pytest
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.op import REGISTRY
 from gradtape.ops.arrays import indexing
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradtape.codegen.plans import gemm
-from gradtape.codegen.plans.team import Instructions
+from gradtape.codegen.plans.instructions import Instructions
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 
@@ -249,7 +249,7 @@ def test_fork_between_hold_and_release():
     openblas_threads()
     body = """
 import ctypes, os
-from gradtape.codegen.plans.team import Instructions
+from gradtape.codegen.plans.instructions import Instructions
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 hold, release = blas.hold_instruction(), blas.release_instruction()

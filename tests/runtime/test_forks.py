@@ -130,7 +130,7 @@ def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
     body = """
 from gradtape import random
 from gradtape.codegen.kernels import compile
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.runtime import plan_cache as cache
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers

@@ -11,7 +11,7 @@ from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime import plan_cache as cache
 from gradtape.runtime.plan_cache import clear_plans, plan_for
 

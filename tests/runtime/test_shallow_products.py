@@ -8,8 +8,8 @@ import pytest
 import gradtape as gt
 from gradtape.codegen import llvm
 from gradtape.codegen.plans import panels
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.codegen.plans.panels import DEPTH, PanelArguments
-from gradtape.codegen.plans.team import Instruction, Instructions
 from gradtape.runtime import shallow_products as shallow
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.blas import Operand, gemm_instruction

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.plans.team import Instruction, Instructions
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.runtime import thread_team as threads
 
 # Adds one to each element, slowly enough for workers to arrive; notes the part that did it.
@@ -221,7 +221,7 @@ PREAMBLE = f"""
 import ctypes, multiprocessing, os, sys, threading, time
 import numpy as np
 from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.plans.team import Instruction, Instructions
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.runtime import thread_team as threads
 threads.set_num_threads(3)
 counter = compile_ir('''{COUNTER}''').address("counter")

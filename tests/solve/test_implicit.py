@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.graph.node import placeholder
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.transforms.batch import batch
 
 WAYS = {

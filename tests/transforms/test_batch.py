@@ -22,7 +22,7 @@ from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward

@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.graph.op import Op
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.testing import check_gradients
 
 X = np.array([0.5, -1.5, 2.0])

@@ -11,7 +11,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward

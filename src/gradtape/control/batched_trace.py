@@ -17,9 +17,13 @@ from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.families.batching import moved, spread
-from gradtape.recording.recording import Handle, Recording, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import host_value
 from gradtape.runtime.counters import COUNTS
+from gradtape.tensor.tensor import Tensor
 from gradtape.transforms.batch import Batching, PythonRule, Unbatched
 
 
@@ -119,7 +123,7 @@ class Carrier:
         for argument, flag in zip(arguments, flags, strict=True):
             if flag:
                 trace.know_nothing_of(argument)
-        handles = [trace.hold(argument, state.handle_class) for argument in arguments]
+        handles = [trace.hold(argument, Tensor) for argument in arguments]
         results = node.params[1].run(self.size, flags, handles, node.spec)
         return [
             found.enter(trace) if flag else spread(found.enter(trace), self.size)
@@ -352,7 +356,7 @@ def _carry_out(trace: Trace, node: Node) -> Any:
     batching.of([node])
     with trace.outside():
         (found,) = carrier.carry(state.recording, batching, {}, [node])
-        return state.recording.hold(found, state.handle_class)
+        return state.recording.hold(found, Tensor)
 
 
 Trace.carry_out = _carry_out

@@ -19,7 +19,8 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.while_loop import INTEGER
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.recording import Recording, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import asarray
 
 __all__ = ["cond", "switch"]

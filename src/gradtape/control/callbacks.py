@@ -25,7 +25,8 @@ from gradtape.ops.custom.callback import (
     on_tensors,
 )
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.recording import host_value, record
+from gradtape.recording.record import record
+from gradtape.recording.value import host_value
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
 

@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.control.traced_bodies import BodyTrace
 from gradtape.errors import NoValueError
 from gradtape.graph.spec import Spec, spec
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 # A body that makes new variables and assigns them is traced so often to see them stay.
 ATTEMPTS = 3

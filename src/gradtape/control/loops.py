@@ -28,10 +28,12 @@ from gradtape.ops.control.while_loop import INTEGER, WHILE
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import SCALARS, Recording, enter, state
+from gradtape.recording.operands import SCALARS, enter
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["fori_loop", "scan", "while_loop"]
 
@@ -386,7 +388,7 @@ def _applied(
         params = (program, len(captured), carry.count, length, reverse, False)
         return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
     # More is recorded in between: nodes are held.
-    held = outer.hold_all([*captured, *drawn], state.handle_class)
+    held = outer.hold_all([*captured, *drawn], Tensor)
     outer.lines.update(body.trace.lines)
     segments = _Segments(program, held[: len(captured)], reverse)
     return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from gradtape.derive.python_rules import Checkpointed, PythonRules
 from gradtape.errors import NoValueError
-from gradtape.evaluate.flush import flush
+from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.node import LEAF, Node, apply, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
@@ -23,15 +23,14 @@ from gradtape.ops.control import bodies
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.ops.families.batching import spread
-from gradtape.recording.recording import (
-    Handle,
-    Recording,
-    enter,
-    host_value,
-    record,
-    state,
-)
+from gradtape.recording.handle import Handle
+from gradtape.recording.operands import enter
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace, about_indices
+from gradtape.recording.value import host_value
+from gradtape.tensor.tensor import Tensor
 from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -168,7 +167,7 @@ def trace(
     try:
         with made.entered():
             arguments = [made.add_unknown(of) for of in specs]
-            results, more = function(made, [made.hold(n, state.handle_class) for n in arguments])
+            results, more = function(made, [made.hold(n, Tensor) for n in arguments])
             roots = [_node(made, result) for result in results]
             roots = _Programs(made).of(roots)
             return Body(made, arguments, roots), more
@@ -266,7 +265,7 @@ def batch_programs(
     made = []
     for size in sizes:
         many = [trace.add_unknown(spec((size, *n.shape), n.dtype)) for n in arguments]
-        handles = [trace.hold(node, state.handle_class) for node in many]
+        handles = [trace.hold(node, Tensor) for node in many]
         given = call.run(size, [True] * len(many), handles, [root.spec for root in roots])
         results = [
             found.enter(trace) if flag else spread(found.enter(trace), size)
@@ -279,7 +278,7 @@ def batch_programs(
     needed |= {root for _, _, results in made for root in results}
     read = _without_constants([one for one in order if one in needed and one not in moving])
     rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
-    held = trace.hold_all(read, state.handle_class)
+    held = trace.hold_all(read, Tensor)
     params = (len(roots), len(arguments), call.name, rules)
     return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
 
@@ -292,8 +291,7 @@ def apply_outside(
     for body in traced:
         outer.lines.update(body.trace.lines)
     node = outer.application(op, tuple(inputs), params)
-    kind = state.handle_class
-    handles = outer.hold_all(outputs(node), kind)
+    handles = outer.hold_all(outputs(node), Tensor)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
             # Each of them: what fails may be on the way to one result only.
@@ -318,7 +316,7 @@ def count_of(recording: Recording, node: Node) -> int:
     if recording.capturing:
         # Another call may count something else.
         return recording.decide(handle, int, "count")  # type: ignore[attr-defined]
-    state.evaluate(handle)
+    compute_handle(handle)
     assert handle.computed is not None
     return int(handle.computed.array)
 

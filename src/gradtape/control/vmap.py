@@ -21,7 +21,9 @@ from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.pytree import Structure, flatten, map_leaves, spread_prefix, unflatten
-from gradtape.recording.recording import enter, record, state
+from gradtape.recording.operands import enter
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
 from gradtape.tensor.variable import Variable

@@ -25,8 +25,10 @@ from gradtape.graph.walk import dependents
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording, Value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import Value
 from gradtape.runtime.buffer_pool import allocate, array, parse_bytes, physical_memory
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products

@@ -9,7 +9,8 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.elementwise.arithmetic import IDENTITY
-from gradtape.recording.recording import Recording, state
+from gradtape.recording.hooks import hooks
+from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
@@ -79,11 +80,11 @@ def derive_forward(
 
 def hold_result(recording: Recording, result: Any) -> Any:
     """A handle on a derivative. It is logged like any application: tapes ask what is theirs."""
-    kind: Any = state.handle_class
+    kind: Any = hooks.handle_class
     if isinstance(result, Rows):
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
-        return state.row_sparse_class(indices, values, result.spec)
+        return hooks.row_sparse_class(indices, values, result.spec)
     whole = result.inputs[0] if result.op is PICK else result
     if whole.op is not LEAF and not whole.inputs:
         # A constant of its own: other derivatives have the same one.

@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.graph.node import Node
-from gradtape.recording.recording import Recording, Value
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
 from gradtape.runtime import tiers
 from gradtape.sparsity import native
 from gradtape.sparsity.detect import index_leaves

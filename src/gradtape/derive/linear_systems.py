@@ -17,7 +17,7 @@ from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.transforms.batch import batch_all

@@ -16,7 +16,8 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.evaluate.bound_plans import Bound, bind
 from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import Recording, Value
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward

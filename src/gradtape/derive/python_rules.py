@@ -14,7 +14,9 @@ from gradtape.graph.rows import Rows
 from gradtape.graph.walk import substitute, topological
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
-from gradtape.recording.recording import Recording, enter, state
+from gradtape.recording.operands import enter
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 

@@ -28,7 +28,8 @@ from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording, Value, host_value
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value, host_value
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
 from gradtape.sparsity.detect import detect, detect_hessian
 from gradtape.sparsity.pattern import Pattern, listed_pattern, pattern_of

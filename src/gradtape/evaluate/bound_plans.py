@@ -8,8 +8,9 @@ from typing import Any
 
 from gradtape.graph.node import LEAF, Node
 from gradtape.graph.program import program
-from gradtape.recording.recording import Recording, Value
+from gradtape.recording.recording import Recording
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import Value
 from gradtape.runtime.plan_cache import plan_for
 
 

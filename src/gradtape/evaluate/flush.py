@@ -13,8 +13,12 @@ from gradtape.evaluate.kept_for_backward import kept
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.walk import topological
-from gradtape.recording.recording import Handle, Recording, State, Value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.hooks import hooks
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import Value
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.tiers import Tiered
@@ -102,7 +106,7 @@ def _last_is_held(handles: list[Handle]) -> bool:
     return _references_of_last(handles) > _UNHELD_LAST
 
 
-def evaluate(handle: Handle) -> None:
+def compute_handle(handle: Handle) -> None:
     """Give a handle its value, if it has none yet."""
     if handle.computed is not None:
         return
@@ -223,7 +227,7 @@ def release(recording: Recording) -> None:
         retire(recording)
 
 
-def cut() -> None:
+def compute_pending() -> None:
     """Compute what is pending in this thread and begin anew."""
     flush(state.recording)
 
@@ -309,5 +313,5 @@ def _losses(recording: Recording, found: Program) -> list[Node]:
     return targets if cheap and small and valued else []
 
 
-State.evaluate = staticmethod(evaluate)
-State.cut = staticmethod(cut)
+hooks.compute_handle = compute_handle
+hooks.compute_pending = compute_pending

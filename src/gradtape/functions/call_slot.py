@@ -22,10 +22,12 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.dtypes import World
-from gradtape.recording.recording import Recording, Value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import NATIVE
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 
@@ -76,7 +78,7 @@ def install(function: type) -> bool:
         "False": False, "unentered": value.entry, "allocate": buffers.allocate,
         "team": threads.team, "in_python": in_python,
     }  # fmt: skip
-    types = (Recording, Value, buffers.Buffer, float, list, state.handle_class)
+    types = (Recording, Value, buffers.Buffer, float, list, Tensor)
     facts = {
         **layout,
         **{name: id(thing) for name, thing in objects.items()},

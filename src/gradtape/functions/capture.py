@@ -15,6 +15,7 @@ import numpy as np
 from gradtape.errors import InPlaceError
 from gradtape.evaluate.bound_plans import bind
 from gradtape.evaluate.failures import Lines
+from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.steps import (
     Argument,
     Computed,
@@ -35,8 +36,11 @@ from gradtape.graph.program import program
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Handle, Recording, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
 from gradtape.recording.trace import next_number
+from gradtape.recording.value import Value, host_value
+from gradtape.tensor.tensor import Tensor
 
 # Why a run is unlike others.
 GIVEN_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
@@ -189,7 +193,7 @@ class Capture(Recording):
         Its own, because a tensor outside may hold the same value and will not follow the variable.
         """
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         value: Any = handle.computed
         if not self._is_made_here(variable):
             self._compare(variable, handle)
@@ -265,7 +269,7 @@ class Capture(Recording):
 
     def draw(self, generator: Any, position: Any) -> Any:
         """A tensor of the position of a draw."""
-        return self.hold(self.enter_positions(generator, position), state.handle_class)
+        return self.hold(self.enter_positions(generator, position), Tensor)
 
     def _end_draws(self) -> None:
         draws = [(gen, stop - start) for gen, (_, start, stop) in self._touched.items()]
@@ -287,7 +291,7 @@ class Capture(Recording):
         try:
             if is_effect(applied):
                 # What Python does there happens once, and in this order.
-                state.evaluate(handle)
+                compute_handle(handle)
             elif applied.op.family != "callback":
                 self._check(applied)
         except BaseException:
@@ -364,7 +368,7 @@ class Capture(Recording):
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
         """A look at a value that decides what Python does next."""
         node = handle.enter(self)
-        state.evaluate(handle)
+        compute_handle(handle)
         array = handle.computed.array  # type: ignore[union-attr]
         value = kind(array.reshape(())[()])
         if handle.recording is not self and self.is_own(handle):

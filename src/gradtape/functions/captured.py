@@ -26,7 +26,9 @@ from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import journal
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Recording, Value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.tensor.row_sparse import RowSparse
 
 # Past so many paths through one function, it runs in Python.

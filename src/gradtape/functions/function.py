@@ -26,7 +26,9 @@ from gradtape.functions.steps import Step
 from gradtape.functions.tensor_spec import is_spec
 from gradtape.graph.program import Program, program
 from gradtape.pytree import flatten
-from gradtape.recording.recording import Recording, modes, state
+from gradtape.recording.modes import modes
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 
 __all__ = ["Function", "function"]
 

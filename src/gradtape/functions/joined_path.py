@@ -28,7 +28,7 @@ from gradtape.graph.node import PLACEHOLDER, Node, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.tiers import work
 

@@ -30,7 +30,7 @@ from gradtape.functions.steps import (
 )
 from gradtape.functions.written_out_call import Back, Wrapped
 from gradtape.pytree import unflatten
-from gradtape.recording.recording import Handle
+from gradtape.recording.handle import Handle
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable

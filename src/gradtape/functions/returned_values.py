@@ -18,7 +18,7 @@ from gradtape.functions.steps import Call, Constant, Number, Result
 from gradtape.functions.written_out_call import Back, Listed, Wrapped
 from gradtape.pytree import unflatten
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.argument_keys import Identity, in_words, is_input, static_key
 from gradtape.functions.tensor_spec import checked
 from gradtape.pytree import flatten, leaf_names, unflatten, with_more
-from gradtape.recording.recording import state
 from gradtape.tensor.tensor import Tensor, asarray
 
 # An int that has been seen with so many values is an input from then on.
@@ -162,7 +162,7 @@ class Signature:
                 if kind is Tensor:
                     value = argument.computed
                     if value is None:
-                        state.evaluate(argument)
+                        compute_handle(argument)
                         value = argument.computed
                     key.append(value.spec)
                     leaves.append(value)
@@ -283,7 +283,7 @@ class Signature:
         """Its part of the key, and the input that it is."""
         if isinstance(leaf, Tensor):
             if leaf.computed is None:
-                state.evaluate(leaf)
+                compute_handle(leaf)
             value: Any = leaf.computed
             kind = leaf.result_class
             return value.spec if kind is Tensor else (value.spec, kind), value

@@ -18,7 +18,7 @@ from gradtape.functions.capture import Capture
 from gradtape.functions.signature import Arguments
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
 
 

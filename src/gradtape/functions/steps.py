@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.evaluate.failures import Lines
+from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node
-from gradtape.recording.recording import Handle, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.value import Value, host_value
 
 WORD = 2**64
 
@@ -128,7 +130,7 @@ class Outside:
         if handle is None:
             return self.content
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         return handle.computed
 
 

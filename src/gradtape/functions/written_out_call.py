@@ -21,7 +21,8 @@ from gradtape.functions.steps import (
     Step,
 )
 from gradtape.pytree import unflatten
-from gradtape.recording.recording import Handle, Value
+from gradtape.recording.handle import Handle
+from gradtape.recording.value import Value
 
 
 def straight_call(step: Step) -> Callable[[list[Any], Callable[[], Any]], Any] | None:

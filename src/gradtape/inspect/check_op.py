@@ -17,7 +17,8 @@ from gradtape.graph.spec import spec
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families.samples import Sample
 from gradtape.optimize import optimize
-from gradtape.recording.recording import Value, record
+from gradtape.recording.record import record
+from gradtape.recording.value import Value
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.sparsity.detect import detect
 from gradtape.tape.gradient_tape import GradientTape

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NonFiniteError
+from gradtape.evaluate.flush import compute_handle, compute_pending
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Node, Table, exchange
 from gradtape.graph.program import program
 from gradtape.graph.provenance import Provenance, note_into
 from gradtape.inspect.first_bad_value import Found, search
-from gradtape.recording.recording import Recording, Value, modes, state
+from gradtape.recording.modes import modes
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import note_line
+from gradtape.recording.value import Value
 
 __all__ = ["debug_nans"]
 
@@ -36,7 +40,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
     with the op that it is the derivative of, and the line that recorded that one; inside a loop or
     branch that is one op, the op inside and its step. With `infinities=False` only NaNs count.
     """
-    state.cut()
+    compute_pending()
     earlier = modes.handle_list
     watch = Watch(infinities)
     before, noting = exchange(Table()), note_into(watch.noted)
@@ -56,7 +60,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
         recording = state.recording
         recording.handles = list(recording.handles)
         with contextlib.suppress(NonFiniteError):
-            state.cut()
+            compute_pending()
         exchange(before)
         state.recording = Recording()
 
@@ -87,7 +91,7 @@ class Watch:
                 break
             together.append(other)
         for one in together:
-            state.evaluate(one)
+            compute_handle(one)
         if any(self._is_bad(one.computed.array) for one in together):
             found = search(wanted.nodes, values, self._is_bad)
             if found is not None:

@@ -15,7 +15,7 @@ from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
 from gradtape.tensor.row_sparse import RowSparse

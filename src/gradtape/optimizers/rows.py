@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 from gradtape.tensor.row_sparse import RowSparse
 
 

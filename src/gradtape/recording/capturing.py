@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 
 def read_state(thing: Any, name: str, label: str) -> Any:

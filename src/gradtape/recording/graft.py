@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from gradtape.graph.node import LEAF, Node, apart_from_recorded
 from gradtape.graph.walk import substitute, topological
-from gradtape.recording.recording import Recording, Value
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
 
 
 def graft(

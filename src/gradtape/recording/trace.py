@@ -30,7 +30,11 @@ from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.recording.graft import graft
-from gradtape.recording.recording import Handle, Recording, Value, host_value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.hooks import hooks
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 
 _numbers = itertools.count(1)
 
@@ -263,7 +267,7 @@ class Trace(Recording):
         found = self.add_leaf(value, value.spec)
         self.draws[found] = generator
         self._lacking[found] = True
-        return self.hold(found, state.handle_class)
+        return self.hold(found, hooks.handle_class)
 
     def repeated_draws(self, size: int) -> dict[Node, Any]:
         """For each position its values in all examples, drawn one example after the other."""
@@ -321,7 +325,7 @@ class Trace(Recording):
             if isinstance(ordinal, int) and self.leaves[ordinal] is None:
                 handle = self.outer.hold(self.sources[ordinal], Handle)
                 with self.outside():
-                    state.evaluate(handle)
+                    hooks.compute_handle(handle)
                 self.leaves[ordinal] = handle.computed
 
     def rewind(self) -> None:

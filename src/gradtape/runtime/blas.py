@@ -33,7 +33,7 @@ import numpy as np
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
 from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments
-from gradtape.codegen.plans.team import Instruction
+from gradtape.codegen.plans.instructions import Instruction
 from gradtape.runtime.shallow_products import panel_instruction
 from gradtape.runtime.thread_team import get_num_threads
 

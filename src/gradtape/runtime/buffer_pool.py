@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.recording.recording import Value
+from gradtape.recording.hooks import hooks
 
 __all__ = ["empty_cache"]
 
@@ -165,7 +165,7 @@ def array(buffer: Buffer, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.ndarray(shape, dtype, memory)
 
 
-Value.array_over = staticmethod(array)
+hooks.array_over = array
 _kinds: dict[int, Any] = {}
 
 

@@ -15,7 +15,7 @@ from gradtape.codegen.kernels.builder import NotLowered
 from gradtape.codegen.kernels.compile import compile_kernels
 from gradtape.codegen.kernels.lower import Lowered, lower
 from gradtape.codegen.plans.gemm import LETTERS
-from gradtape.codegen.plans.team import Instruction
+from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import REAL_OF
 from gradtape.graph.lines import mark
 from gradtape.graph.node import PICK, Node
@@ -25,7 +25,7 @@ from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.optimize.resize import resized
 from gradtape.optimize.split_reductions import separate
 from gradtape.optimize.views import Access, row_major, whole
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime import blas
 from gradtape.runtime import native_loops as control
 from gradtape.runtime.buffer_pool import ALIGNMENT, allocate, array

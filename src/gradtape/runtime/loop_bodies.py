@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.codegen.kernels.compile import compile_kernels
-from gradtape.codegen.plans.team import Instruction, Instructions
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.optimize.fuse import VIEWS

@@ -19,11 +19,12 @@ from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans.control import (
     BRANCH_WORDS,
+    LITERAL,
     SCAN_WORDS,
     WHILE_WORDS,
     control_ir,
 )
-from gradtape.codegen.plans.team import Instruction
+from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
@@ -34,7 +35,6 @@ from gradtape.runtime import thread_team as threads
 Place = tuple[int, int]
 Take = Callable[[int], Place]
 Row = Sequence[int]
-LITERAL = -1
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.codegen.kernels.lower import Lowered
-from gradtape.codegen.plans.team import Instruction, Instructions
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.runtime import blas
 from gradtape.runtime import native_loops as control
 from gradtape.runtime import thread_team as threads

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.counters import COUNTS
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.graph.node import Node
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 
 
 def python_types(node: Node) -> Sequence[Any]:

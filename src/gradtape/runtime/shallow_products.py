@@ -13,8 +13,8 @@ import numpy as np
 
 from gradtape.codegen import llvm
 from gradtape.codegen.plans import panels
+from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import PanelArguments, Shape
-from gradtape.codegen.plans.team import Instruction
 
 # Multiplications from which a product is worth the kernel, and rows that a packed panel must serve.
 WORK = 2_000_000

@@ -21,15 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
-from gradtape.codegen.plans.team import (
-    READY,
-    SHARED,
-    SPINS,
-    TAKEN_BACK,
-    Instructions,
-    team_bytes,
-    team_ir,
-)
+from gradtape.codegen.plans.instructions import Instructions
+from gradtape.codegen.plans.team import READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
 
 __all__ = ["get_num_threads", "set_num_threads"]
 

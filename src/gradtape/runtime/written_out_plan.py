@@ -1,23 +1,24 @@
-"""Unrolled: what a small plan does around its native call, as one Python function without loops.
+"""The written-out run of a small plan: filling its slots, as one Python function without loops.
 
-A plan of a few microseconds spends half of them in loops over two or three inputs and outputs. So
-its run is written out once, by name, and compiled by Python itself.
+Everything a compiled plan does around its native call is written out by name: it takes memory for
+the outputs, packs addresses and numbers into the slots, calls the native code, and counts.
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from gradtape.recording.recording import Value
+from gradtape.recording.value import Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.native_stretches import Stretch
+from gradtape.runtime.source_text import SourceText
 
 # Plans with more inputs and outputs than this gain nothing.
 MOST = 96
@@ -26,6 +27,9 @@ _LETTERS = {
     "u2": "H", "u1": "B",
 }  # fmt: skip
 
+# The slots and numbers of one run, and the address of this memory.
+RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -33,7 +37,7 @@ class Layout:
 
     # Where the addresses and the numbers come from: positions among the inputs of the plan.
     arrays: Sequence[int]
-    scalars: Sequence[tuple[int, Any]]
+    scalars: Sequence[tuple[int, np.dtype[Any]]]
     # Bytes into the memory of a run, of each number.
     offsets: Sequence[int]
     # Sizes of the outputs, and in which order they are returned.
@@ -45,62 +49,65 @@ class Layout:
     ops: int
     stretch: Stretch
     # Packs all slots and numbers; the slots alone; makes `struct` take numbers of any kind.
-    pack: Any
-    pack_slots: Any
+    pack: Callable[..., None]
+    pack_slots: Callable[..., None]
     converted: Callable[[Sequence[Any]], list[Any]]
-    new_memory: Callable[[], Any]
+    new_memory: Callable[[], RunMemory]
 
 
-def unrolled_run(layout: Layout, idle: list[Any], slow: Callable[[Any], Any]) -> Any:
-    """A function of the inputs that gives the outputs; it leaves what is unusual to `slow`."""
+def unrolled_run(
+    layout: Layout, idle: list[RunMemory], slow: Callable[[Sequence[Any]], list[Any]]
+) -> Callable[[Sequence[Any]], list[Any]] | None:
+    """The run as a function of the list of inputs; None if the plan has too many.
+
+    `slow` is the same run with loops; it takes over when an input is not a `Value` or a number.
+    """
     if len(layout.arrays) + len(layout.scalars) + len(layout.written) > MOST:
         return None
+    text = _common_names(layout, idle, layout.new_memory)
+    text.name(slow, "slow")
+    text.name(layout.pack, "pack")
     words = [f"inputs[{position}].address" for position in layout.arrays]
     numbers = [
-        _number(number, f"inputs[{position}]")
-        for number, (position, _) in enumerate(layout.scalars)
+        _number(text, dtype, f"x{number}", f"inputs[{position}]")
+        for number, (position, dtype) in enumerate(layout.scalars)
     ]
-    names = _names(layout, idle, layout.new_memory)
-    names["slow"] = slow
-    names["pack"] = layout.pack
     packed = ", ".join([*_slots(layout, words), *numbers])
-    return _written_out(layout, "inputs", [f"pack(memory, 0, {packed})"], "slow(inputs)", names)
+    return _written_out(text, layout, "inputs", [f"pack(memory, 0, {packed})"])
 
 
-def bound_run(layout: Layout, fixed: Mapping[int, Any], slow: Callable[..., Any]) -> Any:
-    """The same where some inputs are always the same: a function of the others, one by one.
+def bound_run(
+    layout: Layout, fixed: Mapping[int, Any], slow: Callable[..., list[Any]]
+) -> Callable[..., list[Any]] | None:
+    """The run with some inputs fixed: a function of the other inputs, one parameter each.
 
-    Numbers that never change are in the memory of a run before it begins.
+    The fixed numbers are written into the memory of a run when that memory is made.
     """
-    given = {*layout.arrays, *(position for position, _ in layout.scalars)}.difference(fixed)
-    if len(given) + len(layout.arrays) + len(layout.written) > MOST:
+    free = {*layout.arrays, *(position for position, _ in layout.scalars)}.difference(fixed)
+    if len(free) + len(layout.arrays) + len(layout.written) > MOST:
         return None
-    constants = [fixed.get(position, 0) for position, _ in layout.scalars]
-    numbers = layout.converted(constants)
+    numbers = layout.converted([fixed.get(position, 0) for position, _ in layout.scalars])
 
-    def new_memory() -> Any:
+    def new_memory() -> RunMemory:
         memory, base = layout.new_memory()
         layout.pack(memory, 0, *[0] * layout.slots, *numbers)
         return memory, base
 
-    names = _names(layout, [], new_memory)
-    names["slow"] = slow
-    names["pack"] = layout.pack_slots
+    text = _common_names(layout, [], new_memory)
+    text.name(slow, "slow")
+    text.name(layout.pack_slots, "pack")
     words = []
     for position in layout.arrays:
-        if position in fixed:
-            names[f"fixed{position}"] = fixed[position]
-            words.append(f"fixed{position}.address")
-        else:
-            words.append(f"a{position}.address")
+        owner = text.name(fixed[position], "fixed") if position in fixed else f"a{position}"
+        words.append(f"{owner}.address")
     packing = [f"pack(memory, 0, {', '.join(_slots(layout, words))})"]
     for number, (position, dtype) in enumerate(layout.scalars):
         if position not in fixed:
-            names[f"pack{number}"] = struct.Struct(f"={_LETTERS[dtype.str[1:]]}").pack_into
-            value = _number(number, f"a{position}")
-            packing.append(f"pack{number}(memory, {layout.offsets[number]}, {value})")
-    parameters = ", ".join(f"a{position}" for position in sorted(given))
-    return _written_out(layout, parameters, packing, f"slow({parameters})", names)
+            pack = text.name(struct.Struct(f"={_LETTERS[dtype.str[1:]]}").pack_into, "pack")
+            value = _number(text, dtype, f"x{number}", f"a{position}")
+            packing.append(f"{pack}(memory, {layout.offsets[number]}, {value})")
+    parameters = ", ".join(f"a{position}" for position in sorted(free))
+    return _written_out(text, layout, parameters, packing)
 
 
 def _slots(layout: Layout, words: list[str]) -> list[str]:
@@ -113,63 +120,57 @@ def _slots(layout: Layout, words: list[str]) -> list[str]:
     ]
 
 
-def _names(layout: Layout, idle: list[Any], new_memory: Callable[[], Any]) -> dict[str, Any]:
-    names: dict[str, Any] = {
-        "allocate": allocate, "counts": COUNTS, "error": struct.error, "new_memory": new_memory,
-        "pop": idle.pop, "push": idle.append, "step": layout.stretch.run,
-        "arena_size": layout.arena, "ops": layout.ops, "slots": 8 * layout.slots,
-        "unset": layout.unset,
-    }  # fmt: skip
-    for number, nbytes in enumerate(layout.written):
-        names[f"size{number}"] = nbytes
-    for number, (_, dtype) in enumerate(layout.scalars):
-        names[f"kind{number}"] = float if dtype.kind == "f" else int
-        names[f"read{number}"] = _reader(dtype)
-    return names
+def _common_names(
+    layout: Layout, idle: list[RunMemory], new_memory: Callable[[], RunMemory]
+) -> SourceText:
+    return SourceText(
+        allocate=allocate, counts=COUNTS, error=struct.error, new_memory=new_memory,
+        pop=idle.pop, push=idle.append, stretch=layout.stretch.run, arena_size=layout.arena,
+        ops=layout.ops, slots=8 * layout.slots, unset=layout.unset,
+    )  # fmt: skip
 
 
 def _written_out(
-    layout: Layout, parameters: str, packing: list[str], slow: str, names: dict[str, Any]
-) -> Any:
-    lines = [
-        f"def run({parameters}):",
-        "    try:",
-        "        memory, base = pop()",
-        "    except IndexError:",
-        "        memory, base = new_memory()",
-        *(["    arena = allocate(arena_size)"] if layout.arena else []),
-        *[f"    b{number} = allocate(size{number})" for number in range(len(layout.written))],
-        "    try:",
-        *[f"        {line}" for line in packing],
-        "    except (AttributeError, OverflowError, error):",
-        f"        return {slow}",
-        "    step(base)",
-        "    push((memory, base))",
-        "    counts.plans_run += 1",
-        "    counts.ops_run += ops",
-        f"    return [{', '.join(f'b{position}' for position in layout.order)}]",
-    ]
-    exec(_code("\n".join(lines)), names)
-    return names["run"]
+    text: SourceText, layout: Layout, parameters: str, packing: list[str]
+) -> Callable[..., list[Any]]:
+    text.line(f"def run({parameters}):")
+    with text.block():
+        # Another thread may have taken the memory of the last run.
+        text.line("try:")
+        text.line("    memory, base = pop()")
+        text.line("except IndexError:")
+        text.line("    memory, base = new_memory()")
+        if layout.arena:
+            text.line("arena = allocate(arena_size)")
+        for number, nbytes in enumerate(layout.written):
+            # A size is a name, so that plans of other sizes share the code object.
+            text.line(f"b{number} = allocate({text.name(nbytes, 'size')})")
+        text.line("try:")
+        for line in packing:
+            text.line(f"    {line}")
+        text.line("except (AttributeError, OverflowError, error):")
+        text.line(f"    return slow({parameters})")
+        text.line("stretch(base)")
+        text.line("push((memory, base))")
+        text.line("counts.plans_run += 1")
+        text.line("counts.ops_run += ops")
+        text.line(f"return [{', '.join(f'b{position}' for position in layout.order)}]")
+    return text.compiled("run")
 
 
-@lru_cache(maxsize=1024)
-def _code(text: str) -> Any:
-    """Compiled once for all plans with as many inputs and outputs: sizes are names in it."""
-    return compile(text, "<plan>", "exec")
+def _number(text: SourceText, dtype: np.dtype[Any], local: str, source: str) -> str:
+    """A Python number as it is, or read from the memory of a 0-d tensor."""
+    kind = text.name(float if dtype.kind == "f" else int, "kind")
+    read = text.name(_reader(dtype), "read")
+    return f"{local} if type({local} := {source}) is {kind} else {read}({local})"
 
 
-def _number(number: int, given: str) -> str:
-    """A number as it is, or read from the memory of a 0-d tensor."""
-    name = f"x{number}"
-    return f"{name} if type({name} := {given}) is kind{number} else read{number}({name})"
-
-
-def _reader(dtype: Any) -> Callable[[Any], Any]:
+def _reader(dtype: np.dtype[Any]) -> Callable[[Any], float | int]:
     kind = float if dtype.kind == "f" else int
     memory = np.ctypeslib.as_ctypes_type(dtype).from_address
 
-    def read(given: Any) -> Any:
-        return memory(given.address).value if type(given) is Value else kind(given)
+    def read(given: Any) -> float | int:
+        number: float | int = memory(given.address).value if type(given) is Value else kind(given)
+        return number
 
     return read

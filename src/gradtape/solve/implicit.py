@@ -21,7 +21,8 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
-from gradtape.recording.recording import host_value, state
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import host_value
 from gradtape.solve.searches import (
     FIXED_POINT_METHODS,
     MINIMIZE_METHODS,

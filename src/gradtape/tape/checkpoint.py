@@ -13,7 +13,8 @@ from gradtape.graph.node import PICK, Node
 from gradtape.graph.op import Op
 from gradtape.ops.custom.saving import NAMED
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 from gradtape.tape.custom_rules import check_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 

@@ -16,7 +16,8 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
-from gradtape.recording.recording import record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 

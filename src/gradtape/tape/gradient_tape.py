@@ -12,7 +12,10 @@ from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.node import Node
 from gradtape.graph.rows import Rows
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Handle, Recording, Value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import Jacobians, check_real
 from gradtape.tensor.tensor import Tensor, asarray

@@ -24,7 +24,9 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import reshape
 from gradtape.pytree import flatten
 from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import Recording, host_value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import host_value
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import Tensor, asarray, from_value

@@ -20,7 +20,9 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.recording.graft import graft
-from gradtape.recording.recording import Handle, Recording, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace, adopt
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray

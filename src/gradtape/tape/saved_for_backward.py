@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from gradtape.derive.gradient import derive_reverse
 from gradtape.dtypes import DType
-from gradtape.evaluate.flush import flush
+from gradtape.evaluate.flush import compute_pending, flush
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node, Table, exchange
 from gradtape.graph.program import program, sealed
@@ -17,7 +17,9 @@ from gradtape.graph.rows import Rows
 from gradtape.ops.custom.custom import passes_through
 from gradtape.optimize import optimize
 from gradtape.pytree import flatten, map_leaves
-from gradtape.recording.recording import Recording, modes, state
+from gradtape.recording.modes import modes
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import NotedHandles
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.recording_scope import direction
@@ -98,7 +100,7 @@ def saved_for_backward(f: Callable[..., object], *args: object, **kwargs: object
     values are not kept but computed again inside the backward kernels. `gt.checkpoint` changes that
     choice.
     """
-    state.cut()
+    compute_pending()
     earlier = modes.handle_list
     # A list of handles that notes the line of each op; the native recorder leaves it to Python.
     modes.handle_list = NotedHandles

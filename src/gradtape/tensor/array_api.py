@@ -15,7 +15,7 @@ from gradtape.errors import DtypeError
 from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import SCALARS
+from gradtape.recording.operands import SCALARS
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from gradtape.recording.recording import Handle, modes, state
+from gradtape.evaluate.flush import compute_handle, compute_pending
+from gradtape.recording.handle import Handle
+from gradtape.recording.modes import modes
+from gradtape.recording.thread_state import state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 
@@ -15,7 +18,7 @@ class EagerHandles(list[Handle]):
 
     def append(self, handle: Handle) -> None:
         super().append(handle)
-        state.evaluate(handle)
+        compute_handle(handle)
 
 
 @contextlib.contextmanager
@@ -28,13 +31,13 @@ def eager(on: bool = True) -> Iterator[None]:
     >>> gt.counters().plans_run - before
     2
     """
-    state.cut()
+    compute_pending()
     earlier = modes.handle_list
     _use(EagerHandles if on else list)
     try:
         yield
     finally:
-        state.cut()
+        compute_pending()
         _use(earlier)
 
 

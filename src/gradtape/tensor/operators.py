@@ -15,7 +15,7 @@ from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
-from gradtape.recording.recording import Handle, Recording, State, record, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.hooks import hooks
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_view import TensorView
 
@@ -59,7 +63,7 @@ class KeptAsRows(Handle):
     def materialize(self) -> None:
         """Compute the dense value: this handle is pending in no recording of its own."""
         dense = self.dense()
-        state.evaluate(dense)
+        compute_handle(dense)
         self.computed = dense.computed
 
 
@@ -85,4 +89,4 @@ class RowSparse(KeptAsRows, Tensor):
 # Ops on it, and views of it, give ordinary tensors.
 RowSparse.result_class = Tensor
 RowSparse.view_class = TensorView
-State.row_sparse_class = RowSparse
+hooks.row_sparse_class = RowSparse

@@ -11,6 +11,7 @@ import numpy as np
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, ShapeError
+from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
@@ -20,16 +21,11 @@ from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import (
-    Handle,
-    State,
-    Value,
-    any_handle,
-    host_value,
-    scalar_spec,
-    stack_nest,
-    state,
-)
+from gradtape.recording.handle import Handle
+from gradtape.recording.hooks import hooks
+from gradtape.recording.operands import any_handle, scalar_spec, stack_nest
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
 from gradtape.tensor.array_api import check_version
 from gradtape.tensor.operators import Operators
@@ -94,7 +90,7 @@ class Tensor(Handle, Operators):
     def _look(self) -> np.ndarray:
         """The value for people to read: unlike `numpy`, it sets no guard in a captured function."""
         if self.computed is None:
-            state.evaluate(self)
+            compute_handle(self)
         array = self.computed.array  # type: ignore[union-attr]
         if array.flags.writeable:
             array.flags.writeable = False
@@ -243,7 +239,7 @@ class Tensor(Handle, Operators):
 
 
 Tensor.result_class = Tensor
-State.handle_class = Tensor
+hooks.handle_class = Tensor
 native.offer(tiers.MODE != "off")
 
 
@@ -371,7 +367,7 @@ def evaluate(*trees: object) -> object:
         for leaf in flatten(tree)[0]:
             if isinstance(leaf, Tensor):
                 if leaf.computed is None:
-                    state.evaluate(leaf)
+                    compute_handle(leaf)
             elif isinstance(leaf, Operators):
                 leaf.numpy()
     return trees[0] if len(trees) == 1 else trees

@@ -10,15 +10,17 @@ import numpy as np
 
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.evaluate.flush import flush
+from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import UNENTERED, Recording, Value, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
+from gradtape.recording.value import UNENTERED, Value
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 
@@ -115,7 +117,7 @@ class Variable(Operators):
         if free and handle.recording is not recording:
             # No tape and no trace wants to know of this read, so nothing is recorded.
             if handle.computed is None:
-                state.evaluate(handle)
+                compute_handle(handle)
             self._note(state.recording)
             return self.value_class(None, None, _apart(handle.computed))
         entered = None
@@ -266,7 +268,7 @@ class Variable(Operators):
         """The current value, computed, without telling any tape."""
         handle = self._handle
         if handle.computed is None:
-            state.evaluate(handle)
+            compute_handle(handle)
         return handle.computed  # type: ignore[return-value]
 
     def replace(self, value: Value) -> None:
@@ -372,7 +374,7 @@ def _concrete(name: str, trace: Trace, tensor: Tensor) -> Tensor:
                 f"Variable: {name} would be made inside {trace.name}, from a tensor that has no "
                 "value there. Make it outside, and assign it inside."
             )
-        state.evaluate(tensor)
+        compute_handle(tensor)
     assert tensor.computed is not None
     return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
 

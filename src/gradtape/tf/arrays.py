@@ -10,7 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.ops.arrays import joining, movement, padding
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import host_value
+from gradtape.recording.value import host_value
 from gradtape.tf.conversion import as_axes, as_shape, common, concrete, convert
 from gradtape.tf.dispatch import operation
 from gradtape.tf.dtypes import as_dtype, int32

@@ -20,7 +20,7 @@ from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import fresh, graphs

@@ -17,7 +17,9 @@ from gradtape.ops.arrays.movement import reshape as core_reshape
 from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
 from gradtape.ops.families.casting import cast as core_cast
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import any_handle, enter, host_value, state
+from gradtape.recording.operands import any_handle, enter
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import host_value
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable
 from gradtape.tf.dispatch import operation

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tf.tensor import Tensor, adopt
 
 

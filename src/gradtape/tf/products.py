@@ -16,7 +16,7 @@ from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.matrices.matrix_functions import matrix_norm
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.recording.recording import state
+from gradtape.recording.thread_state import state
 from gradtape.tf.casting import cast
 from gradtape.tf.conversion import as_axes, common, convert
 from gradtape.tf.dispatch import operation

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradtape import random
 from gradtape.errors import ArgumentError
-from gradtape.recording.recording import Recording, state
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.tf.conversion import convert
 from gradtape.tf.dispatch import EFFECT, PLAIN, graphs
 from gradtape.tf.graphs import Placeholder, Symbolic, local

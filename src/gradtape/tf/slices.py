@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.graph.spec import spec
-from gradtape.recording.recording import host_value
+from gradtape.recording.value import host_value
 from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.tf.conversion import as_shape, convert
 from gradtape.tf.shapes import TensorShape

@@ -9,7 +9,9 @@ from gradtape.derive.gradient import derive_reverse
 from gradtape.derive.jacobians import View, derive_hessian
 from gradtape.errors import NotRecordingError
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Handle, Recording, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.tape import gradient_tape as core
 from gradtape.tape.recording_scope import direction, directions, finish
 from gradtape.tensor.tensor import Tensor as CoreTensor

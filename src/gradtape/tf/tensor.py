@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Value, host_value, state
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value, host_value
 from gradtape.tensor import tensor as core
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor_view import TensorView

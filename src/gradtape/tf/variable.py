@@ -8,7 +8,8 @@ import numpy as np
 
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
-from gradtape.recording.recording import record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.conversion import convert

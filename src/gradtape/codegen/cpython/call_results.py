@@ -17,7 +17,7 @@ from gradtape.codegen.cpython.call_context import (
     UPDATE,
     known_object,
 )  # fmt: skip
-from gradtape.codegen.plans.routine import Routine
+from gradtape.codegen.routine import Routine
 
 
 def address_ir() -> str:

@@ -47,7 +47,7 @@ from gradtape.codegen.cpython.call_results import (
 )  # fmt: skip
 from gradtape.codegen.cpython.lookup import CURRENT, with_loads
 from gradtape.codegen.cpython.python_api import declarations
-from gradtape.codegen.plans.routine import Routine
+from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyErr_Fetch",

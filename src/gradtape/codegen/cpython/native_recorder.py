@@ -32,8 +32,12 @@ from gradtape.graph.node import Node, Table
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
-from gradtape.recording.recording import Handle, Recording, Value, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.hooks import hooks
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 from gradtape.recording.traffic import traffic
+from gradtape.recording.value import Value
 
 MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
 if MODE not in ("auto", "python", "native"):
@@ -111,7 +115,7 @@ class Native:
         self.strange: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
-        tensor: Any = state.handle_class
+        tensor: Any = hooks.handle_class
         self.learn_kind(tensor)
         named = {"recording_name": sys.intern("recording"), "local_dictionary": local_dictionary,
                  "learn_kind": self.keep(self.learn_kind), "Tensor": tensor, "None": None,
@@ -144,7 +148,7 @@ class Native:
 
     def _contexts(self, exponents: range) -> dict[str, Any]:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
-        tensor: Any = state.handle_class
+        tensor: Any = hooks.handle_class
         found: dict[str, Any] = {}
         for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
             closure: Any = binary_function(REGISTRY[name])
@@ -164,7 +168,7 @@ class Native:
         if exponent == 2:
             square = REGISTRY["square"]
             return square, unary_function(square), None, None
-        tensor: Any = state.handle_class
+        tensor: Any = hooks.handle_class
         power = tensor.__pow__
         return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
 
@@ -231,7 +235,7 @@ def install() -> bool:
         for function, found in zip(RECORDERS, native.functions, strict=False):
             function.use(found)
         for special, wrapper in native.wrappers.items():
-            setattr(state.handle_class, special, wrapper)
+            setattr(hooks.handle_class, special, wrapper)
         _installed.append(native)
         return True
 
@@ -249,7 +253,7 @@ def uninstall() -> None:
             for function in RECORDERS:
                 function.use(None)
             for special in native.wrappers:
-                delattr(state.handle_class, special)
+                delattr(hooks.handle_class, special)
 
 
 class Watch:

@@ -1,23 +1,27 @@
-"""Loops and branches as kernels: the IR that runs the plan of a body again and again.
+"""Loops and branches as kernels: the IR that runs the instructions of a body again and again.
 
-Each is a kernel like any other, `void f(ptr slots, ptr args, i64 lo, i64 hi, i64 part)`, so bodies
-may hold loops and branches themselves. A body has slots of its own. They are filled from those of
-the plan around it by *bindings*, and moved on after each step: by a constant for an element of a
-sequence or a row of a result, and from one buffer to another for what is carried.
+Each is a kernel like any other, so bodies may hold loops and branches themselves. A body has slots
+of its own. *Bindings* fill them from the slots of the plan around it. After each step of a loop,
+slots are moved on: by a constant for an element of a sequence or a row of a result, and from one of
+two buffers to the other for a carried value.
 
-Args begin with the address of `run_plan` and of the word that holds the team.
+The args of each kernel begin with the address of `run_plan` and of the word that holds the team.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
+from collections.abc import Mapping
 
-# Words of a row of each table.
-BINDING = 3  # slot of the body, slot around it or -1, offset or address
-MOVE = 2  # slot, step in bytes
-CARRY = 6  # slot read, slot written; two buffers, the first for the last step
-STATE = 10  # slot of the condition or -1; as above, but neither is the last; result and its bytes
+from gradtape.codegen.plans.instructions import kernel_routine
+from gradtape.codegen.routine import Routine, Word
+
+# Words of a row of each table. A place is two words: a slot and an offset in bytes, or `LITERAL`
+# and an address.
+LITERAL = -1
+BINDING = 3  # slot of the body; place around it
+MOVE = 2  # slot, bytes to move on
+CARRY = 6  # slot read, slot written; places of two buffers, first that of the last step's result
+STATE = 10  # slot of the condition or -1; slots and buffers as in CARRY; place of the result, bytes
 BRANCH = 5  # instructions, their count, slots, bindings, their count
 
 SCAN_WORDS = (
@@ -30,6 +34,7 @@ WHILE_WORDS = (
     "maximum", "steps.slot", "steps.offset", "states", "carried",
 )  # fmt: skip
 BRANCH_WORDS = ("run", "team", "index.slot", "index.offset", "branches", "choices")
+_BRANCH_ROW = ("instructions", "count", "slots", "bindings", "bound")
 _POINTERS = {
     "run", "team", "instructions", "bindings", "moves", "carries", "tests", "tested.bindings",
     "states", "branches",
@@ -38,264 +43,156 @@ _POINTERS = {
 
 def control_ir() -> str:
     """The module with `scan`, `repeat` (while) and `choose` (branch)."""
-    text = _COMMON + _SCAN + _WHILE + _BRANCH
-    for name, words in (("SCAN", SCAN_WORDS), ("WHILE", WHILE_WORDS), ("BRANCH", BRANCH_WORDS)):
-        text = text.replace(f"$LOAD_{name}$", _loads(words))
-    widths = (("BINDING", BINDING), ("MOVE", MOVE), ("CARRY", CARRY), ("STATE", STATE),
-              ("BRANCH", BRANCH))  # fmt: skip
-    for name, width in widths:
-        text = text.replace(f"${name}$", str(width))
-    return _inlined(text)
+    declaration = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
+    return "\n".join([declaration, _place(), _bind(), _scan(), _repeat(), _choose()])
 
 
-_READ = re.compile(r"%(\S+) = call i64 @word\(ptr (\S+), i64 (\S+)\)")
-_WRITE = re.compile(r"call void @set\(ptr (\S+), i64 (\S+), i64 (\S+)\)")
+def _place() -> str:
+    r = Routine("internal i64 @place(ptr %slots, i64 %slot, i64 %offset)")
+    with r.when(r.compare("slt", "%slot", 0)):
+        r.end("ret i64 %offset")
+    r.end(f"ret i64 {r.add(_slot(r, '%slots', '%slot'), '%offset')}")
+    return r.text()
 
 
-def _inlined(text: str) -> str:
-    """`word` and `set`, which read and write a word of a table, written out at each use."""
-    numbers = itertools.count()
-
-    def read(found: re.Match[str]) -> str:
-        name, row, index = found.groups()
-        at = f"%{name}.word"
-        return f"{at} = getelementptr i64, ptr {row}, i64 {index}\n  %{name} = load i64, ptr {at}"
-
-    def write(found: re.Match[str]) -> str:
-        row, index, value = found.groups()
-        at = f"%set.{next(numbers)}"
-        return f"{at} = getelementptr i64, ptr {row}, i64 {index}\n  store i64 {value}, ptr {at}"
-
-    return _WRITE.sub(write, _READ.sub(read, text))
+def _bind() -> str:
+    r = Routine("internal void @bind(ptr %outer, ptr %inner, ptr %rows, i64 %count)")
+    with r.loop("%count") as index:
+        row = r.row("%rows", index, BINDING)
+        _set_slot(r, "%inner", r.word(row), _place_in(r, "%outer", row, 1))
+    r.end("ret void")
+    return r.text()
 
 
-def _loads(words: tuple[str, ...]) -> str:
-    lines = []
-    for index, name in enumerate(words):
-        kind = "ptr" if name in _POINTERS else "i64"
-        lines.append(f"  %{name}.at = getelementptr i64, ptr %args, i64 {index}")
-        lines.append(f"  %{name} = load {kind}, ptr %{name}.at")
-    return "\n".join(lines)
+def _slot(r: Routine, slots: str, number: str) -> str:
+    return r.word(slots, r.scaled(number))
 
 
-_COMMON = """
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+def _set_slot(r: Routine, slots: str, number: str, address: str) -> None:
+    r.put(slots, r.scaled(number), address)
 
-; The address of a place: a slot and an offset, or for slot -1 the offset itself.
-define internal i64 @place(ptr %slots, i64 %slot, i64 %offset) alwaysinline {
-entry:
-  %literal = icmp slt i64 %slot, 0
-  br i1 %literal, label %as.is, label %inside
-inside:
-  %base = call i64 @word(ptr %slots, i64 %slot)
-  %sum = add i64 %base, %offset
-  ret i64 %sum
-as.is:
-  ret i64 %offset
-}
 
-define internal i64 @place_at(ptr %slots, ptr %row, i64 %index) alwaysinline {
-  %next = add i64 %index, 1
-  %slot = call i64 @word(ptr %row, i64 %index)
-  %offset = call i64 @word(ptr %row, i64 %next)
-  %address = call i64 @place(ptr %slots, i64 %slot, i64 %offset)
-  ret i64 %address
-}
+def _address(r: Routine, slots: str, slot: Word, offset: Word) -> str:
+    return r.call("i64", "@place", f"ptr {slots}", f"i64 {slot}", f"i64 {offset}")
 
-define internal void @bind(ptr %outer, ptr %inner, ptr %rows, i64 %count) {
-entry:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %row, label %done
-row:
-  %index = phi i64 [ 0, %entry ], [ %next, %row ]
-  %at = getelementptr [$BINDING$ x i64], ptr %rows, i64 %index
-  %slot = call i64 @word(ptr %at, i64 0)
-  %address = call i64 @place_at(ptr %outer, ptr %at, i64 1)
-  call void @set(ptr %inner, i64 %slot, i64 %address)
-  %next = add i64 %index, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %row, label %done
-done:
-  ret void
-}
-"""
 
-_SCAN = """
-define void @scan(ptr %outer, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-$LOAD_SCAN$
-  %inner = alloca i64, i64 %slots
-  %sums = alloca i64, i64 %carried
-  %threads = load atomic ptr, ptr %team monotonic, align 8
-  call void @bind(ptr %outer, ptr %inner, ptr %bindings, i64 %bound)
-  %any.carried = icmp sgt i64 %carried, 0
-  %any.moving = icmp sgt i64 %moving, 0
-  %parity = and i64 %length, 1
-  %odd = icmp eq i64 %parity, 1
-  br i1 %any.carried, label %start, label %step
-start:
-  %number = phi i64 [ 0, %entry ], [ %number.next, %start ]
-  %row = getelementptr [$CARRY$ x i64], ptr %carries, i64 %number
-  %last = call i64 @place_at(ptr %outer, ptr %row, i64 2)
-  %other = call i64 @place_at(ptr %outer, ptr %row, i64 4)
-  %sum = add i64 %last, %other
-  call void @set(ptr %sums, i64 %number, i64 %sum)
-  %first = select i1 %odd, i64 %last, i64 %other
-  %written = call i64 @word(ptr %row, i64 1)
-  call void @set(ptr %inner, i64 %written, i64 %first)
-  %number.next = add i64 %number, 1
-  %number.more = icmp slt i64 %number.next, %carried
-  br i1 %number.more, label %start, label %step
-step:
-  %done.steps = phi i64 [ 0, %entry ], [ 0, %start ], [ %steps.next, %again ]
-  call void %run(ptr %threads, ptr %instructions, i64 %count, ptr %inner)
-  %steps.next = add i64 %done.steps, 1
-  %steps.more = icmp slt i64 %steps.next, %length
-  br i1 %steps.more, label %advance, label %done
-advance:
-  br i1 %any.moving, label %move, label %moved
-move:
-  %m = phi i64 [ 0, %advance ], [ %m.next, %move ]
-  %m.row = getelementptr [$MOVE$ x i64], ptr %moves, i64 %m
-  %m.slot = call i64 @word(ptr %m.row, i64 0)
-  %m.by = call i64 @word(ptr %m.row, i64 1)
-  %m.old = call i64 @word(ptr %inner, i64 %m.slot)
-  %m.new = add i64 %m.old, %m.by
-  call void @set(ptr %inner, i64 %m.slot, i64 %m.new)
-  %m.next = add i64 %m, 1
-  %m.more = icmp slt i64 %m.next, %moving
-  br i1 %m.more, label %move, label %moved
-moved:
-  br i1 %any.carried, label %carry, label %again
-carry:
-  %c = phi i64 [ 0, %moved ], [ %c.next, %carry ]
-  %c.row = getelementptr [$CARRY$ x i64], ptr %carries, i64 %c
-  %c.in = call i64 @word(ptr %c.row, i64 0)
-  %c.out = call i64 @word(ptr %c.row, i64 1)
-  %c.value = call i64 @word(ptr %inner, i64 %c.out)
-  %c.sum = call i64 @word(ptr %sums, i64 %c)
-  %c.free = sub i64 %c.sum, %c.value
-  call void @set(ptr %inner, i64 %c.in, i64 %c.value)
-  call void @set(ptr %inner, i64 %c.out, i64 %c.free)
-  %c.next = add i64 %c, 1
-  %c.more = icmp slt i64 %c.next, %carried
-  br i1 %c.more, label %carry, label %again
-again:
-  br label %step
-done:
-  ret void
-}
-"""
+def _place_in(r: Routine, slots: str, row: str, word: int) -> str:
+    """The address of the place that begins at a word of a row."""
+    return _address(r, slots, r.word(row, 8 * word), r.word(row, 8 * word + 8))
 
-_WHILE = """
-define void @repeat(ptr %outer, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-$LOAD_WHILE$
-  %condition = alloca i64, i64 %tested.slots
-  %inner = alloca i64, i64 %slots
-  %sums = alloca i64, i64 %carried
-  %threads = load atomic ptr, ptr %team monotonic, align 8
-  call void @bind(ptr %outer, ptr %condition, ptr %tested.bindings, i64 %tested.bound)
-  call void @bind(ptr %outer, ptr %inner, ptr %bindings, i64 %bound)
-  %any = icmp sgt i64 %carried, 0
-  br i1 %any, label %start, label %test
-start:
-  %number = phi i64 [ 0, %entry ], [ %number.next, %start ]
-  %row = getelementptr [$STATE$ x i64], ptr %states, i64 %number
-  %one = call i64 @place_at(ptr %outer, ptr %row, i64 3)
-  %other = call i64 @place_at(ptr %outer, ptr %row, i64 5)
-  %sum = add i64 %one, %other
-  call void @set(ptr %sums, i64 %number, i64 %sum)
-  %written = call i64 @word(ptr %row, i64 2)
-  call void @set(ptr %inner, i64 %written, i64 %one)
-  %number.next = add i64 %number, 1
-  %number.more = icmp slt i64 %number.next, %carried
-  br i1 %number.more, label %start, label %test
-test:
-  %steps = phi i64 [ 0, %entry ], [ 0, %start ], [ %steps.next, %again ]
-  %bounded = icmp sge i64 %maximum, 0
-  %spent = icmp sge i64 %steps, %maximum
-  %enough = and i1 %bounded, %spent
-  br i1 %enough, label %end, label %ask
-ask:
-  call void %run(ptr %threads, ptr %tests, i64 %testing, ptr %condition)
-  %answer = call i64 @place(ptr %condition, i64 %answer.slot, i64 %answer.offset)
-  %answer.at = inttoptr i64 %answer to ptr
-  %holds = load i8, ptr %answer.at
-  %goes.on = icmp ne i8 %holds, 0
-  br i1 %goes.on, label %step, label %end
-step:
-  call void %run(ptr %threads, ptr %instructions, i64 %count, ptr %inner)
-  %steps.next = add i64 %steps, 1
-  br i1 %any, label %carry, label %again
-carry:
-  %c = phi i64 [ 0, %step ], [ %c.next, %carried.on ]
-  %c.row = getelementptr [$STATE$ x i64], ptr %states, i64 %c
-  %c.test = call i64 @word(ptr %c.row, i64 0)
-  %c.in = call i64 @word(ptr %c.row, i64 1)
-  %c.out = call i64 @word(ptr %c.row, i64 2)
-  %c.value = call i64 @word(ptr %inner, i64 %c.out)
-  %c.sum = call i64 @word(ptr %sums, i64 %c)
-  %c.free = sub i64 %c.sum, %c.value
-  call void @set(ptr %inner, i64 %c.in, i64 %c.value)
-  call void @set(ptr %inner, i64 %c.out, i64 %c.free)
-  %c.tested = icmp sge i64 %c.test, 0
-  br i1 %c.tested, label %tell, label %carried.on
-tell:
-  call void @set(ptr %condition, i64 %c.test, i64 %c.value)
-  br label %carried.on
-carried.on:
-  %c.next = add i64 %c, 1
-  %c.more = icmp slt i64 %c.next, %carried
-  br i1 %c.more, label %carry, label %again
-again:
-  br label %test
-end:
-  %steps.to = call i64 @place(ptr %outer, i64 %steps.slot, i64 %steps.offset)
-  %steps.to.at = inttoptr i64 %steps.to to ptr
-  store i64 %steps, ptr %steps.to.at
-  br i1 %any, label %store, label %done
-store:
-  %s = phi i64 [ 0, %end ], [ %s.next, %store ]
-  %s.row = getelementptr [$STATE$ x i64], ptr %states, i64 %s
-  %s.in = call i64 @word(ptr %s.row, i64 1)
-  %s.from = call i64 @word(ptr %inner, i64 %s.in)
-  %s.to = call i64 @place_at(ptr %outer, ptr %s.row, i64 7)
-  %s.bytes = call i64 @word(ptr %s.row, i64 9)
-  %s.from.at = inttoptr i64 %s.from to ptr
-  %s.to.at = inttoptr i64 %s.to to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr %s.to.at, ptr %s.from.at, i64 %s.bytes, i1 false)
-  %s.next = add i64 %s, 1
-  %s.more = icmp slt i64 %s.next, %carried
-  br i1 %s.more, label %store, label %done
-done:
-  ret void
-}
-"""
 
-_BRANCH = """
-define void @choose(ptr %outer, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-$LOAD_BRANCH$
-  %threads = load atomic ptr, ptr %team monotonic, align 8
-  %index.place = call i64 @place(ptr %outer, i64 %index.slot, i64 %index.offset)
-  %index.place.at = inttoptr i64 %index.place to ptr
-  %index = load i64, ptr %index.place.at
-  %most = sub i64 %choices, 1
-  %high = icmp sgt i64 %index, %most
-  %below = select i1 %high, i64 %most, i64 %index
-  %low = icmp slt i64 %below, 0
-  %chosen = select i1 %low, i64 0, i64 %below
-  %row = getelementptr [$BRANCH$ x i64], ptr %branches, i64 %chosen
-  %instructions = load ptr, ptr %row
-  %count = call i64 @word(ptr %row, i64 1)
-  %slots = call i64 @word(ptr %row, i64 2)
-  %bindings.at = getelementptr i64, ptr %row, i64 3
-  %bindings = load ptr, ptr %bindings.at
-  %bound = call i64 @word(ptr %row, i64 4)
-  %inner = alloca i64, i64 %slots
-  call void @bind(ptr %outer, ptr %inner, ptr %bindings, i64 %bound)
-  call void %run(ptr %threads, ptr %instructions, i64 %count, ptr %inner)
-  ret void
-}
-"""
+def _as_pointer(r: Routine, address: str) -> str:
+    return r.let(f"inttoptr i64 {address} to ptr")
+
+
+def _new_slots(r: Routine, words: Mapping[str, str], prefix: str = "") -> str:
+    """Slots of a body on the stack, bound to the plan around it."""
+    inner = r.let(f"alloca i64, i64 {words[f'{prefix}slots']}")
+    bindings, bound = words[f"{prefix}bindings"], words[f"{prefix}bound"]
+    r.do("@bind", "ptr %slots", f"ptr {inner}", f"ptr {bindings}", f"i64 {bound}")
+    return inner
+
+
+def _team(r: Routine, words: Mapping[str, str]) -> str:
+    return r.let(f"load atomic ptr, ptr {words['team']} monotonic, align 8")
+
+
+def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, slots: str) -> None:
+    r.do(run, f"ptr {team}", f"ptr {instructions}", f"i64 {count}", f"ptr {slots}")
+
+
+def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> str:
+    """The next step reads what this one wrote, and writes to the other buffer.
+
+    `total` is the sum of the addresses of both buffers, so the other one is a difference.
+    """
+    value = _slot(r, inner, written)
+    _set_slot(r, inner, read, value)
+    _set_slot(r, inner, written, r.subtract(total, value))
+    return value
+
+
+def _scan() -> str:
+    r = kernel_routine("scan")
+    words = r.words("%args", SCAN_WORDS, _POINTERS)
+    length, carried = words["length"], words["carried"]
+    totals = r.let(f"alloca i64, i64 {carried}")
+    team, inner = _team(r, words), _new_slots(r, words)
+    odd = r.unequal(r.let(f"and i64 {length}, 1"), 0)
+    with r.loop(carried) as number:
+        row = r.row(words["carries"], number, CARRY)
+        last, other = (_place_in(r, "%slots", row, word) for word in (2, 4))
+        _set_slot(r, totals, number, r.add(last, other))
+        # Steps alternate between the buffers, and the last one must write to its own.
+        _set_slot(r, inner, r.word(row, 8), r.select(odd, last, other))
+    with r.loop(length) as step:
+        _run_body(r, words["run"], team, words["instructions"], words["count"], inner)
+        r.go_if(r.equal(r.add(step, 1), length), "done")
+        with r.loop(words["moving"]) as number:
+            row = r.row(words["moves"], number, MOVE)
+            slot = r.word(row)
+            _set_slot(r, inner, slot, r.add(_slot(r, inner, slot), r.word(row, 8)))
+        with r.loop(carried) as number:
+            row = r.row(words["carries"], number, CARRY)
+            _exchange(r, inner, _slot(r, totals, number), r.word(row), r.word(row, 8))
+    r.block("done")
+    r.end("ret void")
+    return r.text()
+
+
+def _repeat() -> str:
+    r = kernel_routine("repeat")
+    words = r.words("%args", WHILE_WORDS, _POINTERS)
+    maximum, carried = words["maximum"], words["carried"]
+    totals = r.let(f"alloca i64, i64 {carried}")
+    team = _team(r, words)
+    condition, inner = _new_slots(r, words, "tested."), _new_slots(r, words)
+    with r.loop(carried) as number:
+        row = r.row(words["states"], number, STATE)
+        one, other = (_place_in(r, "%slots", row, word) for word in (3, 5))
+        _set_slot(r, totals, number, r.add(one, other))
+        _set_slot(r, inner, r.word(row, 16), one)
+    before = r.here
+    r.block("test")
+    r.line(f"%steps = phi i64 [ 0, %{before} ], [ %steps.next, %again ]")
+    bounded, spent = r.compare("sge", maximum, 0), r.compare("sge", "%steps", maximum)
+    r.go_if(r.both(bounded, spent), "finish")
+    _run_body(r, words["run"], team, words["tests"], words["testing"], condition)
+    answer = _address(r, condition, words["answer.slot"], words["answer.offset"])
+    holds = r.let(f"load i8, ptr {_as_pointer(r, answer)}")
+    r.go_if(r.compare("eq", holds, 0, "i8"), "finish")
+    _run_body(r, words["run"], team, words["instructions"], words["count"], inner)
+    with r.loop(carried) as number:
+        row = r.row(words["states"], number, STATE)
+        tested, total = r.word(row), _slot(r, totals, number)
+        value = _exchange(r, inner, total, r.word(row, 8), r.word(row, 16))
+        with r.when(r.compare("sge", tested, 0)):
+            _set_slot(r, condition, tested, value)
+    r.block("again")
+    r.line("%steps.next = add i64 %steps, 1")
+    r.go("test")
+    r.block("finish")
+    steps_at = _address(r, "%slots", words["steps.slot"], words["steps.offset"])
+    r.put(_as_pointer(r, steps_at), 0, "%steps")
+    with r.loop(carried) as number:
+        row = r.row(words["states"], number, STATE)
+        source, target = _slot(r, inner, r.word(row, 8)), _place_in(r, "%slots", row, 7)
+        places = [f"ptr {_as_pointer(r, address)}" for address in (target, source)]
+        r.do("@llvm.memcpy.p0.p0.i64", *places, f"i64 {r.word(row, 72)}", "i1 false")
+    r.end("ret void")
+    return r.text()
+
+
+def _choose() -> str:
+    r = kernel_routine("choose")
+    words = r.words("%args", BRANCH_WORDS, _POINTERS)
+    place = _address(r, "%slots", words["index.slot"], words["index.offset"])
+    index, most = r.word(_as_pointer(r, place)), r.subtract(words["choices"], 1)
+    below = r.select(r.compare("sgt", index, most), most, index)
+    chosen = r.select(r.compare("slt", below, 0), 0, below)
+    row = r.row(words["branches"], chosen, BRANCH)
+    body = r.words(row, _BRANCH_ROW, _POINTERS)
+    team, inner = _team(r, words), _new_slots(r, body)
+    _run_body(r, words["run"], team, body["instructions"], body["count"], inner)
+    r.end("ret void")
+    return r.text()

@@ -1,25 +1,31 @@
 """Matrix products as kernels: the IR that turns a plan's words into BLAS calls.
 
-All matrices are row-major here and column-major in BLAS, so C = op(A) op(B) is asked for as
+Matrices are row-major in gradtape and column-major in BLAS, so C = op(A) op(B) is asked for as
 C' = op(B)' op(A)': the operands change places and nothing is copied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-# What `transa` and `transb` say of the stored matrix.
+from gradtape.codegen.plans.instructions import kernel_routine
+from gradtape.codegen.routine import Routine
+
+# Values of `transa` and `transb`: how the stored matrix enters the product.
 PLAIN, TRANSPOSED, CONJUGATE_TRANSPOSED = 0, 1, 2
 
-# What the range of the kernel counts.
+# Values of `split`: what the range of the kernel counts.
 SPLIT_ROWS, SPLIT_COLUMNS, SPLIT_BATCH = 0, 1, 2
 
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+# By letter: the type in IR, and its zero and one.
 _SCALARS = {
-    "s": ("float", "0.0", "1.0", 4),
-    "d": ("double", "0.0", "1.0", 8),
-    "c": ("[2 x float]", "zeroinitializer", "[float 1.0, float 0.0]", 8),
-    "z": ("[2 x double]", "zeroinitializer", "[double 1.0, double 0.0]", 16),
+    "s": ("float", "0.0", "1.0"),
+    "d": ("double", "0.0", "1.0"),
+    "c": ("[2 x float]", "zeroinitializer", "[float 1.0, float 0.0]"),
+    "z": ("[2 x double]", "zeroinitializer", "[double 1.0, double 0.0]"),
 }
 
 
@@ -67,26 +73,148 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
 
     With `local_threads` each call holds the library to one thread, for the calling thread only.
     """
-    scalar, zero, one, size = _SCALARS[letter]
-    loads = "".join(
-        f"  %{name}.at = getelementptr i64, ptr %args, i64 {index}\n"
-        f"  %{name} = load i64, ptr %{name}.at\n"
-        for index, name in enumerate(GemmArguments._fields)
-    )
-    text = _COMMON + _GEMM + _GEMV + (_LOCAL_THREADS if local_threads else _ANY_THREADS)
-    replacements = {
-        "PREPARE": loads + _PREPARE,
-        "SCALAR": scalar,
-        "ZERO": zero,
-        "ONE": one,
-        "SIZE": str(size),
-        "GEMM": symbol(letter, "gemm"),
-        "GEMV": symbol(letter, "gemv"),
-        "LOCAL": LOCAL_THREADS,
+    scalar, zero, one = _SCALARS[letter]
+    lines = [
+        '@codes = private constant [3 x i8] c"NTC"',
+        '@codes.gemv = private constant [3 x i8] c"TNC"',
+        f"@scalars = private constant [2 x {scalar}] [{scalar} {zero}, {scalar} {one}]",
+        f"declare void @{symbol(letter, 'gemm')}({', '.join(['ptr'] * 13)})",
+        f"declare void @{symbol(letter, 'gemv')}({', '.join(['ptr'] * 11)})",
+    ]
+    if local_threads:
+        lines.append(f"declare i32 @{LOCAL_THREADS}(i32)")
+    return "\n".join([*lines, _gemm(letter, local_threads), _gemv(letter, local_threads)])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a product that one call of a kernel computes."""
+
+    # The words by name, and the addresses of those that BLAS reads where they are.
+    words: Mapping[str, str]
+    at: Mapping[str, str]
+    # The first row, column and item of the batch, and the end of the items.
+    row: str
+    column: str
+    item: str
+    items_end: str
+    # Rows in all, and the addresses of the counts of rows and columns.
+    rows: str
+    rows_at: str
+    columns_at: str
+    # The first element of each operand in its buffer, before offsets.
+    buffers: Mapping[str, str]
+
+
+def _prepared(r: Routine) -> _Part:
+    """Read the words; goes to `done` if there is nothing to compute."""
+    words = r.words("%args", GemmArguments._fields)
+    at = {name: r.at("%args", 8 * n) for n, name in enumerate(GemmArguments._fields)}
+
+    def part(split: int, whole: str) -> tuple[str, str]:
+        here = r.equal(words["split"], split)
+        return r.select(here, "%lo", 0), r.select(here, "%hi", words[whole])
+
+    row, rows_end = part(SPLIT_ROWS, "m")
+    column, columns_end = part(SPLIT_COLUMNS, "n")
+    item, items_end = part(SPLIT_BATCH, "batch")
+    # Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
+    counts = [(r.subtract(rows_end, row), r.let("alloca i64")),
+              (r.subtract(columns_end, column), r.let("alloca i64"))]  # fmt: skip
+    for count, place in counts:
+        r.put(place, 0, count)
+        r.go_if(r.compare("sle", count, 0), "done")
+    r.go_if(r.compare("sge", item, items_end), "done")
+    buffers = {name: r.pointer("%slots", r.scaled(words[f"slot_{name}"])) for name in "abc"}
+    (rows, rows_at), (_, columns_at) = counts
+    return _Part(words, at, row, column, item, items_end, rows, rows_at, columns_at, buffers)
+
+
+def _element(r: Routine, scalar: str, base: str, elements: str) -> str:
+    return r.let(f"getelementptr {scalar}, ptr {base}, i64 {elements}")
+
+
+def _of_item(r: Routine, part: _Part, name: str, first: str, index: str) -> str:
+    """The address of an operand in one item of the batch."""
+    words = part.words
+    return r.at(first, r.add(r.multiply(index, words[f"stride_{name}"]), words[f"offset_{name}"]))
+
+
+def _blas(r: Routine, letter: str, routine: str, *arguments: str) -> None:
+    r.do(f"@{symbol(letter, routine)}", *(f"ptr {argument}" for argument in arguments))
+
+
+def _on_one_thread(r: Routine, local_threads: bool) -> str:
+    return r.call("i32", f"@{LOCAL_THREADS}", "i32 1") if local_threads else ""
+
+
+def _finished(r: Routine, before: str) -> str:
+    """The end of a kernel; `before` is the number of threads to restore, if there is one."""
+    if before:
+        r.call("i32", f"@{LOCAL_THREADS}", f"i32 {before}")
+    r.block("done")
+    r.end("ret void")
+    return r.text()
+
+
+def _gemm(letter: str, local_threads: bool) -> str:
+    scalar = _SCALARS[letter][0]
+    r = kernel_routine("gemm")
+    part = _prepared(r)
+    words, at, buffers = part.words, part.at, part.buffers
+    a_step = r.select(r.equal(words["transa"], PLAIN), words["lda"], 1)
+    b_step = r.select(r.equal(words["transb"], PLAIN), 1, words["ldb"])
+    elements = {
+        "a": r.multiply(part.row, a_step),
+        "b": r.multiply(part.column, b_step),
+        "c": r.add(r.multiply(part.row, words["ldc"]), part.column),
     }
-    for name, value in replacements.items():
-        text = text.replace(f"${name}$", value)
-    return text
+    first = {name: _element(r, scalar, buffers[name], elements[name]) for name in "abc"}
+    a_code, b_code = (r.at("@codes", words[f"trans{name}"]) for name in "ab")
+    one, beta = _element(r, scalar, "@scalars", "1"), _element(r, scalar, "@scalars", words["beta"])
+    before = _on_one_thread(r, local_threads)
+    with r.loop(part.items_end, part.item) as index:
+        a, b, c = (_of_item(r, part, name, first[name], index) for name in "abc")
+        _blas(r, letter, "gemm", b_code, a_code, part.columns_at, part.rows_at, at["k"], one,
+              b, at["ldb"], a, at["lda"], beta, c, at["ldc"])  # fmt: skip
+    return _finished(r, before)
+
+
+def _gemv(letter: str, local_threads: bool) -> str:
+    scalar, zero, _ = _SCALARS[letter]
+    r = kernel_routine("gemv")
+    part = _prepared(r)
+    words, at = part.words, part.at
+    transposed = r.equal(words["transa"], TRANSPOSED)
+    a_step = r.select(transposed, 1, words["lda"])
+    a_first = _element(r, scalar, part.buffers["a"], r.multiply(part.row, a_step))
+    c_first = _element(r, scalar, part.buffers["c"], r.multiply(part.row, words["ldc"]))
+    code = r.at("@codes.gemv", words["transa"])
+    long_at = r.select(transposed, part.rows_at, at["k"], "ptr")
+    wide_at = r.select(transposed, at["k"], part.rows_at, "ptr")
+    overwrites, one = r.equal(words["beta"], 0), _element(r, scalar, "@scalars", "1")
+    before = _on_one_thread(r, local_threads)
+    with r.loop(part.items_end, part.item) as index:
+        a = _of_item(r, part, "a", a_first, index)
+        b = _of_item(r, part, "b", part.buffers["b"], index)
+        c = _of_item(r, part, "c", c_first, index)
+        # The result is zeroed here: libraries differ on whether zero times an old NaN is zero, and
+        # they return early when k is zero.
+        with r.when(overwrites), r.loop(part.rows) as element:
+            place = _element(r, scalar, c, r.multiply(element, words["ldc"]))
+            r.line(f"store {scalar} {zero}, ptr {place}")
+        _blas(r, letter, "gemv", code, long_at, wide_at, one, a, at["lda"], b, at["ldb"], one,
+              c, at["ldc"])  # fmt: skip
+    return _finished(r, before)
+
+
+_HOLD_STATE = f"""
+@lock = internal global i32 0
+@holders = internal global i64 0
+@saved = internal global i32 0
+declare i32 @{GET_THREADS}()
+declare void @{SET_THREADS}(i32)
+"""
 
 
 def hold_ir() -> str:
@@ -94,243 +222,63 @@ def hold_ir() -> str:
 
     Plans of several threads may overlap: the first sets the count to one, the last restores it.
     """
-    text = _HOLD
-    for name, value in (("GET", GET_THREADS), ("SET", SET_THREADS)):
-        text = text.replace(f"${name}$", value)
-    return text
+    return "\n".join([_HOLD_STATE, _enter(), _hold(), _release(), _reset()])
 
 
-_COMMON = """
-@codes = private constant [3 x i8] c"NTC"
-@codes.gemv = private constant [3 x i8] c"TNC"
-@scalars = private constant [2 x $SCALAR$] [$SCALAR$ $ZERO$, $SCALAR$ $ONE$]
-declare void @$GEMM$(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
-declare void @$GEMV$(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
-"""
+def _enter() -> str:
+    r = Routine("internal void @enter()")
+    r.block("ask")
+    r.go_if(r.replaced("@lock", 0, 1, "acquire monotonic"), "done")
+    r.go("ask")
+    r.block("done")
+    r.end("ret void")
+    return r.text()
 
-_ANY_THREADS = """
-define internal i32 @threads(i32 %count) alwaysinline {
-  ret i32 0
-}
-"""
 
-_LOCAL_THREADS = """
-declare i32 @$LOCAL$(i32)
-define internal i32 @threads(i32 %count) alwaysinline {
-  %before = call i32 @$LOCAL$(i32 %count)
-  ret i32 %before
-}
-"""
+def _leave(r: Routine) -> None:
+    r.line("store atomic i32 0, ptr @lock release, align 4")
 
-# Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
-_PREPARE = """
-  %by.rows = icmp eq i64 %split, 0
-  %by.columns = icmp eq i64 %split, 1
-  %by.batch = icmp eq i64 %split, 2
-  %row = select i1 %by.rows, i64 %lo, i64 0
-  %row.end = select i1 %by.rows, i64 %hi, i64 %m
-  %rows = sub i64 %row.end, %row
-  %column = select i1 %by.columns, i64 %lo, i64 0
-  %column.end = select i1 %by.columns, i64 %hi, i64 %n
-  %columns = sub i64 %column.end, %column
-  %item = select i1 %by.batch, i64 %lo, i64 0
-  %item.end = select i1 %by.batch, i64 %hi, i64 %batch
-  %no.rows = icmp sle i64 %rows, 0
-  %no.columns = icmp sle i64 %columns, 0
-  %no.items = icmp sge i64 %item, %item.end
-  %empty.0 = or i1 %no.rows, %no.columns
-  %empty = or i1 %empty.0, %no.items
-  %a.slot = getelementptr ptr, ptr %slots, i64 %slot_a
-  %a.buffer = load ptr, ptr %a.slot
-  %b.slot = getelementptr ptr, ptr %slots, i64 %slot_b
-  %b.buffer = load ptr, ptr %b.slot
-  %c.slot = getelementptr ptr, ptr %slots, i64 %slot_c
-  %c.buffer = load ptr, ptr %c.slot
-  %rows.at = alloca i64
-  store i64 %rows, ptr %rows.at
-  %columns.at = alloca i64
-  store i64 %columns, ptr %columns.at
-  %one.at = getelementptr $SCALAR$, ptr @scalars, i64 1
-"""
 
-_GEMM = """
-define void @gemm(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-$PREPARE$
-  %a.plain = icmp eq i64 %transa, 0
-  %a.step = select i1 %a.plain, i64 %lda, i64 1
-  %b.plain = icmp eq i64 %transb, 0
-  %b.step = select i1 %b.plain, i64 1, i64 %ldb
-  %a.elements = mul i64 %row, %a.step
-  %b.elements = mul i64 %column, %b.step
-  %c.rows = mul i64 %row, %ldc
-  %c.elements = add i64 %c.rows, %column
-  %a.first = getelementptr $SCALAR$, ptr %a.buffer, i64 %a.elements
-  %b.first = getelementptr $SCALAR$, ptr %b.buffer, i64 %b.elements
-  %c.first = getelementptr $SCALAR$, ptr %c.buffer, i64 %c.elements
-  %a.code = getelementptr i8, ptr @codes, i64 %transa
-  %b.code = getelementptr i8, ptr @codes, i64 %transb
-  %beta.value = getelementptr $SCALAR$, ptr @scalars, i64 %beta
-  br i1 %empty, label %done, label %begin
-begin:
-  %before = call i32 @threads(i32 1)
-  br label %loop
-loop:
-  %index = phi i64 [ %item, %begin ], [ %next, %loop ]
-  %a.batch = mul i64 %index, %stride_a
-  %b.batch = mul i64 %index, %stride_b
-  %c.batch = mul i64 %index, %stride_c
-  %a.bytes = add i64 %a.batch, %offset_a
-  %b.bytes = add i64 %b.batch, %offset_b
-  %c.bytes = add i64 %c.batch, %offset_c
-  %a = getelementptr i8, ptr %a.first, i64 %a.bytes
-  %b = getelementptr i8, ptr %b.first, i64 %b.bytes
-  %c = getelementptr i8, ptr %c.first, i64 %c.bytes
-  call void @$GEMM$(ptr %b.code, ptr %a.code, ptr %columns.at, ptr %rows.at, ptr %k.at,
-                    ptr %one.at, ptr %b, ptr %ldb.at, ptr %a, ptr %lda.at,
-                    ptr %beta.value, ptr %c, ptr %ldc.at)
-  %next = add i64 %index, 1
-  %more = icmp slt i64 %next, %item.end
-  br i1 %more, label %loop, label %restore
-restore:
-  %ignored = call i32 @threads(i32 %before)
-  br label %done
-done:
-  ret void
-}
-"""
+def _set_threads(r: Routine, count: str) -> None:
+    r.do(f"@{SET_THREADS}", f"i32 {count}")
 
-# The result is zeroed here: libraries differ on whether zero times an old NaN is zero, and they
-# return early when k is zero.
-_GEMV = """
-define void @gemv(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-$PREPARE$
-  %a.transposed = icmp eq i64 %transa, 1
-  %a.step = select i1 %a.transposed, i64 1, i64 %lda
-  %a.elements = mul i64 %row, %a.step
-  %c.elements = mul i64 %row, %ldc
-  %a.first = getelementptr $SCALAR$, ptr %a.buffer, i64 %a.elements
-  %c.first = getelementptr $SCALAR$, ptr %c.buffer, i64 %c.elements
-  %a.code = getelementptr i8, ptr @codes.gemv, i64 %transa
-  %long.at = select i1 %a.transposed, ptr %rows.at, ptr %k.at
-  %wide.at = select i1 %a.transposed, ptr %k.at, ptr %rows.at
-  %overwrite = icmp eq i64 %beta, 0
-  br i1 %empty, label %done, label %begin
-begin:
-  %before = call i32 @threads(i32 1)
-  br label %loop
-loop:
-  %index = phi i64 [ %item, %begin ], [ %next, %product ]
-  %a.batch = mul i64 %index, %stride_a
-  %b.batch = mul i64 %index, %stride_b
-  %c.batch = mul i64 %index, %stride_c
-  %a.bytes = add i64 %a.batch, %offset_a
-  %b.bytes = add i64 %b.batch, %offset_b
-  %c.bytes = add i64 %c.batch, %offset_c
-  %a = getelementptr i8, ptr %a.first, i64 %a.bytes
-  %b = getelementptr i8, ptr %b.buffer, i64 %b.bytes
-  %c = getelementptr i8, ptr %c.first, i64 %c.bytes
-  br i1 %overwrite, label %zero, label %product
-zero:
-  %element = phi i64 [ 0, %loop ], [ %element.next, %zero ]
-  %position = mul i64 %element, %ldc
-  %at = getelementptr $SCALAR$, ptr %c, i64 %position
-  store $SCALAR$ $ZERO$, ptr %at
-  %element.next = add i64 %element, 1
-  %element.more = icmp slt i64 %element.next, %rows
-  br i1 %element.more, label %zero, label %product
-product:
-  call void @$GEMV$(ptr %a.code, ptr %long.at, ptr %wide.at, ptr %one.at, ptr %a, ptr %lda.at,
-                    ptr %b, ptr %ldb.at, ptr %one.at, ptr %c, ptr %ldc.at)
-  %next = add i64 %index, 1
-  %more = icmp slt i64 %next, %item.end
-  br i1 %more, label %loop, label %restore
-restore:
-  %ignored = call i32 @threads(i32 %before)
-  br label %done
-done:
-  ret void
-}
-"""
 
-_HOLD = """
-@lock = internal global i32 0
-@holders = internal global i64 0
-@saved = internal global i32 0
-declare i32 @$GET$()
-declare void @$SET$(i32)
+def _hold() -> str:
+    r = kernel_routine("hold")
+    r.do("@enter")
+    holders = r.word("@holders")
+    r.put("@holders", 0, r.add(holders, 1))
+    with r.when(r.equal(holders, 0)):
+        threads = r.call("i32", f"@{GET_THREADS}")
+        r.line(f"store i32 {threads}, ptr @saved")
+        with r.when(r.compare("ne", threads, 1, "i32")):
+            _set_threads(r, "1")
+    _leave(r)
+    r.end("ret void")
+    return r.text()
 
-define internal void @enter() {
-entry:
-  br label %ask
-ask:
-  %swap = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %swap, 1
-  br i1 %mine, label %done, label %ask
-done:
-  ret void
-}
 
-define internal void @exit() {
-  store atomic i32 0, ptr @lock release, align 4
-  ret void
-}
+def _release() -> str:
+    r = kernel_routine("release")
+    r.do("@enter")
+    holders = r.word("@holders")
+    r.put("@holders", 0, r.subtract(holders, 1))
+    with r.when(r.equal(holders, 1)):
+        threads = r.let("load i32, ptr @saved")
+        with r.when(r.compare("ne", threads, 1, "i32")):
+            _set_threads(r, threads)
+    _leave(r)
+    r.end("ret void")
+    return r.text()
 
-define void @hold(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-  call void @enter()
-  %count = load i64, ptr @holders
-  %count.more = add i64 %count, 1
-  store i64 %count.more, ptr @holders
-  %first = icmp eq i64 %count, 0
-  br i1 %first, label %set, label %done
-set:
-  %threads = call i32 @$GET$()
-  store i32 %threads, ptr @saved
-  %single = icmp eq i32 %threads, 1
-  br i1 %single, label %done, label %change
-change:
-  call void @$SET$(i32 1)
-  br label %done
-done:
-  call void @exit()
-  ret void
-}
 
-define void @release(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part) {
-entry:
-  call void @enter()
-  %count = load i64, ptr @holders
-  %count.less = sub i64 %count, 1
-  store i64 %count.less, ptr @holders
-  %last = icmp eq i64 %count, 1
-  br i1 %last, label %restore, label %done
-restore:
-  %threads = load i32, ptr @saved
-  %single = icmp eq i32 %threads, 1
-  br i1 %single, label %done, label %change
-change:
-  call void @$SET$(i32 %threads)
-  br label %done
-done:
-  call void @exit()
-  ret void
-}
-
-; For a forked child, in which no plan is running whatever the parent's threads were doing.
-define void @reset() {
-entry:
-  %count = load i64, ptr @holders
-  store i64 0, ptr @holders
-  call void @exit()
-  %held = icmp ne i64 %count, 0
-  br i1 %held, label %restore, label %done
-restore:
-  %threads = load i32, ptr @saved
-  call void @$SET$(i32 %threads)
-  br label %done
-done:
-  ret void
-}
-"""
+def _reset() -> str:
+    """For a forked child, in which no plan is running whatever the parent's threads were doing."""
+    r = Routine("void @reset()")
+    holders = r.word("@holders")
+    r.put("@holders", 0, 0)
+    _leave(r)
+    with r.when(r.unequal(holders, 0)):
+        _set_threads(r, r.let("load i32, ptr @saved"))
+    r.end("ret void")
+    return r.text()

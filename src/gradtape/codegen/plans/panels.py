@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.codegen.plans.routine import Routine
+from gradtape.codegen.plans.instructions import kernel_routine
+from gradtape.codegen.routine import Routine
 
 DEPTH = 256
 
@@ -174,9 +175,9 @@ def _pack(shape: Shape) -> str:
 
 def _panels(shape: Shape) -> str:
     size, width = shape.size, shape.width
-    r = Routine("void @panels(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)")
+    r = kernel_routine("panels")
     r.line(f"%panel = alloca [{DEPTH * width} x {shape.kind}], align 64")
-    words = {name: r.word("%args", 8 * index) for index, name in enumerate(PanelArguments._fields)}
+    words = r.words("%args", PanelArguments._fields)
     bases = {
         name: r.at(r.pointer("%slots", r.scaled(words[f"slot_{name}"])), words[f"offset_{name}"])
         for name in "abc"

@@ -20,7 +20,9 @@ from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_shape
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import SCALARS, host_value, record
+from gradtape.recording.operands import SCALARS
+from gradtape.recording.record import record
+from gradtape.recording.value import host_value
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",

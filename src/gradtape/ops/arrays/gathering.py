@@ -25,7 +25,7 @@ from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
 

@@ -25,7 +25,8 @@ from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import SCALARS, any_handle, record, scalar_spec
+from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
+from gradtape.recording.record import record
 
 
 def get_item(x: Any, key: Any) -> Any:

@@ -20,7 +20,8 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.hooks import hooks
+from gradtape.recording.record import record
 
 
 def _joined_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
@@ -80,6 +81,13 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Any:
     parts = _parts("stack", arrays)
     ndim = max(getattr(part, "ndim", 0) for part in parts)
     return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
+
+
+def _stack_parts(parts: tuple[Any, ...]) -> Any:
+    return record(STACK, parts, (0,))
+
+
+hooks.stack = _stack_parts
 
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.positions import checked, is_symbolic, observed, refuse
-from gradtape.recording.recording import any_handle, stack_nest
+from gradtape.recording.operands import any_handle, stack_nest
 
 NAME = "x[...]"
 WHOLE = slice(None)

@@ -25,7 +25,7 @@ from gradtape.ops.families.shapes import (
     normalize_shape,
     reduce_to,
 )
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Any:

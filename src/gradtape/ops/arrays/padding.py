@@ -18,7 +18,7 @@ from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 # Modes that copy elements of the tensor itself: NumPy's padding of positions says which.
 COPYING = ("edge", "reflect", "symmetric", "wrap")

@@ -19,7 +19,9 @@ from gradtape.ops.families import batching
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.recording import Value, record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 
 
 def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:

@@ -24,7 +24,7 @@ from gradtape.ops.families import batched_rows
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, Any]:

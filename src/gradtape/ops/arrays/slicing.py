@@ -22,7 +22,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
-from gradtape.recording.recording import record, state
+from gradtape.recording.record import record
+from gradtape.recording.thread_state import state
 
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]

@@ -21,7 +21,7 @@ from gradtape.ops.families.for_each import each
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
 

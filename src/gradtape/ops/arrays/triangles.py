@@ -19,7 +19,7 @@ from gradtape.ops.families import batching
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 def _triangle(name: str, kernel: Callable[..., Any]) -> Op:

@@ -17,7 +17,9 @@ from gradtape.ops.control.bodies import held
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
-from gradtape.recording.recording import Recording, record, state
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 
 
 def isolated(f: Callable[..., Any]) -> Any:

@@ -17,7 +17,8 @@ from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
-from gradtape.recording.recording import Handle, record
+from gradtape.recording.handle import Handle
+from gradtape.recording.record import record
 
 _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",

@@ -26,7 +26,7 @@ from gradtape.ops.families.elementwise import elementwise
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 WORDS_PER_BLOCK = 4
 _WORD = np.dtype(np.uint64)

@@ -15,7 +15,7 @@ from gradtape.graph.spec import Spec, spec
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 KINDS = {
     "any": "biufc",

@@ -20,7 +20,10 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
-from gradtape.recording.recording import Handle, Recording, record, state
+from gradtape.recording.handle import Handle
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
 
 Domain = tuple[float, float]
 

@@ -20,7 +20,7 @@ from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["matmul"]
 

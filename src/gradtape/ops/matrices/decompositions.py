@@ -31,7 +31,7 @@ from gradtape.ops.matrices.checks import (
 )
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["QR", "cholesky", "qr"]
 

@@ -30,7 +30,7 @@ from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["einsum"]
 

@@ -29,7 +29,7 @@ from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to, normalize_axis
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = [
     "fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn",

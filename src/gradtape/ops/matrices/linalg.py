@@ -42,7 +42,7 @@ from gradtape.ops.matrices.contraction import (
     own,
 )
 from gradtape.ops.reductions.reduction import sum
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = [
     "Slogdet", "det", "inv", "matrix_power", "slogdet", "solve", "triangular_solve",

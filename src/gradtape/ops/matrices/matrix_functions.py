@@ -37,7 +37,7 @@ from gradtape.ops.matrices.spectral import svdvals
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = [
     "cross", "diagonal", "expm", "lstsq", "matrix_norm", "matrix_rank", "pinv", "trace",

@@ -17,7 +17,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.linear_map_solve import SYSTEM
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from gradtape.ops.matrices.checks import (
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
 

@@ -25,7 +25,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["cumulative_prod", "cumulative_sum"]
 

@@ -31,7 +31,7 @@ from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
 

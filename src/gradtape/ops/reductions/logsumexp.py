@@ -18,7 +18,7 @@ from gradtape.ops.families.reads import lanes, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions.reduction import ANY, SUM
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["logsumexp"]
 

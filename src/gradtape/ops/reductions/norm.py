@@ -29,7 +29,7 @@ from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions.extrema import max, min
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = ["norm"]
 

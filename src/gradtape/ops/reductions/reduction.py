@@ -36,7 +36,7 @@ from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
-from gradtape.recording.recording import record
+from gradtape.recording.record import record
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",

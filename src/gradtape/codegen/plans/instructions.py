@@ -1,0 +1,61 @@
+"""The instructions of a plan in memory, as `run_plan` reads them, and the signature of a kernel.
+
+A kernel is `void kernel(ptr slots, ptr args, i64 lo, i64 hi, i64 part)`: it works on the part
+[lo, hi) of its range. `slots` holds the addresses of the buffers of this run; `args` are words that
+never change. So one compiled plan serves all runs, on whatever buffers they have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradtape.codegen.routine import Routine
+
+# Words of an instruction: function, args, total, grain, parallel, and three that are zero.
+WORDS = 8
+
+
+def kernel_routine(name: str) -> Routine:
+    """The empty routine of a kernel."""
+    return Routine(f"void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A kernel, its constant words, and how its range may be cut.
+
+    The range [0, total) is cut at multiples of `grain`, into at most one part per thread.
+    """
+
+    function: int
+    arguments: Sequence[int]
+    total: int
+    grain: int = 1
+    parallel: bool = False
+
+
+class Instructions:
+    """Instructions as `run_plan` reads them. The object must live while they may run."""
+
+    __slots__ = ("_arguments", "_words", "address", "count", "parallel")
+
+    def __init__(self, instructions: Sequence[Instruction]) -> None:
+        self.count = len(instructions)
+        self.parallel = any(each.parallel for each in instructions)
+        sizes = [len(each.arguments) for each in instructions]
+        self._arguments = (ctypes.c_int64 * sum(sizes))()
+        self._words = (ctypes.c_int64 * (WORDS * self.count))()
+        self.address = ctypes.addressof(self._words)
+        start = 0
+        for index, (each, size) in enumerate(zip(instructions, sizes, strict=True)):
+            self._arguments[start : start + size] = list(each.arguments)
+            self._words[index * WORDS : index * WORDS + 5] = [
+                each.function,
+                ctypes.addressof(self._arguments) + 8 * start,
+                each.total,
+                max(each.grain, 1),
+                int(each.parallel),
+            ]
+            start += size

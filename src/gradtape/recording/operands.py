@@ -1,0 +1,122 @@
+"""Operands: the nodes that stand for tensors, numbers, arrays and nests of them in a recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import of_scalar
+from gradtape.graph.node import Node
+from gradtape.graph.op import Op
+from gradtape.graph.spec import Spec, spec
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.hooks import hooks
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import host_value
+
+SCALARS = frozenset((bool, int, float, complex, Deferred))
+
+
+def enter(recording: Recording, operand: Any, partner: Any = None) -> Node:
+    """The node that stands for any operand; a Python scalar adapts to dtype `partner`."""
+    kind = type(operand)
+    if kind is Deferred:
+        return recording.add_number(operand, scalar_spec(operand.value, operand.kind, partner))
+    if kind in SCALARS:
+        return recording.add_leaf(operand, scalar_spec(operand, kind, partner))
+    method = getattr(operand, "enter", None)
+    if method is not None:
+        return method(recording)
+    convert = getattr(operand, "__gradtape__", None)
+    if convert is not None:
+        return enter(recording, convert(), partner)
+    if isinstance(operand, (list, tuple)) and any_handle(operand):
+        return enter(recording, stack_nest(operand), partner)
+    return recording.enter_value(host_value(operand))
+
+
+def scalar_spec(value: Any, kind: type, partner: Any) -> Spec:
+    dtype = of_scalar(kind, partner)
+    if kind is int and dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= value <= bounds.max:
+            raise OverflowError(
+                f"{value} does not fit {dtype} ({bounds.min} to {bounds.max}). "
+                "Cast the tensor to a wider dtype first."
+            )
+    return spec((), dtype)
+
+
+def any_handle(nest: Any) -> bool:
+    """Whether a nest of lists holds a tensor or variable."""
+    if isinstance(nest, (list, tuple)):
+        return any(any_handle(item) for item in nest)
+    return hasattr(nest, "enter")
+
+
+def stack_nest(nest: Any) -> Any:
+    """A list of tensors is the stack of them, as NumPy would have it."""
+    parts = [stack_nest(item) if isinstance(item, (list, tuple)) else item for item in nest]
+    return hooks.stack(tuple(parts))
+
+
+def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:
+    """The dtype that Python scalars among the operands adapt to, or None."""
+    positions = range(len(operands)) if op.weak is None else op.weak
+    found = None
+    for position in positions:
+        dtype = getattr(operands[position], "dtype", None)
+        if dtype is not None:
+            found = dtype if found is None else np.promote_types(found, dtype)
+    return found
+
+
+def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
+    nodes: list[Any] = []
+    scalars = False
+    for operand in operands:
+        if type(operand) in SCALARS:
+            scalars = True
+            nodes.append(None)
+            continue
+        method = getattr(operand, "enter", None)
+        if method is None:
+            return _enter_anything(recording, op, operands)
+        nodes.append(method(recording))
+    if scalars:
+        weak = op.weak
+        partner = None
+        for position, node in enumerate(nodes):
+            if node is not None and (weak is None or position in weak):
+                dtype = node.spec.dtype
+                partner = dtype if partner is None else np.promote_types(partner, dtype)
+        for position, node in enumerate(nodes):
+            if node is None:
+                adapts = weak is None or position in weak
+                nodes[position] = enter(recording, operands[position], partner if adapts else None)
+    return tuple(nodes)
+
+
+def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+    """The same where an array, a list or another foreign object is among them."""
+    partner = None
+    if any(type(operand) in SCALARS for operand in operands):
+        operands = as_arrays(operands)
+        partner = partner_dtype(op, operands)
+    weak = op.weak
+    return tuple(
+        enter(recording, operand, partner if weak is None or position in weak else None)
+        for position, operand in enumerate(operands)
+    )
+
+
+def as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give lists and other nests a dtype, so that scalars beside them can adapt."""
+    return tuple(
+        operand
+        if type(operand) in SCALARS or hasattr(operand, "dtype")
+        else (stack_nest(operand) if any_handle(operand) else np.asarray(operand))
+        for operand in operands
+    )
