@@ -8,8 +8,9 @@ from gradtape.control.associative_scan import associative_scan
 from gradtape.control.branches import cond, switch
 from gradtape.control.callbacks import numpy_function, pure_callback, py_function
 from gradtape.control.custom_vmap import custom_vmap
-from gradtape.control.loops import fori_loop, scan, while_loop
+from gradtape.control.loops import fori_loop, while_loop
 from gradtape.control.map import map
+from gradtape.control.scan import scan
 from gradtape.control.vmap import vectorized_map, vmap
 from gradtape.dtypes import (
     bool,

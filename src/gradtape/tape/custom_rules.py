@@ -9,17 +9,33 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gradtape.graph.node import Node
+from gradtape.graph.rows import Rows
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
 from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
+
+
+class PythonRule(Protocol):
+    """A derivative written in Python: the rule of a `custom_derivative` node of a recording."""
+
+    def pull(
+        self, recording: Recording, node: Node, cotangents: tuple[Node, ...], /
+    ) -> Sequence[Node | Rows | None]:
+        """Cotangents of the inputs of the node."""
+
+    def push(
+        self, recording: Recording, node: Node, tangents: Sequence[Node | None], /
+    ) -> Sequence[Node | Rows | None]:
+        """Tangents of its outputs."""
 
 
 class Reads:
@@ -59,7 +75,7 @@ def with_rule(
     key: object,
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor | Variable],
-    rule: object,
+    rule: PythonRule,
 ) -> list[Tensor]:
     """The outputs again, whose derivatives by the inputs are those of `rule`."""
     if not outputs:
