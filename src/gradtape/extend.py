@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
+from gradtape.graph.walk import substitute
+from gradtape.inspect.check_op import check_op
 from gradtape.ops.families import batching, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
@@ -33,9 +35,15 @@ from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import Plan
 from gradtape.transforms.forward import forward
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    # Samples, or the arrays of each.
+    Samples: TypeAlias = Sequence[Sample | Sequence[np.ndarray]]
+
 __all__ = ["Sample", "Undefined", "check", "elementwise", "op", "spec"]
 
-# Names declared here, which may be declared again if the user says so.
+# Names declared here, which may be declared again with replace=True.
 _declared: set[str] = set()
 
 BATCH = {
@@ -50,14 +58,18 @@ SPARSITY = {
     "matrices": reads.matrices,
     "nothing": reads.nothing,
 }
-Params = Sequence[str] | Mapping[str, Any]
+# The names of an op's params, or names with defaults.
+Params: TypeAlias = Sequence[str] | Mapping[str, object]
+# A rule or kernel that the user writes, with arguments as the table of `op` says.
+Rule: TypeAlias = Callable[..., Any]
+Recorder: TypeAlias = Callable[..., Any]
 _REQUIRED = object()
 
 
 def elementwise(
     name: str,
-    numpy: Callable[..., Any] | None = None,
-    partials: Sequence[Callable[..., Any]] | None = None,
+    numpy: Rule | None = None,
+    partials: Sequence[Rule] | None = None,
     *,
     arity: int | None = None,
     params: Params = (),
@@ -66,12 +78,12 @@ def elementwise(
     result: str = "same",
     domains: Sequence[tuple[float, float]] = ((-2.0, 2.0),),
     dtypes: Sequence[str] = ("float64",),
-    sample_params: Sequence[dict[str, Any]] = ({},),
-    composition: Callable[..., Any] | None = None,
+    sample_params: Sequence[Mapping[str, object]] = ({},),
+    composition: Rule | None = None,
     expensive: bool = False,
     doc: str = "",
     replace: bool = False,
-) -> Callable[..., Any]:
+) -> Recorder:
     """Declare an op that works element by element, and return the function that records it.
 
     >>> haversine = gt.extend.elementwise(
@@ -98,7 +110,7 @@ def elementwise(
     """
     _check_name("elementwise", name, replace)
     names, defaults = _params(name, params)
-    count = _arity(name, arity, partials, composition)
+    count = _arity(name, arity, partials)
     if partials is not None:
         _check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
     _check_callables(name, {"numpy": numpy, "composition": composition})
@@ -112,9 +124,8 @@ def elementwise(
         if word not in known:
             raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
     spec_rule = spec_of(name, count, result)
-    jvp: Any
-    vjp: Any
-    jvp, vjp = (jvp_of(partials), vjp_of(partials)) if partials else (None, None)
+    jvp: Rule | Undefined | None = jvp_of(partials) if partials else None
+    vjp: Rule | Undefined | None = vjp_of(partials) if partials else None
     if not partials:
         if result == "bool":
             jvp = vjp = Undefined(f"{name} gives no floating-point result")
@@ -125,7 +136,8 @@ def elementwise(
                 f"{name} was declared without a derivative. Give extend.elementwise partials=, one "
                 "function for each operand"
             )
-    kernel = _kernel_by(composition) if numpy is None else numpy
+    kernel = _kernel_by(composition) if numpy is None and composition else numpy
+    assert kernel is not None
     ranges = tuple(domains) * count if len(domains) == 1 else tuple(domains)
     found = Op(
         name,
@@ -153,24 +165,24 @@ def elementwise(
 def op(
     name: str,
     *,
-    spec: Callable[..., Any],
-    numpy: Callable[..., Any],
-    jvp: Any = None,
-    vjp: Any = None,
-    batch: Any = "loop",
-    sparsity: Any = "dense",
-    mask: Callable[..., Any] | None = None,
-    promote: Any = None,
+    spec: Rule,
+    numpy: Rule,
+    jvp: Rule | Undefined | None = None,
+    vjp: Rule | Undefined | None = None,
+    batch: Rule | Undefined | str = "loop",
+    sparsity: Rule | Undefined | str = "dense",
+    mask: Rule | None = None,
+    promote: Rule | str | None = None,
     params: Params = (),
-    samples: Any = (),
-    composition: Callable[..., Any] | None = None,
+    samples: Samples | Callable[[], Samples] = (),
+    composition: Rule | None = None,
     expensive: bool = True,
     may_fail: bool = False,
     view: bool = False,
     opaque: bool = False,
     doc: str = "",
     replace: bool = False,
-) -> Callable[..., Any]:
+) -> Recorder:
     """Declare an op of any kind, and return the function that records it.
 
     >>> shares = gt.extend.op(
@@ -195,7 +207,7 @@ def op(
     | numpy | `numpy(*arrays, **params)` → array, or a tuple |
     | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
-    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or as ops/batching.py has it |
+    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or a function: ops/families/batching.py |
     | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or a function |
     | mask | `mask(index, mask, y, inputs, **params)` → where a cotangent is nonzero |
     | promote | `"float"`, `"same"`, or `promote(inputs)` → the inputs, cast |
@@ -232,7 +244,7 @@ def op(
         promote = promotion(name, promote, "any")
 
     @functools.lru_cache(maxsize=256)
-    def spec_rule(*specs: Spec, **given: Any) -> Any:
+    def spec_rule(*specs: Spec, **given: object) -> Spec | tuple[Spec, ...]:
         return _as_specs(name, spec(*specs, **given))
 
     found = Op(
@@ -247,7 +259,7 @@ def op(
         promote=promote,
         params=names,
         sparsity=_rule(name, "sparsity", sparsity, SPARSITY),
-        samples=lambda: _samples(name, samples, defaults),
+        samples=lambda: _samples(samples, defaults),
         expensive=expensive,
         may_fail=may_fail,
         view=view,
@@ -258,7 +270,7 @@ def op(
     return _function(found, defaults, doc, None)
 
 
-def spec(shape: Sequence[int], dtype: Any) -> Spec:
+def spec(shape: Sequence[int], dtype: DTypeLike) -> Spec:
     """A shape and a dtype, for the `spec` rule of an op.
 
     >>> gt.extend.spec((2, 3), "float32")
@@ -267,7 +279,7 @@ def spec(shape: Sequence[int], dtype: Any) -> Spec:
     return make_spec(tuple(int(n) for n in shape), as_dtype(dtype))
 
 
-def check(function: Any, order: int = 2) -> str:
+def check(function: Recorder | Op, order: int = 2) -> str:
     """Test an op at its samples like the library's own; raise AssertionError where a rule is wrong.
 
     >>> wrong = gt.extend.elementwise(
@@ -283,35 +295,36 @@ def check(function: Any, order: int = 2) -> str:
     other up to `order`; a `where` above the op gives all of a gradient or none; a batch is a loop
     over its examples; the sparsity rule contains the numeric Jacobian; compiled is like NumPy.
     """
-    from gradtape.inspect.check_op import check_op
-
-    return check_op(getattr(function, "op", function), order)
-
-
-# What declarations are made of.
+    declared: Any = getattr(function, "op", function)
+    return check_op(declared, order)
 
 
-def _check_name(where: str, name: Any, replace: bool) -> None:
+# Checks of what the user declares, and the rules that follow from it.
+
+
+def _check_name(where: str, name: object, replace: bool) -> None:
     if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(f"extend.{where}: {name!r} is no name. Use letters, digits and _.")
+        raise ValueError(f"extend.{where}: {name!r} is not a name. Use letters, digits and _.")
     if name in REGISTRY and not (replace and name in _declared):
         whose = "declared before" if name in _declared else "one of gradtape's own"
         remedy = ", or say replace=True" if name in _declared else ""
         raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
 
 
-def _check_callables(name: str, rules: Mapping[str, Any]) -> None:
+def _check_callables(name: str, rules: Mapping[str, object]) -> None:
     for word, rule in rules.items():
         if rule is not None and not callable(rule):
             raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
 
 
-def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names, and defaults of those that have one."""
+def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, object]]:
+    """The names of params, and the default of each, which is _REQUIRED where there is none."""
     names = tuple(params)
     for word in names:
         if not isinstance(word, str) or not word.isidentifier():
-            raise ValueError(f"extend: {name}: {word!r} among params is no name.")
+            raise ValueError(
+                f"extend: {name}: {word!r} among params is not a name. Use letters, digits and _."
+            )
     defaults = params if isinstance(params, Mapping) else dict.fromkeys(names, _REQUIRED)
     return names, dict(defaults)
 
@@ -319,8 +332,7 @@ def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, Any]]
 def _arity(
     name: str,
     arity: int | None,
-    partials: Sequence[Any] | None,
-    composition: Callable[..., Any] | None,
+    partials: Sequence[Rule] | None,
 ) -> int:
     if partials is not None and arity is not None and len(partials) != arity:
         raise ValueError(
@@ -328,12 +340,14 @@ def _arity(
         )
     count = len(partials) if partials else (1 if arity is None else arity)
     if count < 1:
-        raise ValueError(f"extend: {name}: arity {count} is less than 1.")
+        raise ValueError(f"extend: {name}: arity {count} is less than 1. Give it an operand.")
     return count
 
 
-def _rule(name: str, what: str, given: Any, known: Mapping[str, Any]) -> Any:
-    if callable(given) or isinstance(given, Undefined):
+def _rule(
+    name: str, what: str, given: Rule | Undefined | str, known: Mapping[str, Rule]
+) -> Rule | Undefined:
+    if not isinstance(given, str) and (callable(given) or isinstance(given, Undefined)):
         return given
     if given not in known:
         raise ValueError(
@@ -343,7 +357,8 @@ def _rule(name: str, what: str, given: Any, known: Mapping[str, Any]) -> Any:
     return known[given]
 
 
-def _enter(found: Op, composition: Callable[..., Any] | None) -> None:
+def _enter(found: Op, composition: Rule | None) -> None:
+    """Put an op in the registry, in the place of one that was declared before."""
     REGISTRY.pop(found.name, None)
     expand.RULES.pop(found.name, None)
     declare(found)
@@ -352,11 +367,18 @@ def _enter(found: Op, composition: Callable[..., Any] | None) -> None:
         expand.RULES[found.name] = expand.composed(composition)
 
 
-def _as_specs(name: str, given: Any) -> Any:
+def _as_specs(name: str, given: Any) -> Spec | tuple[Spec, ...]:
+    """What a spec rule returned, as a Spec or a tuple of them."""
     if isinstance(given, Spec):
         return given
     if isinstance(given, list) or (isinstance(given, tuple) and given and _is_spec(given[0])):
-        return tuple(_as_specs(name, one) for one in given)
+        return tuple(_as_spec(name, one) for one in given)
+    return _as_spec(name, given)
+
+
+def _as_spec(name: str, given: Any) -> Spec:
+    if isinstance(given, Spec):
+        return given
     if _is_spec(given):
         return spec(*given)
     raise TypeError(
@@ -365,26 +387,29 @@ def _as_specs(name: str, given: Any) -> Any:
     )
 
 
-def _is_spec(given: Any) -> bool:
+def _is_spec(given: object) -> bool:
     return isinstance(given, Spec) or (
         isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
     )
 
 
 def _as_declared(
-    name: str, kernel: Callable[..., Any], rule: Callable[..., Any], cast: bool
-) -> Callable[..., Any]:
-    """The kernel, held to what its spec promises."""
+    name: str, kernel: Rule, rule: Callable[..., Spec | tuple[Spec, ...]], cast: bool
+) -> Callable[..., np.ndarray | tuple[np.ndarray, ...]]:
+    """The kernel, with a check that its results are as the spec says."""
 
-    def checked(*arrays: Any, **params: Any) -> Any:
-        arrays = tuple(map(np.asarray, arrays))
+    def checked(*given: object, **params: object) -> np.ndarray | tuple[np.ndarray, ...]:
+        arrays = tuple(map(np.asarray, given))
         expected = rule(*[make_spec(one.shape, one.dtype) for one in arrays], **params)
-        several = type(expected) is tuple
+        several = isinstance(expected, tuple)
         found = kernel(*arrays, **params)
         parts = tuple(found) if several and isinstance(found, (tuple, list)) else (found,)
-        specs = expected if several else (expected,)
+        specs = expected if isinstance(expected, tuple) else (expected,)
         if len(parts) != len(specs):
-            raise ValueError(f"{name}: its kernel gave {len(parts)} results, not {len(specs)}.")
+            raise ValueError(
+                f"{name}: its kernel gave {len(parts)} results, its spec says {len(specs)}. "
+                "Return a tuple of as many."
+            )
         results = []
         for part, of in zip(parts, specs, strict=True):
             result = np.asarray(part)
@@ -401,15 +426,15 @@ def _as_declared(
     return checked
 
 
-def _jvp_by(composition: Callable[..., Any]) -> Callable[..., Any]:
+def _jvp_by(composition: Rule) -> Rule:
     """Forward mode through the composition."""
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Any:
+    def jvp(
+        tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: object
+    ) -> Node | None:
         moving = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
-        # Two operands may be one node: each is an end of its own.
+        # Two operands may be one node, so each is derived by a placeholder of its own.
         ends = [placeholder(x.spec) for x in inputs]
-        from gradtape.graph.walk import substitute
-
         root = composition(*ends, **params)
         chosen = [end for end, t in zip(ends, tangents, strict=True) if t is not None]
         (pushed,) = forward([root], chosen, [t for _, t in moving])
@@ -420,16 +445,18 @@ def _jvp_by(composition: Callable[..., Any]) -> Callable[..., Any]:
     return jvp
 
 
-def _kernel_by(composition: Any) -> Callable[..., Any]:
-    """The composition, computed by the kernels of its ops."""
+def _kernel_by(composition: Rule) -> Rule:
+    """The composition as a kernel: a numpy plan of its ops."""
 
     @functools.lru_cache(maxsize=256)
-    def plan(specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> tuple[Plan, Any]:
+    def plan(
+        specs: tuple[Spec, ...], params: tuple[tuple[str, object], ...]
+    ) -> tuple[Plan, list[int]]:
         ends = [placeholder(of) for of in specs]
         found: Program = optimize(program([composition(*ends, **dict(params))]))
         return Plan(found), [ends.index(node) for node in found.inputs]
 
-    def kernel(*arrays: Any, **params: Any) -> Any:
+    def kernel(*arrays: np.ndarray, **params: object) -> np.ndarray:
         specs = tuple(make_spec(one.shape, one.dtype) for one in arrays)
         made, positions = plan(specs, tuple(params.items()))
         return made.run([arrays[at] for at in positions])[0]
@@ -437,7 +464,9 @@ def _kernel_by(composition: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]:
+def _samples(
+    given: Samples | Callable[[], Samples], defaults: Mapping[str, object]
+) -> list[Sample]:
     listed = given() if callable(given) else given
     found = []
     for one in listed:
@@ -448,25 +477,25 @@ def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]
     return found
 
 
-def _filled(rows: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Params of samples, with defaults where nothing is said."""
+def _filled(
+    rows: Sequence[Mapping[str, object]], defaults: Mapping[str, object]
+) -> list[dict[str, Any]]:
+    """Params of samples, with defaults where a sample has none."""
     return [{n: _frozen(row.get(n, default)) for n, default in defaults.items()} for row in rows]
 
 
-def _frozen(value: Any) -> Any:
-    """Params are part of the structure: lists become tuples, NumPy's numbers Python's."""
+def _frozen(value: object) -> object:
+    """A param as part of the structure: a list as a tuple, a NumPy number as a Python number."""
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(one) for one in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _function(
-    found: Op, defaults: Mapping[str, Any], doc: str, arity: int | None
-) -> Callable[..., Any]:
-    """Operands by position, params by name."""
+def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: int | None) -> Recorder:
+    """The function that records an op: operands by position, params by name."""
     name = found.name
 
-    def function(*operands: Any, **given: Any) -> Any:
+    def function(*operands: object, **given: object) -> Any:
         if arity is not None and len(operands) != arity:
             raise TypeError(f"{name}: {len(operands)} operands, expected {arity}.")
         unknown = [word for word in given if word not in defaults]
@@ -480,7 +509,7 @@ def _function(
     return _named(function, found, doc)
 
 
-def _named(function: Any, found: Op, doc: str) -> Callable[..., Any]:
+def _named(function: Any, found: Op, doc: str) -> Recorder:
     function.op = found
     function.__name__ = function.__qualname__ = found.name
     function.__doc__ = doc or f"The op {found.name}."

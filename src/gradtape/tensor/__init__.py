@@ -8,6 +8,7 @@ The door, for other rooms:
 - `row_sparse`: `RowSparse`, the gradient of a look-up;
 - `operators`: `Operators`, what `Tensor` and `Variable` have in common;
 - `modes`: the eager and the deterministic mode;
+- `generator`: `Generator` of random numbers, which `gradtape.random` draws from;
 - `array_api`: the dtype and device functions of the array API standard;
 - `saved_state`: variables by name, saved and loaded.
 """
