@@ -1,31 +1,32 @@
-"""Where in a program a value that is not finite first appears: also inside loops and branches."""
+"""The first node of a program whose value is not finite, also inside loops and branches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 
-IsBad = Callable[[Any], bool]
+IsBad: TypeAlias = Callable[[np.ndarray], bool]
+Arrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass
 class Found:
-    """The node that made it, all that it made, and whether an operand was bad before."""
+    """The node that made a bad value, its results, and whether an operand was bad before."""
 
     node: Node
-    made: Sequence[Any]
+    made: Arrays
     came_in: bool
     # The steps of the loops around it, innermost first.
     steps: list[str] = field(default_factory=list)
 
 
-def search(nodes: Sequence[Node], values: dict[Node, Any], is_bad: IsBad) -> Found | None:
+def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad) -> Found | None:
     """Compute nodes one by one until one makes a bad value; `values` has those known, and grows."""
     for node in nodes:
         arrays = [values[parent] for parent in node.inputs]
@@ -40,7 +41,7 @@ def search(nodes: Sequence[Node], values: dict[Node, Any], is_bad: IsBad) -> Fou
     return None
 
 
-def _run(body: Program, arrays: Sequence[Any], is_bad: IsBad) -> tuple[Found | None, list[Any]]:
+def _run(body: Program, arrays: Arrays, is_bad: IsBad) -> tuple[Found | None, list[np.ndarray]]:
     values = dict(zip(body.inputs, map(np.asarray, arrays), strict=True))
     found = search(body.nodes, values, is_bad)
     outputs = [] if found else [np.asarray(values[n], n.dtype) for n in body.outputs]
@@ -48,8 +49,8 @@ def _run(body: Program, arrays: Sequence[Any], is_bad: IsBad) -> tuple[Found | N
 
 
 def _in_scan(
-    arrays: Sequence[Any], is_bad: IsBad, *, body: Program, constants: int, carries: int,
-    length: int, reverse: bool, **_: Any,
+    arrays: Arrays, is_bad: IsBad, *, body: Program, constants: int, carries: int,
+    length: int, reverse: bool, **_: object,
 ) -> Found | None:  # fmt: skip
     first = constants + carries
     fixed, carried, rows = arrays[:constants], arrays[constants:first], arrays[first:]
@@ -64,7 +65,7 @@ def _in_scan(
 
 
 def _in_while(
-    arrays: Sequence[Any], is_bad: IsBad, *, condition: Program, body: Program, constants: int,
+    arrays: Arrays, is_bad: IsBad, *, condition: Program, body: Program, constants: int,
     maximum: int | None,
 ) -> Found | None:  # fmt: skip
     fixed, carried = arrays[:constants], arrays[constants:]
@@ -82,9 +83,7 @@ def _in_while(
     return None
 
 
-def _in_branch(
-    arrays: Sequence[Any], is_bad: IsBad, *, branches: Sequence[Program]
-) -> Found | None:
+def _in_branch(arrays: Arrays, is_bad: IsBad, *, branches: Sequence[Program]) -> Found | None:
     chosen = int(np.clip(arrays[0], 0, len(branches) - 1))
     found, _ = _run(branches[chosen], arrays[1:], is_bad)
     if found is not None:
