@@ -2,8 +2,12 @@
 #
 #   make demo              what the library does, in a few seconds
 #   make test              lint, format, types, tests
+#   make test-all          the tests on every Python, with the oldest versions, both recorders, without
+#                          libmvec and on one core; says what is not installed here
+#   make coverage          the tests, and an error if they reach fewer lines than before
 #   make test-scalar       the tests without libmvec: libm lane by lane
 #   make test-own          the tests without libmvec: our own polynomials
+#   make test-recorder-python, test-recorder-native   the tests with one of the two recorders
 #   make test-one-core     the tests on one core
 #   make test-threads      64 threads on the same functions and variables, for 30 s
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
@@ -36,7 +40,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-scalar test-own test-one-core test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -54,8 +58,42 @@ PYTEST = -m pytest -n $(WORKERS) $(TEST_ARGS)
 test-scalar test-own: test-%: $(DEV_READY)
 	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)
 
+test-recorder-python test-recorder-native: test-recorder-%: $(DEV_READY)
+	GRADTAPE_RECORDER=$* $(BIN)/python $(PYTEST)
+
 test-one-core: $(DEV_READY)
 	taskset -c 0 $(BIN)/python -m pytest $(TEST_ARGS)
+
+# Percent of the lines of src/gradtape that the tests run. Measured with `make coverage
+# COVERAGE_FLOOR=0`; the floor is the whole number below. Lines that only native code replaces
+# (recorders, written-out calls) count as run or not like all others.
+COVERAGE_FLOOR ?= 85
+
+coverage: $(DEV_READY)
+	$(BIN)/python $(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
+
+PYTHONS ?= python3.11 python3.12 python3.13
+ALL_TESTS := test-oldest test-recorder-python test-recorder-native test-scalar test-one-core
+
+# Goes on after a failure, and ends with one line for each run.
+test-all:
+	@passed=; failed=; skipped=; \
+	for python in $(PYTHONS); do \
+	  if command -v $$python >/dev/null 2>&1 && $$python -c 'import venv, ensurepip' 2>/dev/null; then \
+	    if $(MAKE) PYTHON=$$python VENV=.venv-$$python test; \
+	    then passed="$$passed $$python"; else failed="$$failed $$python"; fi; \
+	  else skipped="$$skipped $$python"; fi; \
+	done; \
+	for target in $(ALL_TESTS); do \
+	  if [ $$target = test-one-core ] && ! command -v taskset >/dev/null 2>&1; \
+	  then skipped="$$skipped $$target"; \
+	  elif $(MAKE) $$target; \
+	  then passed="$$passed $$target"; else failed="$$failed $$target"; fi; \
+	done; \
+	echo "test-all passed: $${passed:- nothing}"; \
+	echo "test-all skipped, not installed here: $${skipped:- nothing}"; \
+	echo "test-all failed: $${failed:- nothing}"; \
+	[ -z "$$failed" ]
 
 STRESS_SECONDS ?= 30
 
@@ -102,7 +140,7 @@ bench-recording: $(RUN_READY) $(PEER_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py
 
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) .venv-oldest .venv-mkl build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) .venv-oldest .venv-mkl $(PYTHONS:%=.venv-%) build dist .coverage htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 define require_python

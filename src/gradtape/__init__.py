@@ -1,7 +1,8 @@
 """gradtape: automatic differentiation on CPUs, dynamic as a tape, fast as a static graph."""
 
+import typing as _typing
+from importlib import import_module as _import_module
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING
 
 from gradtape import errors, extend, fft, linalg, numpy_protocols, pytree, random, testing
 from gradtape.control.associative_scan import associative_scan
@@ -30,6 +31,7 @@ from gradtape.dtypes import (
     uint64,
 )
 from gradtape.functions.function import Function, function
+from gradtape.functions.recorder_switch import set_recorder
 from gradtape.functions.tensor_spec import TensorSpec
 from gradtape.inspect.debug_nans import debug_nans
 from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
@@ -207,6 +209,7 @@ from gradtape.solve.implicit import fixed_point, minimize, root
 from gradtape.solve.linear_operators import hessian_operator, linear_operator
 from gradtape.solve.linearize import linearize
 from gradtape.solve.scipy_bridges import objective, ode, residuals
+from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
 from gradtape.tape.custom_jvp import custom_jvp
@@ -231,19 +234,6 @@ from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.tensor.variable import Variable
 from gradtape.version import __version__
-
-if TYPE_CHECKING:
-    from gradtape import nn, optimizers, tf
-else:
-
-    def __getattr__(name: str) -> object:
-        """Packages that not everyone needs are imported when they are first named."""
-        if name in ("nn", "optimizers", "tf"):
-            from importlib import import_module
-
-            return import_module(f"gradtape.{name}")
-        raise AttributeError(f"module 'gradtape' has no attribute {name!r}")
-
 
 __array_api_version__ = "2024.12"
 newaxis = None
@@ -278,11 +268,39 @@ __all__ = [
     "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
     "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
     "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
-    "set_default_dtype", "set_num_threads", "show_config", "sigmoid", "sign", "signbit", "sin",
-    "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy", "sqrt", "square",
-    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu",
-    "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp",
-    "vmap", "where", "while_loop", "xlogy", "zeros", "zeros_like",
+    "set_default_dtype", "set_num_threads", "set_recorder", "show_config", "sigmoid", "sign",
+    "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
+    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
+    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile",
+    "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
+    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
+    "zeros_like",
 ]  # fmt: skip
+
+
+if _typing.TYPE_CHECKING:
+    from gradtape import nn, optimizers, tf
+else:
+
+    def __getattr__(name: str) -> object:
+        """Packages that not everyone needs are imported when they are first named."""
+        if name in ("nn", "optimizers", "tf"):
+            return _import_module(f"gradtape.{name}")
+        raise AttributeError(_missing_name(name, __all__), name=name)
+
+    def __dir__() -> list[str]:
+        return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+# Importing a submodule binds its name in its package. Internal ones are unbound again, so that
+# gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
+# first, because a first import later on would bind the name anew. `evaluate` is a function here.
+for _name in (
+    "codegen", "control", "derive", "dtypes", "evaluate", "functions", "graph", "inspect", "ops",
+    "optimize", "recording", "runtime", "solve", "sparsity", "suggestions", "tape", "tensor",
+    "transforms", "version",
+):  # fmt: skip
+    _import_module(f"gradtape.{_name}")
+    if _name not in __all__:
+        globals().pop(_name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from array import array
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 DType = np.dtype[Any]
+Array = np.ndarray[Any, DType]
+# What `as_dtype` takes: gt.float32, "float32", float, np.float32.
+DTypeLike: TypeAlias = DType | str | type
 
 bool = np.dtype(np.bool_)
 int8 = np.dtype(np.int8)
@@ -75,7 +78,7 @@ class World:
     number = array("q", [0])
 
 
-def set_default_dtype(dtype: Any) -> None:
+def set_default_dtype(dtype: DTypeLike) -> None:
     """Choose the default floating dtype, `float32` or `float64`.
 
     >>> gt.set_default_dtype("float32")
@@ -93,7 +96,7 @@ def set_default_dtype(dtype: Any) -> None:
     _default["float"] = chosen
 
 
-def as_dtype(dtype: Any) -> DType:
+def as_dtype(dtype: DTypeLike) -> DType:
     """Normalise what NumPy accepts as a dtype, and refuse what gradtape does not compute with."""
     try:
         found = np.dtype(dtype)

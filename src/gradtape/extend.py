@@ -32,11 +32,11 @@ from gradtape.ops.families.samples import Sample
 from gradtape.optimize import compositions as expand
 from gradtape.optimize import optimize
 from gradtape.recording.record import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.forward import forward
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from gradtape.dtypes import DTypeLike
 
     # Samples, or the arrays of each.
     Samples: TypeAlias = Sequence[Sample | Sequence[np.ndarray]]
@@ -451,12 +451,12 @@ def _kernel_by(composition: Rule) -> Rule:
     @functools.lru_cache(maxsize=256)
     def plan(
         specs: tuple[Spec, ...], params: tuple[tuple[str, object], ...]
-    ) -> tuple[Plan, list[int]]:
+    ) -> tuple[NumpyPlan, list[int]]:
         ends = [placeholder(of) for of in specs]
         found: Program = optimize(program([composition(*ends, **dict(params))]))
-        return Plan(found), [ends.index(node) for node in found.inputs]
+        return NumpyPlan(found), [ends.index(node) for node in found.inputs]
 
-    def kernel(*arrays: np.ndarray, **params: object) -> np.ndarray:
+    def kernel(*arrays: np.ndarray, **params: object) -> object:
         specs = tuple(make_spec(one.shape, one.dtype) for one in arrays)
         made, positions = plan(specs, tuple(params.items()))
         return made.run([arrays[at] for at in positions])[0]

@@ -20,7 +20,7 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from gradtape.dtypes import DTypeLike
 
 __all__ = [
     "Generator", "bernoulli", "exponential", "integers", "normal", "permutation", "seed",

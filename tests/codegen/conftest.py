@@ -11,7 +11,7 @@ from gradtape.optimize.split_reductions import separate
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import program_of
 
 
@@ -22,7 +22,7 @@ def both_ways():
     def run(*outputs):
         found = optimize(program_of(*outputs))
         values = [state.recording.leaves[node.params[0]] for node in found.inputs]
-        expected = Plan(found).run(values)
+        expected = NumpyPlan(found).run(values)
         plan = CompiledPlan(found)
         plan.run(values)
         results = plan.run(values)

@@ -25,7 +25,7 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 PROGRAMS = int(os.environ.get("GRADTAPE_FUZZ", "160"))
 BATCHES = 8
@@ -78,7 +78,7 @@ def test_exact_ops_agree_to_the_bit(batch, monkeypatch):
     monkeypatch.setattr(builder, "CONTRACT", "off")
     for number in numbers(batch, "exact"):
         case = Case(random_outputs(number, "exact"), number)
-        expected, got = case.run(Plan), case.run(CompiledPlan)
+        expected, got = case.run(NumpyPlan), case.run(CompiledPlan)
         same_types(expected, got, number)
         for position, (a, b) in enumerate(zip(expected, got, strict=True)):
             wrong = differing_bits(a, b)
@@ -89,7 +89,7 @@ def test_exact_ops_agree_to_the_bit(batch, monkeypatch):
 def test_compiled_agrees_within_the_spread(batch):
     for number in numbers(batch, "any"):
         case = Case(random_outputs(number, "any"), number)
-        compare(case, case.run(Plan), [case.run(CompiledPlan)], number)
+        compare(case, case.run(NumpyPlan), [case.run(CompiledPlan)], number)
 
 
 def compare(case, expected, several, number, each_use=False):
@@ -140,7 +140,7 @@ def test_gradients_agree_across_tiers(batch, monkeypatch):
     monkeypatch.setattr(tiers, "MODE", tiers.MODE)
     for number in numbers(batch, "smooth"):
         case = Case(gradients(number, None, "off"), number)
-        expected = case.run(Plan)
+        expected = case.run(NumpyPlan)
         several = [case.run(CompiledPlan)]
         several += [run_gradients(number, *modes) for modes in MODES]
         compare(case, expected, several, number, each_use=True)
@@ -177,7 +177,7 @@ def test_a_sum_that_drops_its_tail_is_found(kernels_apart, monkeypatch):
 def fails(number):
     case = Case(random_outputs(number, "any"), number)
     try:
-        compare(case, case.run(Plan), [case.run(CompiledPlan)], number)
+        compare(case, case.run(NumpyPlan), [case.run(CompiledPlan)], number)
     except AssertionError:
         return True
     return False

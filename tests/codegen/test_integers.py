@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from gradtape.codegen.integers import compile_integers, integer_text
-from gradtape.sparsity import greedy, native
+from gradtape.graph.hooks import hooks
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.choose_colouring import colour_symmetric
 from gradtape.sparsity.colouring import colour_columns
 from gradtape.sparsity.orders import ORDERS
@@ -87,21 +88,26 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
             found.append(coloured.columns.of)
         return found
 
-    monkeypatch.setattr(native, "_compiled", {})
-    monkeypatch.setattr(native, "_compilers", [])
+    monkeypatch.setattr(loop_runner, "_compiled", {})
+    monkeypatch.setattr(hooks, "compile_loops", lambda functions: None)
     expected = all_colours()
-    monkeypatch.setattr(native, "_compilers", [compile_integers])
-    monkeypatch.setattr(native, "WORTH_COMPILING", 0)
-    monkeypatch.setattr(native, "WORTH_CALLING", 0)
+    monkeypatch.setattr(hooks, "compile_loops", compile_integers)
+    monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(loop_runner, "WORTH_CALLING", 0)
     for got, want in zip(all_colours(), expected, strict=True):
         assert (got == want).all()
-    assert set(native._compiled) >= {"colour_apart", "colour_stars", "colour_trees", "peel_trees"}
+    assert set(loop_runner._compiled) >= {
+        "colour_apart",
+        "colour_stars",
+        "colour_trees",
+        "peel_trees",
+    }
 
 
 def test_without_a_compiler_python_runs(monkeypatch):
-    monkeypatch.setattr(native, "_compiled", {})
-    monkeypatch.setattr(native, "_compilers", [lambda functions: None])
-    monkeypatch.setattr(native, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(loop_runner, "_compiled", {})
+    monkeypatch.setattr(hooks, "compile_loops", lambda functions: None)
+    monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
     assert colour_columns(pattern_of(np.eye(5) + np.eye(5, k=1)), ORDERS).count == 2
-    assert native._compiled == {}
+    assert loop_runner._compiled == {}
     assert all(callable(function) for function in greedy.FUNCTIONS)

@@ -14,7 +14,7 @@ from gradtape.optimize.fuse import PIECEWISE, Call, fuse
 from gradtape.recording.record import record
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 DTYPES = ("float64", "float32", "int32", "uint8", "complex128", "complex64", "bool")
 
@@ -29,7 +29,7 @@ def test_samples(name):
         node = apply(op, tuple(leaves), tuple(sample.params[key] for key in op.params))
         found = optimize(program([node]))
         values = [Value(np.array(arrays[n.params[0]]), n.spec) for n in found.inputs]
-        (expected,) = Plan(found).run(values)
+        (expected,) = NumpyPlan(found).run(values)
         plan = CompiledPlan(found)
         for _ in range(2):
             (content,) = plan.run(values)

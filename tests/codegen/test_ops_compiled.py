@@ -11,8 +11,9 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
 from gradtape.recording.value import Value
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 # Rounded exactly by IEEE, so every tier gives the same bits; of real numbers.
 EXACT = {
@@ -41,7 +42,7 @@ def test_compiled_equals_numpy(name):
             return
         found = optimize(program([node]))
         values = [Value(np.array(sample.inputs[n.params[0]]), n.spec) for n in found.inputs]
-        (expected,) = Plan(found).run(values)
+        (expected,) = NumpyPlan(found).run(values)
         (content,) = CompiledPlan(found).run(values)
         got = Value(content, node.spec).array
         assert got.dtype == expected.dtype
@@ -135,7 +136,7 @@ def test_a_scalar_that_overflows_float32_is_infinite():
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
 def test_whole_numbers_are_divided_as_numpy_does(dtype, monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
     limits = np.iinfo(dtype)
     small = [n for n in (-7, -3, -2, -1, 0, 1, 2, 3, 7) if n >= limits.min]
     some = np.array([limits.min, limits.min + 1, *small, limits.max - 1, limits.max], dtype)

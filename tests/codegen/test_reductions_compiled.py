@@ -97,7 +97,7 @@ def test_results_do_not_depend_on_threads():
 
 def test_partial_results_of_partial_results():
     """More chunks than one kernel combines; too large to run here."""
-    from gradtape.codegen.kernels.loops import CHUNK
+    from gradtape.codegen.kernels.kernel import CHUNK
     from gradtape.codegen.kernels.lower import _combination
     from gradtape.graph.node import apply, leaf
     from gradtape.graph.op import REGISTRY

@@ -1,6 +1,5 @@
 """Vector math against references of higher precision: errors in ulp, and special values exactly."""
 
-import ctypes
 import itertools
 import math
 
@@ -8,12 +7,15 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special
+from tests.codegen.compiled_functions import COMPLEX, DTYPES, Module, arity, called, op_of, written
 
+import gradtape as gt
 from gradtape.codegen import llvm
-from gradtape.codegen.math import complexmath, mathlibrary, polynomials, vectormath
+from gradtape.codegen.math import complexmath, mathlibrary, vectormath
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.vector_code import Libm, NotLowered, ScipyFunction
+from gradtape.ops.families import math_functions
 
-DTYPES = {"float": np.float32, "double": np.float64}
-COMPLEX = {"float": np.complex64, "double": np.complex128}
 NUMPY_NAMES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
     "atanh": "arctanh", "atan2": "arctan2", "round": "rint", "pow": "power",
@@ -90,62 +92,6 @@ def prefer(monkeypatch):
     mathlibrary.preference.cache_clear()
 
 
-def kernel_text(label, symbol, ty, lanes, operands, results):
-    """A loop over whole vectors that calls the function and stores what it gives."""
-    kind = ty if lanes == 1 else f"<{lanes} x {ty}>"
-    returns = kind if results == 1 else f"{{{kind}, {kind}}}"
-    pointers = [f"ptr %o{k}" for k in range(results)] + [f"ptr %a{k}" for k in range(operands)]
-    lines = [f"define void @{label}({', '.join(pointers)}, i64 %n) {{", "entry:",
-             "  br label %loop", "loop:", "  %i = phi i64 [0, %entry], [%j, %loop]"]  # fmt: skip
-    for k in range(operands):
-        lines += [f"  %p{k} = getelementptr {ty}, ptr %a{k}, i64 %i",
-                  f"  %v{k} = load {kind}, ptr %p{k}, align 4"]  # fmt: skip
-    listed = ", ".join(f"{kind} %v{k}" for k in range(operands))
-    lines.append(f"  %r = call {returns} @{symbol}({listed})")
-    for k in range(results):
-        value = "%r"
-        if results > 1:
-            value = f"%r{k}"
-            lines.append(f"  {value} = extractvalue {returns} %r, {k}")
-        lines += [f"  %q{k} = getelementptr {ty}, ptr %o{k}, i64 %i",
-                  f"  store {kind} {value}, ptr %q{k}, align 4"]  # fmt: skip
-    lines += [f"  %j = add i64 %i, {lanes}", "  %c = icmp slt i64 %j, %n",
-              "  br i1 %c, label %loop, label %done", "done:", "  ret void", "}"]  # fmt: skip
-    return "\n".join(lines)
-
-
-class Module:
-    """Many functions compiled together, each called on arrays."""
-
-    def __init__(self, names, ty, lanes, complex_numbers=False, find=vectormath.function):
-        self.dtype, self.lanes, self.counts = DTYPES[ty], lanes, {}
-        snippets, kernels = {}, []
-        for name in names:
-            if complex_numbers:
-                symbol, needed = complexmath.complex_function(name, ty, lanes)
-                operands = 4 if name in ("multiply", "divide") else 2
-                results = 1 if name == "abs" else 2
-            else:
-                symbol, needed = find(name, ty, lanes)
-                operands, results = vectormath.arity(name), 1
-            snippets.update(dict.fromkeys(needed))
-            self.counts[name] = operands, results
-            kernels.append(kernel_text(f"test_{name}", symbol, ty, lanes, operands, results))
-        self.compiled = llvm.compile_ir("\n".join([*snippets, *kernels]))
-
-    def __call__(self, name, *arrays):
-        operands, results = self.counts[name]
-        pointers = [ctypes.c_void_p] * (operands + results)
-        call = llvm.callable_at(self.compiled.address(f"test_{name}"), *pointers, ctypes.c_int64)
-        size = arrays[0].size
-        padding = np.ones(-size % self.lanes, self.dtype)
-        inputs = [np.concatenate([np.asarray(a, self.dtype), padding]) for a in arrays]
-        outputs = [np.empty_like(inputs[0]) for _ in range(results)]
-        call(*(a.ctypes.data for a in outputs + inputs), inputs[0].size)
-        found = tuple(output[:size] for output in outputs)
-        return found[0] if results == 1 else found
-
-
 def points(dtype, count, seed=0):
     """Arguments of all sizes, subnormal to huge, and many where functions do something."""
     rng = np.random.default_rng(seed)
@@ -200,7 +146,7 @@ def choices(ty):
 
 
 def own_functions(choice):
-    return choice in ("auto", "own") and polynomials.fused()
+    return choice in ("auto", "own") and llvm.host().fused
 
 
 CASES = [(ty, k) for ty in DTYPES for k in range(4)]
@@ -210,7 +156,6 @@ CASES = [(ty, k) for ty in DTYPES for k in range(4)]
 def test_every_function_is_supported_and_exact_for_special_values(prefer, ty, case):
     choice, lanes = choices(ty)[case]
     prefer(choice)
-    assert all(vectormath.supported(name, ty) for name in EVERYTHING)
     module = Module(UNARY, ty, lanes)
     x = special_values(DTYPES[ty])
     for name in UNARY:
@@ -347,7 +292,7 @@ def test_any_number_of_lanes(ty, lanes):
     x = points(DTYPES[ty], 2000)
     y = np.roll(x, 1)
     for name in names:
-        operands = (x, y)[: vectormath.arity(name)]
+        operands = (x, y)[: arity(name)]
         wide = [operand.astype(float if ty == "float" else np.longdouble) for operand in operands]
         if name in ("erf", "digamma"):
             wide = [x.astype(float)]
@@ -356,14 +301,12 @@ def test_any_number_of_lanes(ty, lanes):
         assert_within(LIMIT, ulps(module(name, *operands), reference(name)(*wide)), x, x)
 
 
-@pytest.mark.skipif(not polynomials.fused(), reason="needs fused multiply-add")
+@pytest.mark.skipif(not llvm.host().fused, reason="needs fused multiply-add")
 def test_polynomials_do_not_depend_on_the_number_of_lanes():
     x = points(np.float32, 4000)
     x = x[np.abs(x) < 1e5]
     names = ("exp", "log", "sin", "cos", "tanh", "expm1", "log1p", "erf")
-    modules = [
-        Module(names, "float", lanes, find=vectormath.accurate_function) for lanes in (1, 4, 16)
-    ]
+    modules = [Module(names, "float", lanes, write=called) for lanes in (1, 4, 16)]
     for name in names:
         first, *others = (module(name, x) for module in modules)
         for other in others:
@@ -401,7 +344,6 @@ def as_complex(a, b, dtype):
 def test_complex_functions(prefer, ty, case):
     choice, lanes = choices(ty)[case]
     prefer(choice)
-    assert all(complexmath.supported(name, ty) for name in COMPLEX_NAMES)
     dtype = DTYPES[ty]
     module = Module(COMPLEX_NAMES, ty, lanes, complex_numbers=True)
     rng = np.random.default_rng(5)
@@ -453,9 +395,9 @@ def test_vector_symbols_are_called(prefer):
     host = llvm.host()
     if not host.libmvec or host.bits != 512:
         pytest.skip("needs libmvec and AVX-512")
-    assert vectormath.function("tan", "float", 16)[0] == "_ZGVeN16v_tanf"
-    assert vectormath.function("exp", "float", 16)[0] == "_ZGVeN16v_expf"
-    symbol, snippets = vectormath.accurate_function("exp", "float", 16)
+    assert vectormath.function(math_functions.TAN, "float", 16)[0] == "_ZGVeN16v_tanf"
+    assert vectormath.function(math_functions.EXP, "float", 16)[0] == "_ZGVeN16v_expf"
+    symbol, snippets = vectormath.accurate_function(math_functions.EXP, "float", 16)
     assert not any("_ZGV" in snippet for snippet in snippets)
     assert any(f"@{symbol}" in snippet for snippet in snippets)
 
@@ -464,7 +406,8 @@ def test_vector_symbols_are_called(prefer):
 def test_these_choices_call_no_function_of_libmvec(prefer, choice):
     prefer(choice)
     for name in EVERYTHING:
-        assert "_ZGV" not in "".join(vectormath.function(name, "double", 8)[1])
+        builder, _, _ = written(name, np.dtype(float), 8)
+        assert "_ZGV" not in "".join(builder.definitions)
 
 
 def test_choice_must_be_known(prefer):
@@ -473,8 +416,41 @@ def test_choice_must_be_known(prefer):
         mathlibrary.preference()
 
 
-def test_unknown_functions_are_not_supported():
-    assert not vectormath.supported("zeta", "double")
-    assert not vectormath.supported("fmod", "double")
-    assert not vectormath.supported("exp", "half")
-    assert not complexmath.supported("hypot", "double")
+def test_functions_that_do_not_exist_are_refused():
+    cases = [
+        (vectormath.function, math_functions.EXP, "half"),
+        (vectormath.function, Libm("zeta"), "double"),
+        (vectormath.function, ScipyFunction("zeta", exports=("no_such_export",)), "double"),
+        (complexmath.complex_function, math_functions.HYPOT, "double"),
+        (complexmath.complex_function, Libm("zeta", has_complex=True), "double"),
+    ]
+    for find, function, ty in cases:
+        with pytest.raises(NotLowered):
+            find(function, ty, 4)
+
+
+def test_every_function_of_an_op_is_tested_here():
+    functions = {op.function for op in REGISTRY.values()} - {None}
+    names = (*EVERYTHING, "multiply_no_nan", "angle")
+    assert functions <= {op_of(name)[0].function for name in names}
+
+
+@pytest.mark.parametrize("name", ["sinc", "i0", "i1"])
+def test_functions_of_order_are_compiled_and_scipys(name, both_ways, library_calls):
+    x = np.concatenate([np.linspace(-20.0, 20.0, 4001), [0.0, 0.5, 1e-8, 30.0]])
+    wanted = mpmath_sinc(x) if name == "sinc" else getattr(scipy.special, name)(x)
+    y = getattr(gt, name)(gt.asarray(x))
+    assert library_calls(y) == []
+    ((_, found),) = both_ways(y)
+    assert_within(LIMIT, ulps(found, wanted.astype(np.longdouble)), found, x)
+
+
+def test_higher_orders_are_left_to_numpy(library_calls):
+    x = gt.asarray(np.linspace(0.5, 2.0, 5))
+    derivative = gt.grad(lambda x: gt.sum(gt.sinc(x)))
+    assert "sinc" in library_calls(derivative(x))
+
+
+def mpmath_sinc(x):
+    with mpmath.workdps(40):
+        return np.array([float(mpmath.sincpi(mpmath.mpf(float(value)))) for value in x])

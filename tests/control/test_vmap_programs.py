@@ -9,6 +9,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.recording.thread_state import state
+from gradtape.runtime import tiers
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))
@@ -99,7 +100,7 @@ def test_later_calls_build_and_compile_nothing():
 
 
 def test_a_new_batch_size_compiles_nothing(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
     f = gt.vmap(gt.grad(lambda x: gt.sum(gt.tanh(x) ** 2)))
     for size in (4, 5):
         f(RNG.normal(size=(size, 3))).numpy()

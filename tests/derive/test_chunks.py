@@ -12,6 +12,7 @@ import pytest
 import gradtape as gt
 from gradtape.derive import chunks
 from gradtape.derive.progress import Progress
+from gradtape.runtime import tiers
 
 WEIGHTS = np.random.default_rng(0).normal(size=(30, 40)) / 5
 MATRIX = np.random.default_rng(1).normal(size=(25, 30)) / 5
@@ -137,7 +138,7 @@ def deep(x):
 @pytest.mark.parametrize("budget", [400_000, 2_000_000])
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_memory_stays_within_twice_the_result_and_the_budget(budget, mode, monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
     x = np.linspace(0.0, 1.0, SIZE)
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(SIZE, SIZE)) / 20, rng.normal(size=(SIZE, 3 * SIZE)) / 20

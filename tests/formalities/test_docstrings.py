@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.codegen.cpython import switch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -129,7 +130,10 @@ def test_example_runs(name):
     known = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys}
     example = doctest.DocTestParser().get_doctest(text, known, name, None, 0)
     report: list[str] = []
+    recorder = switch.MODE
     doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append)
+    if recorder != switch.MODE:
+        gt.set_recorder(recorder)
     assert not report, "".join(report)
 
 

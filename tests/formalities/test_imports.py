@@ -3,6 +3,8 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,17 +45,120 @@ FACE = {"nn", "optimizers", "tf", "report", "distributed"}
 
 LLVMLITE_IMPORTERS = {"codegen/llvm.py"}
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+# An import inside a function says in a comment, on its line or above, why it is late. It loads the
+# compiler, or a package outside gradtape that `import gradtape` must not load.
+MAY_BE_LATE = ("gradtape.codegen", "gradtape.runtime.compiled_plan", "gradtape.runtime.blas")
+# Late imports of before this rule, by file. Entries and numbers only go down.
+LATE_WITHOUT_REASON: dict[str, int] = {
+    "codegen/cpython/native_recorder.py": 2,
+    "codegen/cpython/objects.py": 1,
+    "codegen/kernels/builder.py": 1,
+    "codegen/kernels/loops.py": 1,
+    "codegen/kernels/lower.py": 3,
+    "codegen/kernels/nests.py": 1,
+    "codegen/llvm.py": 1,
+    "codegen/math/mathlibrary.py": 1,
+    "derive/index_contents.py": 1,
+    "derive/linear_systems.py": 2,
+    "derive/pending_matrix.py": 1,
+    "derive/sparse_jacobians.py": 1,
+    "extend.py": 2,
+    "functions/call_slot.py": 1,
+    "functions/concrete_function.py": 1,
+    "functions/function.py": 1,
+    "graph/program.py": 1,
+    "inspect/check_op.py": 1,
+    "inspect/plans_and_kernels.py": 14,
+    "ops/control/composed_reads.py": 4,
+    "ops/custom/callback.py": 2,
+    "ops/elementwise/arithmetic.py": 1,
+    "ops/elementwise/random.py": 1,
+    "ops/elementwise/unary.py": 1,
+    "ops/matrices/linalg.py": 2,
+    "ops/matrices/linear_map_solve.py": 2,
+    "ops/matrices/matrix_functions.py": 1,
+    "ops/matrices/sparse_solve.py": 2,
+    "ops/reductions/cumulative.py": 1,
+    "optimize/fuse.py": 1,
+    "optimize/trim_loops.py": 1,
+    "recording/deferred_number.py": 1,
+    "runtime/blas.py": 3,
+    "runtime/footprint.py": 6,
+    "runtime/native_loops.py": 1,
+    "runtime/tiers.py": 3,
+    "solve/searches.py": 2,
+    "sparsity/compression.py": 2,
+    "sparsity/dependence.py": 3,
+    "sparsity/pattern.py": 1,
+    "sparsity/symmetric.py": 1,
+    "tape/sparsity_patterns.py": 1,
+    "tensor/row_sparse.py": 1,
+    "tensor/tensor.py": 5,
+    "tf/__init__.py": 1,
+    "tf/compat/v1.py": 5,
+    "tf/control.py": 1,
+    "tf/dtypes.py": 1,
+    "tf/elementwise.py": 1,
+    "tf/factors.py": 3,
+    "tf/graphs.py": 2,
+    "tf/indexing.py": 2,
+    "tf/keras/backend.py": 1,
+    "tf/keras/batches.py": 1,
+    "tf/keras/callbacks.py": 1,
+    "tf/keras/initializers.py": 1,
+    "tf/keras/layers/base.py": 1,
+    "tf/keras/losses.py": 5,
+    "tf/keras/optimizer.py": 2,
+    "tf/module.py": 1,
+    "tf/nn.py": 2,
+    "tf/operators.py": 1,
+    "tf/random.py": 2,
+    "tf/reductions.py": 1,
+    "tf/shapes.py": 1,
+    "tf/suggestions.py": 2,
+    "tf/tensor.py": 1,
+    "tf/variable.py": 4,
+}
+
 
 def place(path: Path) -> str:
     """The folder, or the top-level module, that a source file belongs to."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_modules(text: str, path: Path) -> list[tuple[int, str]]:
-    """Line and dotted name of each import, anywhere in the file, relative ones made absolute."""
+def for_type_checkers(item: ast.AST) -> bool:
+    """Whether a statement is `if TYPE_CHECKING:`, which only type checkers enter.
+
+    Its imports name static types, such as Tensor in the signature of an op. They cannot make data
+    flow backwards, so they may point upwards.
+    """
+    return isinstance(item, ast.If) and "TYPE_CHECKING" in (
+        getattr(item.test, "id", None),
+        getattr(item.test, "attr", None),
+    )
+
+
+def statements(tree: ast.AST, enter_functions: bool = True) -> Iterator[ast.AST]:
+    """All nodes that run, outer ones first; `enter_functions=False` leaves out what runs later."""
+    for item in ast.iter_child_nodes(tree):
+        if not enter_functions and isinstance(item, FUNCTIONS):
+            continue
+        yield item
+        if for_type_checkers(item):
+            for other in item.orelse:
+                yield other
+                yield from statements(other, enter_functions)
+        else:
+            yield from statements(item, enter_functions)
+
+
+def imported_modules(text: str, path: Path, enter_functions: bool = True) -> list[tuple[int, str]]:
+    """Line and dotted name of each import that runs, relative ones made absolute."""
     package = ("gradtape", *path.relative_to(SOURCE).parent.parts)
     found = []
-    for item in ast.walk(ast.parse(text)):
+    for item in statements(ast.parse(text), enter_functions):
         if isinstance(item, ast.Import):
             found += [(item.lineno, alias.name) for alias in item.names]
         elif isinstance(item, ast.ImportFrom):
@@ -122,6 +227,7 @@ def test_import_direction(path):
         "from .. import ops",
         "def f():\n    from ..ops import elementwise",
         "importlib.import_module('gradtape.ops')",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    from gradtape.ops import elementwise",
     ],
 )
 def test_wrong_direction_is_found(statement):
@@ -135,6 +241,8 @@ def test_wrong_direction_is_found(statement):
         "from .spec import Spec",
         "from ..errors import ShapeError",
         "from gradtape.graph.spec import Spec",
+        "if TYPE_CHECKING:\n    from gradtape.tensor.tensor import Tensor",
+        "if typing.TYPE_CHECKING:\n    from gradtape.tensor.tensor import Tensor",
     ],
 )
 def test_right_direction_is_accepted(statement):
@@ -159,3 +267,94 @@ def test_import_loads_no_compiler_and_no_lapack():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == [], "these are slow to import: import them at first use"
+
+
+def module_name(path: Path) -> str:
+    parts = ("gradtape", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path) for path in SOURCES}
+
+
+def module_graph() -> dict[str, set[str]]:
+    """Each module and those that it imports when it is imported itself."""
+    graph: dict[str, set[str]] = {}
+    for path in SOURCES:
+        own = module_name(path)
+        names = imported_modules(path.read_text("utf-8"), path, enter_functions=False)
+        # `from a.b import c`: the module a.b.c if there is one, else something in a.b.
+        targets = (name if name in MODULES else name.rpartition(".")[0] for _, name in names)
+        graph[own] = {target for target in targets if target in MODULES and target != own}
+    return graph
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, or none."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for target in sorted(graph[name]):
+            if found := visit(target, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next(filter(None, (visit(name, []) for name in sorted(graph))), [])
+
+
+def test_no_modules_import_each_other():
+    assert not find_cycle(module_graph())
+
+
+def test_cycle_is_found():
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def late_imports(text: str, path: Path) -> list[str]:
+    """Imports inside functions that are not explained, or that load what need not be late."""
+    lines = text.splitlines()
+    early = imported_modules(text, path, enter_functions=False)
+    late = Counter(imported_modules(text, path)) - Counter(early)
+    numbers = sorted({number for number, _ in late})
+    wrong = []
+    for number in numbers:
+        # One comment may explain a block of imports.
+        first = number
+        while first - 1 in numbers:
+            first -= 1
+        explained = "#" in lines[number - 1] or lines[first - 2].lstrip().startswith("#")
+        targets = [name for at, name in late if at == number]
+        ours = [name for name in targets if name.split(".")[0] == "gradtape"]
+        if not explained or not all(name.startswith(MAY_BE_LATE) for name in ours):
+            wrong.append(f"{path.relative_to(SOURCE)}:{number} {lines[number - 1].strip()}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_late_imports_have_a_reason(path):
+    wrong = late_imports(path.read_text("utf-8"), path)
+    allowed = LATE_WITHOUT_REASON.get(path.relative_to(SOURCE).as_posix(), 0)
+    assert len(wrong) <= allowed, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("    import scipy.linalg", 1),
+        ("    import scipy.linalg  # slow to import", 0),
+        (
+            "    # Loads the compiler.\n    from gradtape.codegen import llvm",
+            0,
+        ),
+        ("    # Both.\n    import scipy\n    from gradtape.codegen import llvm", 0),
+        ("    # In a circle.\n    from gradtape.graph import spec", 1),
+    ],
+)
+def test_late_import_is_found(body, count):
+    text = f"import numpy\n\ndef f():\n{body}\n"
+    assert len(late_imports(text, SOURCE / "runtime" / "tiers.py")) == count

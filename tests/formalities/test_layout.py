@@ -1,22 +1,44 @@
-"""Files are named for what they hold, stay short, and name no machine and no host."""
+"""Files are named for what they hold, stay short and few in a folder, and name no machine."""
 
+import ast
 import re
 import subprocess
+import tomllib
 import warnings
 from pathlib import Path
 
 import pytest
 
+import gradtape
+
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "gradtape"
 
 LONG = 500
 TOO_LONG = 700
 
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
 
+MODULES_AT_THE_ROOT = 12
+MODULES_IN_A_FOLDER = 22
+# Folders of before this rule. Entries and numbers only go down.
+CROWDED = {"tf": 54}
+# Folders whose `__init__.py` does not list its door yet. The set only shrinks.
+WITHOUT_A_DOOR = {
+    "codegen", "codegen/cpython", "codegen/kernels", "codegen/math", "codegen/plans", "control",
+    "derive", "evaluate", "functions", "graph", "inspect", "ops", "ops/arrays", "ops/control",
+    "ops/custom", "ops/elementwise", "ops/families", "ops/matrices", "ops/reductions",
+    "optimize", "recording", "runtime", "solve", "tape", "tensor", "tf/compat",
+    "tf/keras/layers", "tf/keras/metrics", "transforms",
+}  # fmt: skip
+
 # The licence names its own address.
 MAY_NAME_HOSTS = {"LICENSE"}
-HOST = re.compile(r"https?:" + r"//")
+# Citations and pages of this project may be linked to; no other host is named.
+CITATIONS = ("doi.org/", "arxiv.org/", "gradtape.example/")
+HOST = re.compile(
+    r"https?:" + r"//(?!(?:www\.|dx\.)?(?:" + "|".join(map(re.escape, CITATIONS)) + "))"
+)
 HOME = re.compile(r"(?<![\w.])(?:/(?:home|root|Users)/|[A-Za-z]:\\Users\\)\w")
 
 
@@ -78,6 +100,54 @@ def test_files_are_short():
     assert not too_long, f"split these, over {TOO_LONG} lines: {too_long}"
 
 
+def modules_by_folder() -> dict[str, list[str]]:
+    """The modules directly in each folder; `__init__` counts at the root only."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        folder = path.parent.relative_to(SOURCE).as_posix()
+        if folder == "." or path.name != "__init__.py":
+            found.setdefault(folder, []).append(path.stem)
+    return found
+
+
+def test_few_modules_lie_at_the_root():
+    names = modules_by_folder()["."]
+    assert len(names) <= MODULES_AT_THE_ROOT, f"give some of these a folder: {names}"
+
+
+def test_no_folder_is_crowded():
+    crowded = {
+        folder: len(names)
+        for folder, names in modules_by_folder().items()
+        if len(names) > CROWDED.get(folder, MODULES_IN_A_FOLDER)
+    }
+    assert not crowded, f"divide these into folders by subject: {crowded}"
+
+
+FOLDERS = sorted(
+    path.parent.relative_to(SOURCE).as_posix() for path in SOURCE.glob("*/**/__init__.py")
+)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_says_its_job_and_its_door(folder):
+    text = (SOURCE / folder / "__init__.py").read_text("utf-8")
+    document = ast.get_docstring(ast.parse(text)) or ""
+    assert document, f"{folder}/__init__.py has no docstring"
+    if folder not in WITHOUT_A_DOOR:
+        lines = [line for line in document.splitlines() if line.strip()]
+        assert len(lines) > 1, f"{folder}/__init__.py does not say what others import from it"
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version = project["version"]
+    assert gradtape.__version__ == version
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", headings[1])
+
+
 def test_no_hosts():
     found = lines_matching(HOST, MAY_NAME_HOSTS)
     assert not found, "\n".join(found)
@@ -96,3 +166,13 @@ def test_home_folder_is_found(path):
 @pytest.mark.parametrize("path", ["docs/home/index", "./root/x", "x / home / y"])
 def test_other_path_is_accepted(path):
     assert not HOME.search(path)
+
+
+@pytest.mark.parametrize("address", ["http:" + "//localhost", "https:" + "//example.com/doi.org/"])
+def test_host_is_found(address):
+    assert HOST.search(address)
+
+
+@pytest.mark.parametrize("address", ["doi.org/10.1137/1", "www.arxiv.org/abs/1", "arxiv.org/abs/1"])
+def test_citation_is_accepted(address):
+    assert not HOST.search("https:" + "//" + address)

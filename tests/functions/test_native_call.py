@@ -9,27 +9,26 @@ import pytest
 from tests.growth import least_growth
 
 import gradtape as gt
-from gradtape.codegen.cpython import native_recorder as native
-from gradtape.codegen.cpython import objects as cpython
-from gradtape.functions.captured import FIRST_LOOK
+from gradtape.codegen.cpython import objects, switch
+from gradtape.functions.captured import first_look
 
 pytestmark = pytest.mark.skipif(
-    not cpython.supported() or native.MODE == "python", reason="not for this interpreter"
+    not objects.supported() or switch.MODE == "python", reason="not for this interpreter"
 )
 A = gt.asarray
 
 
 def often(f, *args):
     """Call it until there is a native way for such calls, if there is any."""
-    for _ in range(2 * FIRST_LOOK + 10):
+    for _ in range(2 * first_look() + 10):
         f(*args)
     function = getattr(f, "__func__", f)
-    return [each.direct for each in function.captured if each.direct is not None]
+    return [each.native_call for each in function.captured if each.native_call is not None]
 
 
 def direct_calls(f):
     function = getattr(f, "__func__", f)
-    return sum(each.direct.calls for each in function.captured if each.direct is not None)
+    return sum(each.native_call.calls for each in function.captured if each.native_call is not None)
 
 
 def same(found, expected):
@@ -327,7 +326,7 @@ def test_threads_have_their_own():
     wrong = []
 
     def work(number):
-        for _ in range(3 * FIRST_LOOK):
+        for _ in range(3 * first_look()):
             if f(A([float(number)])).tolist() != [2.0 * number]:
                 wrong.append(number)
 

@@ -8,6 +8,7 @@ from gradtape.graph import node as node_module
 from gradtape.graph.node import Node, apply, constant, leaf, placeholder, structural_key, table
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare, find
 from gradtape.graph.spec import spec
+from gradtape.recording import recording
 from gradtape.recording.thread_state import state
 
 FLOAT = spec((3,), np.dtype("float64"))
@@ -158,7 +159,7 @@ def test_node_is_shown_with_its_spec():
 
 
 def test_pending_work_is_cut_where_it_repeats(monkeypatch):
-    monkeypatch.setattr("gradtape.recording.recording.PENDING_LIMIT", 100)
+    monkeypatch.setattr(recording, "PENDING_LIMIT", 100)
     gt.evaluate(gt.asarray(1.0) + 1.0)
     # A shape of its own: a chain that another test has interned is walked, not cut.
     y = gt.ones((1, 1, 7)) * 1.0

@@ -5,8 +5,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.graph.node import apply, leaf, outputs, placeholder
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import program
-from gradtape.graph.show import names, show
+from gradtape.graph.program import names, program, show
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.transforms.reverse import ones_like, reverse

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
@@ -28,20 +28,21 @@ from gradtape.pytree import flatten
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime import tiers
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 from gradtape.transforms.reverse import ones_like, reverse
 
 # Modules that `import gradtape` leaves for later declare ops too.
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 
 @pytest.fixture(autouse=True)
 def reference_tier(monkeypatch):
     """What an op's declaration says is about NumPy's kernels; tests/codegen compares the others."""
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "off")
+    monkeypatch.setattr(tiers, "MODE", "off")
 
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]
@@ -320,7 +321,7 @@ def test_passes_change_no_bit(case):
             found += slopes(found, [nodes[position] for position in case.inexact])
 
     def run(written: Program) -> list[Any]:
-        return Plan(written).run([values[node] for node in written.inputs])
+        return NumpyPlan(written).run([values[node] for node in written.inputs])
 
     before = verify(program(found))
     expected = run(before)

@@ -19,9 +19,10 @@ from gradtape.ops.control import bodies
 from gradtape.ops.control.scan import scan_node
 from gradtape.optimize import optimize
 from gradtape.runtime import native_loops as control
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 FLOAT = np.dtype("float64")
 RNG = np.random.default_rng(3)
@@ -29,7 +30,7 @@ RNG = np.random.default_rng(3)
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
 
 
 @pytest.fixture
@@ -44,8 +45,6 @@ def no_python(monkeypatch):
 
 def in_numpy(f: Any, *args: Any) -> Any:
     """The value of a function by NumPy's kernels."""
-    from gradtape.runtime import tiers
-
     before, tiers.MODE = tiers.MODE, "off"
     try:
         gt.clear_plans()
@@ -336,10 +335,10 @@ def test_any_body(data):
     values = {n: rng.uniform(-0.5, 0.5, n.shape) for n in operands}
     given = [values[n] for n in whole.inputs]
     with np.errstate(all="ignore"):
-        expected = Plan(whole).run(given)
+        expected = NumpyPlan(whole).run(given)
         small = optimize(whole)
         results = [
-            Plan(small).run([values[n] for n in small.inputs]),
+            NumpyPlan(small).run([values[n] for n in small.inputs]),
             _compiled(whole, given),
             _compiled(small, [values[n] for n in small.inputs]),
         ]
@@ -357,7 +356,7 @@ def _made(op: Any, inputs: Any, params: Any = ()) -> Any:
 def _compiled(written: Any, given: Any) -> list[Any]:
     plan = CompiledPlan(written)
     if any(node.op.name == "scan" for node in plan.program.nodes):
-        assert plan._controls, "the loop is not native"
+        assert plan.lowered.controls, "the loop is not native"
     found = plan.run(given)
     return [
         np.array(one if isinstance(one, np.ndarray) else control_array(one, node))
@@ -374,6 +373,6 @@ def control_array(buffer: Any, node: Any) -> Any:
 def test_a_loop_is_one_instruction():
     found = optimize(gt.program_of(*recurrence(START, inputs(5), WEIGHTS)))
     plan = CompiledPlan(found)
-    assert len(plan._controls) == 1
-    assert [kind for kind, _ in plan._steps] == ["native"]
-    assert isinstance(next(iter(plan._controls.values())), control.NativeScan)
+    assert len(plan.lowered.controls) == 1
+    assert [type(step) for step in plan.lowered.steps] == [list]
+    assert isinstance(next(iter(plan.lowered.controls.values())), control.NativeScan)

@@ -10,7 +10,7 @@ from gradtape.graph.node import apply, constant, leaf, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.numpy_plan import LARGE, Plan
+from gradtape.runtime.numpy_plan import LARGE, NumpyPlan
 
 FLOAT = spec((3,), np.dtype("float64"))
 VALUES = np.array([0.1, 0.2, 0.3])
@@ -28,7 +28,7 @@ def chain(node, length):
 
 def test_a_chain_needs_one_slot():
     x = leaf(0, FLOAT)
-    plan = Plan(program([chain(x, 50)]))
+    plan = NumpyPlan(program([chain(x, 50)]))
     assert len(plan.steps) == 50
     assert plan.size == 1
     expected = VALUES
@@ -42,7 +42,7 @@ def test_slots_hold_what_is_alive_together():
     total = x
     for step in range(20):
         total = call("add", total, call("multiply", x, chain(x, step + 1)))
-    plan = Plan(program([total]))
+    plan = NumpyPlan(program([total]))
     assert plan.size < 30 < len(plan.steps)
 
 
@@ -50,7 +50,7 @@ def test_outputs_and_inputs_that_are_outputs_keep_their_slots():
     x = leaf(0, FLOAT)
     a = call("sin", x)
     b = call("cos", a)
-    plan = Plan(program([b, x, a, b]))
+    plan = NumpyPlan(program([b, x, a, b]))
     assert len(set(plan.output_slots)) == 3
     found = plan.run([VALUES])
     for got, want in zip(
@@ -64,13 +64,13 @@ def test_inputs_are_not_written():
     first, second = VALUES.copy(), VALUES.copy()
     for array in (first, second):
         array.flags.writeable = False
-    Plan(program([chain(call("add", x, y), 5)])).run([first, second])
+    NumpyPlan(program([chain(call("add", x, y), 5)])).run([first, second])
     np.testing.assert_array_equal(first, VALUES)
 
 
 def test_a_plan_runs_again_on_other_values():
     x = leaf(0, FLOAT)
-    plan = Plan(program([call("multiply", x, x)]))
+    plan = NumpyPlan(program([call("multiply", x, x)]))
     assert plan.run([VALUES])[0].tolist() == (VALUES * VALUES).tolist()
     assert plan.run([np.ones(3)])[0].tolist() == [1.0, 1.0, 1.0]
 
@@ -78,20 +78,20 @@ def test_a_plan_runs_again_on_other_values():
 @pytest.mark.parametrize(("dtype", "scalar"), [("float32", 0.1), ("int8", 3), ("complex64", 1j)])
 def test_python_scalars_take_the_dtype_of_their_leaf(dtype, scalar):
     of = spec((), np.dtype(dtype))
-    (found,) = Plan(program([call("add", leaf(0, of), leaf(1, of))])).run([scalar, scalar])
+    (found,) = NumpyPlan(program([call("add", leaf(0, of), leaf(1, of))])).run([scalar, scalar])
     assert found.dtype == np.dtype(dtype)
     assert found == np.dtype(dtype).type(scalar) + np.dtype(dtype).type(scalar)
 
 
 def test_a_program_without_inputs():
-    (found,) = Plan(program([call("sin", constant(1, FLOAT))])).run([])
+    (found,) = NumpyPlan(program([call("sin", constant(1, FLOAT))])).run([])
     np.testing.assert_array_equal(found, np.sin(np.ones(3)))
 
 
 def test_unused_outputs_free_their_slot():
     several = apply(REGISTRY["custom_derivative"], (leaf(0, FLOAT), leaf(1, FLOAT)), (2, None))
     first, _ = outputs(several)
-    (found,) = Plan(program([chain(first, 3)])).run([VALUES, VALUES])
+    (found,) = NumpyPlan(program([chain(first, 3)])).run([VALUES, VALUES])
     np.testing.assert_array_equal(found, np.sin(np.sin(np.sin(VALUES))))
 
 
@@ -113,11 +113,11 @@ def test_large_dead_values_are_dropped_during_the_run():
     x, y = (placeholder(spec((LARGE,), np.dtype("float64"))) for _ in range(2))
     # The sum takes the slot of one operand; the other operand has no successor to push it out.
     total = call("add", apply(op, (x,)), apply(op, (y,)))
-    Plan(program([apply(op, (total,))])).run([np.zeros(LARGE), np.zeros(LARGE)])
+    NumpyPlan(program([apply(op, (total,))])).run([np.zeros(LARGE), np.zeros(LARGE)])
     assert alive == [0, 1, 0]
 
 
 def test_floating_point_trouble_is_silent():
     x = leaf(0, FLOAT)
-    (found,) = Plan(program([call("log", call("subtract", x, x))])).run([VALUES])
+    (found,) = NumpyPlan(program([call("log", call("subtract", x, x))])).run([VALUES])
     assert np.isneginf(found).all()

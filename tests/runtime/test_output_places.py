@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.tensor.tensor import program_of
 
@@ -15,7 +16,7 @@ WIDE = RNG.normal(size=(700, 600))
 
 @pytest.fixture(autouse=True)
 def compiled_tier(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "always")
+    monkeypatch.setattr(tiers, "MODE", "always")
 
 
 def nested(n, a, b):
@@ -74,10 +75,10 @@ def test_values_beside_their_parts(name):
 def test_parts_are_computed_in_place():
     a, b = gt.asarray(A), gt.asarray(B)
     plan = CompiledPlan(program_of(gt.stack([gt.sin(a), gt.cos(b)])))
-    assert len(plan._results.parts) == 2
+    assert len(plan.lowered.outputs.parts) == 2
     assert plan.arena_size == 0
 
 
 def test_a_reshaped_result_is_not_copied():
     plan = CompiledPlan(program_of(gt.reshape(gt.asarray(A) @ SQUARE, (2, 12))))
-    assert list(plan._results.how.values()) == ["written"]
+    assert list(plan.lowered.outputs.how.values()) == ["written"]

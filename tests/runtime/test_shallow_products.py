@@ -8,11 +8,12 @@ import pytest
 import gradtape as gt
 from gradtape.codegen import llvm
 from gradtape.codegen.plans import panels
+from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.codegen.plans.panels import DEPTH, PanelArguments
 from gradtape.runtime import shallow_products as shallow
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.blas import Operand, gemm_instruction
+from gradtape.runtime.blas import gemm_instruction
 
 BITS = llvm.host().bits
 WIDE = pytest.mark.skipif(BITS != 512, reason="measured on vectors of 512 bits only")

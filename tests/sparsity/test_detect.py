@@ -12,6 +12,7 @@ from gradtape.errors import SparsityError
 from gradtape.graph.node import placeholder
 from gradtape.graph.spec import spec
 from gradtape.ops.arrays.slicing import along_axis
+from gradtape.runtime import tiers
 from gradtape.sparsity.detect import detect, index_leaves
 
 
@@ -19,7 +20,7 @@ from gradtape.sparsity.detect import detect, index_leaves
 def reference_tier():
     """Patterns are about structure: compiling what is compared with them would take the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gradtape.runtime.tiers.MODE", "off")
+        patch.setattr(tiers, "MODE", "off")
         yield
 
 

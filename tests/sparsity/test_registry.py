@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.forward import forward
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]
@@ -53,7 +53,7 @@ def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
     known = [(number, node) for number, node in enumerate(pushed) if node is not None]
     found = [np.zeros((target.size, source.size), bool) for target in targets]
     written = program([node for _, node in known])
-    plan = Plan(written)
+    plan = NumpyPlan(written)
     scales = (1.0, 1.0j) if source.dtype.kind == "c" else (1.0,)
     for element in range(source.size):
         for scale in scales:
@@ -109,7 +109,7 @@ def exempt(op: Any, sample: Any) -> bool:
 def test_default_is_dense(monkeypatch):
     x = placeholder(spec((2, 2), np.dtype(float)))
     node = apply(REGISTRY["inv"], (x,))
-    monkeypatch.setattr("gradtape.graph.op.Op.sparsity", None)
+    monkeypatch.setattr(Op, "sparsity", None)
     (pattern,) = detect([node], x)
     assert pattern.dense
     assert pattern.notes == ("inv: it has no sparsity rule, treated as dense",)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
@@ -23,12 +23,12 @@ from gradtape.graph.verify import verify
 from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
 from gradtape.recording.record import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 OPS = [op for op in REGISTRY.values() if op.family != "structure"]
@@ -40,7 +40,7 @@ def run(nodes: Any, values: dict[Any, Any]) -> list[Any]:
     """The values of nodes, by NumPy's kernels."""
     found = verify(program(nodes))
     with np.errstate(all="ignore"):
-        return Plan(found).run([values[node] for node in found.inputs])
+        return NumpyPlan(found).run([values[node] for node in found.inputs])
 
 
 def varied(array: Any, number: int) -> Any:

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-import gradtape.ops
+from gradtape import ops
 from gradtape.errors import MixedExamplesError, UndefinedRuleError
 from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import Question, jacobian
 
-for module in pkgutil.walk_packages(gradtape.ops.__path__, prefix="gradtape.ops."):
+for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
     importlib.import_module(module.name)
 
 RNG = np.random.default_rng(0)
@@ -316,7 +316,7 @@ def test_a_proof_is_true(op, sample, position):
         steps = program([found])
         values = [arrays[nodes.index(node)] for node in steps.inputs]
         with np.errstate(all="ignore"):
-            (matrix,) = Plan(steps).run(values)
+            (matrix,) = NumpyPlan(steps).run(values)
         matrix = np.nan_to_num(matrix)
         matrix = np.moveaxis(matrix, target.ndim, 1)
         for row in range(count):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.transforms.random_functions import KINDS, apply, apply_holomorphic
 
 import gradtape as gt
+from gradtape.runtime import tiers
 
 FACTOR = int(os.environ.get("GRADTAPE_JACOBIAN_FUZZ", "1"))
 
@@ -36,7 +37,7 @@ SHAPES = st.sampled_from([(2, 3), (3,), (4,), (), (1,), (2, 1, 2), (0,), (3, 0),
 @pytest.fixture(autouse=True)
 def reference_tier(monkeypatch, request):
     if "compiled" not in request.node.name:
-        monkeypatch.setattr("gradtape.runtime.tiers.MODE", "off")
+        monkeypatch.setattr(tiers, "MODE", "off")
 
 
 def arrays(seed, *shapes, dtype="float64"):

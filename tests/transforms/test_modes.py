@@ -9,7 +9,7 @@ from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import ones_like, reverse
 
@@ -23,7 +23,7 @@ def call(name, *operands, params=()):
 
 def run(node, bound):
     found = verify(program([node]))
-    return Plan(found).run([bound[leaf] for leaf in found.inputs])[0]
+    return NumpyPlan(found).run([bound[leaf] for leaf in found.inputs])[0]
 
 
 def pull(target, source, blocked=()):

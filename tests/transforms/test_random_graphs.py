@@ -12,7 +12,8 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.recording.record import record
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime import tiers
+from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.testing import check_gradients
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -102,12 +103,12 @@ def node_graph(steps):
 
 def run(outputs, bound):
     found = verify(program(outputs))
-    return Plan(found).run([bound[node] for node in found.inputs])
+    return NumpyPlan(found).run([bound[node] for node in found.inputs])
 
 
 @pytest.fixture(autouse=True)
 def reference_tier(monkeypatch):
-    monkeypatch.setattr("gradtape.runtime.tiers.MODE", "off")
+    monkeypatch.setattr(tiers, "MODE", "off")
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)

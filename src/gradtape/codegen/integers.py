@@ -1,11 +1,11 @@
 """Integers: loops over integer arrays, written in Python once and compiled from that source.
 
-Greedy algorithms on graphs are loops that NumPy cannot express. They are written as plain Python
-functions, which run as they are, and are translated statement by statement to IR where speed
-matters. What can be translated: functions of integers and int64 arrays that return an integer;
-assignment, `if`, `while`, `for … in range(…)` with a positive step, `break`, `continue`, `return`;
-integer arithmetic (`//` and `%` of what is not negative), comparisons, `and`, `or`, `not`,
-elements of arrays, and calls of functions translated before.
+Greedy algorithms on graphs are loops that NumPy cannot express. They are plain Python functions,
+which can be run as they are, and this module translates them statement by statement to IR where
+speed matters. It translates functions of integers and int64 arrays that return an integer, with
+assignments, `if`, `while`, `for … in range(…)` with a positive step, `break`, `continue`, `return`;
+integer arithmetic (`//` and `%` of operands that are not negative), comparisons, `and`, `or`,
+`not`, elements of arrays, and calls of functions that were translated before.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from gradtape.codegen import llvm
 
-_ARITHMETIC = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.FloorDiv: "sdiv",
-    ast.Mod: "srem",
-}
-_COMPARISONS = {
+_ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "add i64", ast.Sub: "sub i64", ast.Mult: "mul i64", ast.FloorDiv: "sdiv i64",
+    ast.Mod: "srem i64",
+}  # fmt: skip
+_COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge",
 }  # fmt: skip
 
@@ -53,7 +52,7 @@ def compile_integers(functions: Sequence[Callable[..., int]]) -> dict[str, Calla
 
 
 def integer_text(functions: Sequence[Callable[..., int]]) -> str:
-    """The IR of functions, to read."""
+    """The IR of functions, for people to read."""
     return "\n".join(_translated(functions)[0])
 
 
@@ -76,12 +75,15 @@ def _callable(address: int, signature: Signature) -> Callable[..., int]:
     ]
     native = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
 
-    def call(*arguments: Any) -> int:
-        given = [
-            argument.ctypes.data if name in signature.arrays else argument
-            for name, argument in zip(signature.names, arguments, strict=True)
-        ]
-        return native(*given)
+    def call(*arguments: int | npt.NDArray[np.int64]) -> int:
+        words = []
+        for name, argument in zip(signature.names, arguments, strict=True):
+            if isinstance(argument, np.ndarray) != (name in signature.arrays):
+                # An integer in place of an array would be taken for an address.
+                wanted = "an int64 array" if name in signature.arrays else "an integer"
+                raise TypeError(f"integers: {name} is {argument!r}. Pass {wanted}.")
+            words.append(argument.ctypes.data if isinstance(argument, np.ndarray) else argument)
+        return int(native(*words))
 
     return call
 
@@ -103,7 +105,7 @@ def _signature(definition: ast.FunctionDef, known: dict[str, Signature]) -> Sign
 
 @dataclass
 class Translator:
-    """One function: variables live in stack slots, which the optimiser turns into registers."""
+    """Translates one function: variables are on the stack, and LLVM moves them to registers."""
 
     definition: ast.FunctionDef
     known: dict[str, Signature]
@@ -146,7 +148,7 @@ class Translator:
         self.lines.append(f"  br label %{name}")
 
     def _unreachable(self) -> None:
-        """After a jump the text goes on in a block that nothing reaches."""
+        """Begin a block that nothing reaches: IR wants one after each jump."""
         self._label(self._labels("after")[0])
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
@@ -235,7 +237,7 @@ class Translator:
         self._loop(test, item.body, [ast.AugAssign(ast.Name(item.target.id), ast.Add(), step)])
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
-        """Jump by a condition; the parts of `and` and `or` are looked at in order, as in Python."""
+        """Jump by a condition; the parts of `and` and `or` are tested in order, as in Python."""
         if isinstance(test, ast.BoolOp):
             for part in test.values[:-1]:
                 (following,) = self._labels("also")
@@ -272,7 +274,7 @@ class Translator:
             return self._let(f"load i64, ptr {self._address(item)}")
         if isinstance(item, ast.BinOp) and type(item.op) in _ARITHMETIC:
             left, right = self._value(item.left), self._value(item.right)
-            return self._let(f"{_ARITHMETIC[type(item.op)]} i64 {left}, {right}")
+            return self._let(f"{_ARITHMETIC[type(item.op)]} {left}, {right}")
         if isinstance(item, ast.UnaryOp) and isinstance(item.op, ast.USub):
             return self._let(f"sub i64 0, {self._value(item.operand)}")
         if isinstance(item, ast.Compare):
@@ -296,7 +298,7 @@ class Translator:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The target of an assignment, as something to read."""
+    """The target of an assignment, as an expression to read."""
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice)
     return target

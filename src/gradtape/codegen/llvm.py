@@ -1,4 +1,9 @@
-"""LLVM: IR text in, addresses of native functions out. The only importer of llvmlite."""
+"""LLVM: IR text in, addresses of native functions out. The only importer of llvmlite.
+
+IR text is parsed into a module, which two cheap passes simplify. One engine per level turns modules
+into machine code, and a function is called by its address. Types of llvmlite are Any here: it
+ships none.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-# Held around everything that LLVM does, and by a fork: a child must not inherit LLVM, nor
+# Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
 _serial = itertools.count()
@@ -25,15 +30,21 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Host:
-    """What the machine offers: the width of its vectors in bits, and glibc's vector math."""
+    """The machine: its kind, the width of its vectors in bits, and whether it has libmvec."""
 
     machine: str
     bits: int
     libmvec: bool
 
+    @property
+    def fused(self) -> bool:
+        """Whether the machine multiplies and adds in one instruction."""
+        # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
+        return self.bits >= 256 or self.machine in ("aarch64", "arm64")
+
 
 class Compiled:
-    """A compiled module: its functions by name. Code is never unloaded."""
+    """The functions of a compiled module, by name. Code is never unloaded."""
 
     def __init__(self, addresses: dict[str, int]) -> None:
         self._addresses = addresses
@@ -48,8 +59,9 @@ class Compiled:
 
 @lru_cache(maxsize=1)
 def _binding() -> Any:
-    """llvmlite, imported and initialised at the first compilation: it costs 0.4 s."""
+    """llvmlite, which is initialised too."""
     with _lock:
+        # Imported at the first compilation: it takes 0.4 s.
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
@@ -59,7 +71,7 @@ def _binding() -> Any:
 
 @lru_cache(maxsize=1)
 def host() -> Host:
-    """The machine this process runs on."""
+    """The machine that this process runs on."""
     machine = platform.machine()
     with _lock:
         llvm = _binding()
@@ -106,13 +118,13 @@ def _new_machine(level: int) -> Any:
 
 @lru_cache(maxsize=2)
 def _machine(level: int) -> Any:
-    """The machine that passes look at; an engine owns another."""
+    """The target machine of passes; an engine owns another."""
     return _new_machine(level)
 
 
 @lru_cache(maxsize=2)
 def _engine(level: int) -> Any:
-    """The engine of all modules of a level: one for each would take a megabyte each."""
+    """The engine of all modules of a level; an engine for each module would take a megabyte."""
     llvm = _binding()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(level))
     # Never freed: threads may be in its code even when the interpreter ends.
@@ -145,7 +157,7 @@ def compile_ir(text: str, level: int = 2) -> Compiled:
 
 
 def _named_apart(module: Any) -> dict[str, str]:
-    """Rename the functions of a module, for the engine has one name space for all modules."""
+    """Rename the functions of a module: the engine has one name space for all modules."""
     number = next(_serial)
     found = {}
     for function in module.functions:
@@ -156,9 +168,9 @@ def _named_apart(module: Any) -> dict[str, str]:
 
 
 def _optimize(llvm: Any, module: Any, machine: Any) -> None:
-    """The passes that pay: the IR is vector code without variables in memory already.
+    """Run the two passes that pay: the IR is vector code without variables in memory already.
 
-    LLVM's pipeline of level 1 takes two to ten times as long and finds next to nothing more.
+    LLVM's pipeline of level 1 takes two to ten times as long and improves next to nothing more.
     """
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
     passes = llvm.create_new_function_pass_manager()
@@ -176,7 +188,7 @@ def assembly(text: str) -> str:
         module = llvm.parse_assembly(text)
         machine = _machine(2)
         _optimize(llvm, module, machine)
-        return machine.emit_assembly(module)
+        return str(machine.emit_assembly(module))
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:

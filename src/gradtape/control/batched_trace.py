@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.control.batched_rule import CarriedRule, all_examples
 from gradtape.derive.python_rules import Checkpointed
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PICK, Node, apply, pick
 from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import dependents, substitute, topological
@@ -263,4 +264,4 @@ def _carry_out(trace: Trace, node: Node) -> Tensor:
         return state.recording.hold(found, Tensor)
 
 
-Trace.carry_out = _carry_out
+hooks.carry_out = _carry_out

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.hooks import hooks
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
-    PULL,
     PURE_CALLBACK,
     PY_FUNCTION,
     Outcome,
@@ -32,7 +32,7 @@ from gradtape.tensor.tensor import Tensor, asarray, from_value
 from gradtape.tensor.tensor_like import TensorLike
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from gradtape.dtypes import DTypeLike
 
     # What a callback returns: a dtype, a shape with a dtype, or a list of either.
     SpecLike: TypeAlias = DTypeLike | Spec | Tensor | tuple[Sequence[int], DTypeLike]
@@ -229,7 +229,8 @@ def _specs(name: str, given: Specs, trial: Callable[[], object]) -> tuple[tuple[
             "Declare a list of as many."
         )
     return tuple(
-        spec(np.shape(r), as_dtype(item)) for r, item in zip(listed, items, strict=True)
+        spec(np.shape(r), as_dtype(item))  # type: ignore[arg-type]  # the rest is a bare dtype
+        for r, item in zip(listed, items, strict=True)
     ), several
 
 
@@ -258,5 +259,5 @@ def _pull(
     return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
 
 
-PULL["tape"] = _pull
-PULL["tensor"] = lambda array: from_value(host_value(array))
+hooks.callback_cotangent = _pull
+hooks.tensor_of_array = lambda array: from_value(host_value(array))

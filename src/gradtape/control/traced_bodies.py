@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from gradtape.control.rule_programs import RulePrograms
-from gradtape.derive.python_rules import PythonRules
+from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
 from gradtape.errors import NoValueError
 from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.node import LEAF, Node, outputs
@@ -31,9 +31,6 @@ from gradtape.recording.value import host_value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
-from gradtape.transforms import bodies as _installed  # noqa: F401 - rules of control ops need it
-from gradtape.transforms.forward import forward
-from gradtape.transforms.reverse import reverse
 
 More = TypeVar("More")
 # The results of a traced function, and anything that its caller wants to know besides.
@@ -222,17 +219,3 @@ def count_of(recording: Recording, node: Node) -> int:
     compute_handle(handle)
     assert handle.computed is not None
     return int(handle.computed.array)
-
-
-# Rules of control ops derive their bodies. A body has no recording whose Python rules could be
-# called; rules that are part of the graph, as those of solutions, are called all the same.
-bodies.Transforms.forward = staticmethod(
-    lambda targets, sources, tangents: forward(
-        targets, sources, tangents, (), PythonRules(None).push
-    )
-)
-bodies.Transforms.reverse = staticmethod(
-    lambda targets, cotangents, sources: reverse(
-        targets, cotangents, sources, (), PythonRules(None).pull
-    )
-)

@@ -17,7 +17,7 @@ from typing import Any
 from gradtape.derive.jacobians import View
 from gradtape.derive.progress import Progress
 from gradtape.derive.python_rules import PythonRules
-from gradtape.evaluate.bound_plans import Bound, bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import spec
@@ -29,8 +29,9 @@ from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import Value
-from gradtape.runtime.buffer_pool import allocate, array, parse_bytes, physical_memory
+from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
+from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 
@@ -95,8 +96,8 @@ class Chunks:
     target: Node
     source: Node
     offset: Node
-    before: Bound
-    bound: Bound
+    before: BoundPlan
+    bound: BoundPlan
 
     def run(self, recording: Recording) -> Value:
         """The whole Jacobian, computed now."""
@@ -109,7 +110,7 @@ class Chunks:
             for start in range(0, seeds, self.count):
                 # The last chunk ends where the seeds do, and computes some again.
                 first = min(start, seeds - self.count)
-                (part,) = self.bound.run(recording, {**known, self.offset: first})
+                (part,) = self.bound.arrays(recording, {**known, self.offset: first})
                 rows = slice(first, first + self.count)
                 if self.way == "reverse":
                     whole[rows] = part.reshape(self.count, -1)
@@ -119,7 +120,7 @@ class Chunks:
         return Value(buffer, of)
 
     def _known(self, recording: Recording) -> Mapping[Node, Value]:
-        contents = self.before.contents(recording, {})
+        contents = self.before.contents(recording)
         pairs = zip(self.before.outputs, contents, strict=True)
         return {node: Value(content, node.spec) for node, content in pairs}
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gradtape.derive.python_rules import PythonRules
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.elementwise.arithmetic import IDENTITY
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.cotangent import Rows

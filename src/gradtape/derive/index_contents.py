@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.derive.python_rules import Checkpointed
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import tiers
-from gradtape.sparsity import native
 from gradtape.sparsity.detect import index_leaves
 
 
@@ -48,7 +48,7 @@ def follows(recording: Recording) -> Callable[[Node], bool]:
     return lambda node: isinstance(node.params[1], Checkpointed)
 
 
-def _compiler(functions: Sequence[Callable[..., int]]) -> Any:
+def _compiled_loops(functions: Sequence[Callable[..., int]]) -> Any:
     """Greedy loops are compiled wherever kernels are."""
     if tiers.MODE == "off":
         return None
@@ -60,4 +60,4 @@ def _compiler(functions: Sequence[Callable[..., int]]) -> Any:
         return None
 
 
-native.install(_compiler)
+hooks.compile_loops = _compiled_loops

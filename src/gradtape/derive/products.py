@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape.derive.jacobians import View, derive_gradient, derive_slope
 from gradtape.derive.python_rules import PythonRules
-from gradtape.evaluate.bound_plans import Bound, bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph.node import Node, constant, placeholder
 from gradtape.graph.spec import spec
 from gradtape.recording.recording import Recording
@@ -33,7 +33,7 @@ class Product:
 
     direction: Node
     result: Any
-    bound: Bound | None
+    bound: BoundPlan | None
 
     def __call__(self, recording: Recording, direction: Any) -> Any:
         """The product with one direction, or with as many as the program was made for."""
@@ -41,7 +41,7 @@ class Product:
         if self.bound is None:
             return np.zeros(self.result.shape, self.result.dtype)
         value = Value(np.ascontiguousarray(direction, of.dtype).reshape(of.shape), of)
-        return self.bound.run(recording, {self.direction: value})[0]
+        return self.bound.arrays(recording, {self.direction: value})[0]
 
 
 def product(view: View, kind: str, target: Node, source: Node, count: int | None = None) -> Product:
@@ -84,10 +84,10 @@ def _linear(
     return pushed
 
 
-def derive_value_and_gradient(view: View, target: Node, source: Node) -> Bound:
+def derive_value_and_gradient(view: View, target: Node, source: Node) -> BoundPlan:
     """A scalar and its gradient, as one program."""
 
-    def derive(_: PythonRules) -> Bound:
+    def derive(_: PythonRules) -> BoundPlan:
         slope = derive_gradient(view, target, source)
         return bind(view.recording, [target, constant(0, source.spec) if slope is None else slope])
 

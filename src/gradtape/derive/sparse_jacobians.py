@@ -19,7 +19,7 @@ from gradtape.derive.jacobians import View, derive_slope
 from gradtape.derive.pending_matrix import pending_matrix
 from gradtape.derive.python_rules import PythonRules
 from gradtape.errors import NoValueError, SparsityError
-from gradtape.evaluate.bound_plans import Bound, bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph.node import Node, apart_from_recorded, apply, placeholder
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import substitute
@@ -53,7 +53,7 @@ class Prepared:
     """Everything about a sparse derivative but the values of now."""
 
     coloured: Coloured
-    bound: Bound
+    bound: BoundPlan
     # Values for the placeholders of the program: the colour of each seed.
     seeds: dict[Node, Value]
     dtype: Any
@@ -91,7 +91,7 @@ class Prepared:
 
     def entries(self, recording: Recording) -> Any:
         """The entries of the matrix, in the order of the pattern."""
-        found = [part.reshape(-1) for part in self.bound.run(recording, self.seeds)]
+        found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
         if not found:
             return np.zeros(self.pattern.nnz, self.dtype)
         if self.coloured.substitution is not None:
@@ -121,13 +121,13 @@ class Prepared:
 class Trial:
     """One product with a random direction: what a pattern leaves out shows up in it."""
 
-    bound: Bound
+    bound: BoundPlan
     given: dict[Node, Value]
     direction: Any
 
     def check(self, matrix: Any, recording: Recording) -> None:
         """Raise SparsityError if the derivative has an entry outside the pattern."""
-        (along,) = self.bound.run(recording, self.given)
+        (along,) = self.bound.arrays(recording, self.given)
         along = along.reshape(-1)
         rest = np.abs(along - matrix @ self.direction)
         scale = np.abs(along) + abs(matrix) @ np.abs(self.direction)

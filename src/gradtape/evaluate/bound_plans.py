@@ -1,64 +1,107 @@
-"""Bound plans: programs that run on what a recording holds, without a flush and without handles."""
+"""Bound plans: a plan, where in a recording its inputs come from, and its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 
+from gradtape.dtypes import Array
+from gradtape.evaluate.failures import Lines, may_fail
 from gradtape.graph.node import LEAF, Node
-from gradtape.graph.program import program
+from gradtape.graph.program import Program, program
 from gradtape.recording.recording import Recording
 from gradtape.recording.trace import Trace
-from gradtape.recording.value import Value
+from gradtape.recording.value import Content, LeafValue, Value
 from gradtape.runtime.plan_cache import plan_for
 
+# Values for the nodes of a program that are inputs of the caller's own, such as seeds.
+Given = Mapping[Node, LeafValue]
 
-@dataclass(frozen=True)
-class Bound:
-    """A plan whose inputs are leaves and kept values of a recording, and what a caller gives."""
+_NOTHING: Given = {}
 
-    plan: Any
-    bindings: tuple[int | Node, ...]
-    outputs: tuple[Node, ...]
 
-    def run(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
-        """One array for each output."""
+class BoundPlan:
+    """A plan that runs on the leaves and kept values of a recording, and on what a caller gives.
+
+    Leaves are found by number and kept values by node, so the bound plan serves every recording
+    that holds the same values in the same state (`Recording.available`).
+    """
+
+    __slots__ = (
+        "_from_leaves", "available", "bindings", "fallible", "inputs", "node_count", "outputs",
+        "plan",
+    )  # fmt: skip
+
+    def __init__(self, found: Program, fastmath: bool) -> None:
+        self.plan = plan_for(found, fastmath)
+        self.outputs = found.outputs
+        self.inputs = frozenset(found.inputs)
+        self.node_count = len(found.nodes)
+        # The program, if something in it may fail on values.
+        self.fallible = found if any(may_fail(node) for node in found.nodes) else None
+        # The state of a recording in which this plan was flushed: equal histories share the object.
+        self.available = object()
+        self.bindings: tuple[int | Node, ...] = tuple(
+            node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
+            for node in found.inputs
+        )
+        # Most bound plans read leaves only: then one call picks them all.
+        self._from_leaves: Callable[[Sequence[LeafValue]], Sequence[LeafValue]] | None = None
+        if len(self.bindings) > 1 and not any(isinstance(b, Node) for b in self.bindings):
+            self._from_leaves = itemgetter(*self.bindings)
+
+    def run(self, recording: Recording, given: Given = _NOTHING) -> list[Content]:
+        """The contents of the outputs; an error names the user's line that recorded the op."""
+        leaves, values = recording.leaves, recording.values
+        inputs: Sequence[LeafValue]
+        if self._from_leaves is not None:
+            inputs = self._from_leaves(leaves)
+        elif given:
+            inputs = [
+                leaves[binding]
+                if not isinstance(binding, Node)
+                else (given[binding] if binding in given else values[binding])
+                for binding in self.bindings
+            ]
+        else:
+            inputs = [
+                values[binding] if isinstance(binding, Node) else leaves[binding]
+                for binding in self.bindings
+            ]
+        try:
+            return self.plan.run(inputs)
+        except Exception as error:
+            if self.fallible is not None and recording.lines:
+                Lines(self.fallible, recording.lines).explain(error, inputs)
+            raise
+
+    def arrays(self, recording: Recording, given: Given = _NOTHING) -> list[Array]:
+        """The outputs as NumPy arrays, computed outside a flush."""
         found = zip(self.contents(recording, given), self.outputs, strict=True)
         return [Value(content, node.spec).array for content, node in found]
 
-    def contents(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
-        """The same as the runtime has it: arrays, or buffers of its pool."""
+    def contents(self, recording: Recording, given: Given = _NOTHING) -> list[Content]:
+        """The outputs as arrays or pool buffers, computed outside a flush.
+
+        The recording stays as it is: no handle gets a value. It only notes that it was observed.
+        """
         with recording.guard():
             if recording.capturing:
-                recording.escape()  # type: ignore[attr-defined]
+                recording.escape()
             elif isinstance(recording, Trace):
                 for node in self.outputs:
                     if recording.lacks_value(node):
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
             recording.observed = True
-            return self.plan.run(self.inputs(recording, given))
-
-    def inputs(self, recording: Recording, given: Mapping[Node, Any]) -> list[Any]:
-        """What the plan runs on."""
-        return [self._input(recording, each, given) for each in self.bindings]
-
-    def _input(self, recording: Recording, binding: int | Node, given: Mapping[Node, Any]) -> Any:
-        if isinstance(binding, int):
-            return recording.leaves[binding]
-        return given[binding] if binding in given else recording.values[binding]
+            return self.run(recording, given)
 
 
-def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] = ()) -> Bound:
-    """The program that computes `outputs` from what a recording holds now, and a caller gives.
+def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] = ()) -> BoundPlan:
+    """The plan that computes `outputs` from the values a recording holds and a caller gives.
 
-    Which values that are is part of the recording's state: who keeps a Bound keeps it under
+    It depends on which values the recording holds: callers that keep the bound plan keep it under
     `recording.available`.
     """
-    found = program(outputs, {*recording.values, *given} if given else recording.values.keys())
-    bindings: list[int | Node] = [
-        node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
-        for node in found.inputs
-    ]
-    return Bound(plan_for(found, recording.fastmath), tuple(bindings), found.outputs)
+    known = {*recording.values, *given} if given else recording.values.keys()
+    return BoundPlan(program(outputs, known), recording.fastmath)

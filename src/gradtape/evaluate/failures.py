@@ -9,7 +9,7 @@ from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.ops.control.bodies import held
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.runtime.numpy_plan import NumpyPlan
 
 
 class Lines:
@@ -64,9 +64,10 @@ class Lines:
         if any(node.op.opaque for node in self.program.nodes):
             return {}
         try:
-            Plan(self.program).run(inputs)
+            NumpyPlan(self.program).run(inputs)
         except Exception as error:
-            line = self.lines.get(marked(error))
+            node = marked(error)
+            line = None if node is None else self.lines.get(node)
             return {} if line is None else {line: None}
         return {}
 

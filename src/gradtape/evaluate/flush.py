@@ -1,27 +1,40 @@
-"""Flush: compute what is observed, together with all else that a live handle holds."""
+"""Flush: compute what is observed, together with everything else that a live handle holds.
+
+The rules of a flush:
+
+- What is computed: the nodes of all handles of the recording that somebody besides the recording
+  still holds, in one plan. Looking at one tensor computes its neighbours too, because they share
+  most of the work, and a loop that looks at one tensor in each turn then runs one plan in each.
+- What is kept: while a tape is alive, the recording keeps its graph and the values of expensive
+  ops that the backward pass may read (`kept_for_backward`). Without a tape it keeps nothing.
+- When a recording closes: when it was flushed and no tape holds it. The thread's next op starts a
+  new recording. If only tapes that have ended hold it, it stays open for their gradients, and the
+  thread goes on in a new one.
+- A handle whose node depends on a placeholder (a seed that stands for all rows of a Jacobian) or,
+  in a trace, on an argument without a value stays pending.
+
+A later flush in the same state finds its bound plan by identity: the key is the tuple of wanted
+nodes and `Recording.available`, an object that stands for the values the recording holds.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import Any
 
 from gradtape.errors import NoValueError
-from gradtape.evaluate.failures import Lines, may_fail
+from gradtape.evaluate.bound_plans import BoundPlan
 from gradtape.evaluate.kept_for_backward import kept
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.walk import topological
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
-from gradtape.recording.value import Value
+from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan_cache import plan_for
-from gradtape.runtime.tiers import Tiered
 
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
@@ -30,53 +43,11 @@ SLACK_NODES = 8
 LOSS_SIZE = 1 << 16
 
 
-class Schedule:
-    """A plan bound to a recording's leaves and kept values, by number."""
-
-    __slots__ = (
-        "_from_leaves", "available", "bindings", "fallible", "inputs", "outputs", "plan", "steps",
-    )  # fmt: skip
-
-    def __init__(self, found: Program, plan: Tiered) -> None:
-        self.plan = plan
-        self.outputs = found.outputs
-        # The program, if something in it may fail.
-        self.fallible = found if any(may_fail(node) for node in found.nodes) else None
-        self.inputs = frozenset(found.inputs)
-        self.steps = len(found.nodes)
-        # The state of the recording after this flush: an object of its own, found by identity.
-        self.available = object()
-        self.bindings: tuple[int | Node, ...] = tuple(
-            node.params[0] if node.op is LEAF and isinstance(node.params[0], int) else node
-            for node in found.inputs
-        )
-        # Most schedules read leaves only: then one call picks them all.
-        self._from_leaves: Any = None
-        if len(self.bindings) > 1 and not any(isinstance(b, Node) for b in self.bindings):
-            self._from_leaves = itemgetter(*self.bindings)
-
-    def run(self, recording: Recording) -> dict[Node, Any]:
-        leaves, values = recording.leaves, recording.values
-        inputs: Sequence[Any]
-        if self._from_leaves is not None:
-            inputs = self._from_leaves(leaves)
-        else:
-            inputs = [
-                values[binding] if isinstance(binding, Node) else leaves[binding]
-                for binding in self.bindings
-            ]
-        try:
-            return dict(zip(self.outputs, self.plan.run(inputs), strict=True))
-        except Exception as error:
-            if self.fallible is not None and recording.lines:
-                Lines(self.fallible, recording.lines).explain(error, inputs)
-            raise
-
-
 def live(recording: Recording) -> list[Handle]:
     """The handles that somebody besides the recording still holds.
 
-    One that was rebound since may be pending in another recording.
+    Nobody tells the recording when a handle dies: a count of references costs less than a weak
+    reference for every op. A handle that was rebound may be pending in another recording.
     """
     count = sys.getrefcount
     return [
@@ -87,7 +58,7 @@ def live(recording: Recording) -> list[Handle]:
 
 
 def _references_of_unheld() -> int:
-    # Measured, not assumed: interpreters differ in what a comprehension variable counts.
+    # Measured, because interpreters differ in how many references a comprehension itself holds.
     count = sys.getrefcount
     (references,) = [count(handle) for handle in [Handle(None, None, None)]]
     return references
@@ -112,8 +83,8 @@ def compute_handle(handle: Handle) -> None:
         return
     recording = handle.recording
     if recording is None:
-        if handle.computed is None:  # not computed by another thread just now
-            handle.materialize()  # type: ignore[attr-defined]
+        if handle.computed is None:  # no other thread has computed it meanwhile
+            handle.materialize()
         return
     if isinstance(recording, Trace) and recording.lacks_value(handle.node):
         raise recording.refusal(handle.node)
@@ -121,26 +92,27 @@ def compute_handle(handle: Handle) -> None:
         try:
             flush(recording)
         except Exception:
-            # Something pending failed. What was asked for may be something else.
+            # Some other pending op may have failed: then this handle can still be computed.
             if handle.computed is None:
-                _alone(recording, handle)
+                _compute_alone(recording, handle)
     if handle.computed is None:
-        _alone(recording, handle)
+        # The recording belongs to another thread, which alone may flush it.
+        _compute_alone(recording, handle)
 
 
-def _alone(recording: Recording, handle: Handle) -> None:
-    """Compute one handle and nothing else: its recording belongs to another thread."""
+def _compute_alone(recording: Recording, handle: Handle) -> None:
+    """Compute one handle and leave the rest of its recording pending."""
     with recording.guard():
         if handle.computed is None:
-            if _seeds_of(recording, handle.node):
+            if _unknowns_of(recording, handle.node):
                 raise NoValueError(
                     "this tensor has no value: it was given to a derivative written by hand, to "
                     "stand for all seeds of a Jacobian at once. Use it there, and return what is "
                     "made of it."
                 )
             wanted = _program(recording, (handle.node,), ())
-            schedule = Schedule(wanted, plan_for(wanted, recording.fastmath))
-            content = schedule.run(recording)[handle.node]
+            bound = BoundPlan(wanted, recording.fastmath)
+            content = bound.run(recording)[bound.outputs.index(handle.node)]
             handle.computed = Value(content, handle.node.spec)
 
 
@@ -153,49 +125,50 @@ def flush(recording: Recording) -> None:
         finally:
             recording.flushing = False
     if recording.handles:
-        return  # what has no value yet goes on here
+        return  # handles without a value yet stay pending in this recording
     if not tracked:
         retire(recording)
     elif state.recording is recording and not recording.active and recording.is_pinned():
-        # Only tapes that have ended hold it: later work need not grow what they remember.
+        # Only tapes that have ended hold it: later ops must not grow the graph they remember.
         state.recording = Recording()
 
 
 def _flush(recording: Recording) -> bool:
-    """The same, with the recording locked. Whether a tape still holds it, then."""
+    """Compute the live handles of a locked recording; say whether a tape still holds it."""
     held = live(recording)
     recording.handles = type(recording.handles)()
     if isinstance(recording, Trace):
         held = recording.with_values(held)
     if recording.capturing:
-        held += recording.unused(held)  # type: ignore[attr-defined]
+        held += recording.unused(held)
     values = recording.values
     roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
-    results: dict[Node, Any] = {}
-    schedule = _find(recording, roots) if roots else None
-    if roots and schedule is None:
-        # A derivative by hand has kept what it was given for all seeds at once: no value is known.
-        lacking = [h for h in held if h.node not in values and _seeds_of(recording, h.node)]
+    results: dict[Node, Content] = {}
+    bound = _bound_plan_for(recording, roots) if roots else None
+    if roots and bound is None:
+        # A custom derivative has kept the cotangent that stands for all seeds at once: it and
+        # everything computed from it have no value.
+        lacking = [h for h in held if h.node not in values and _unknowns_of(recording, h.node)]
         recording.handles.extend(lacking)
         gone = {id(handle) for handle in lacking}
         held = [handle for handle in held if id(handle) not in gone]
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
-        schedule = _find(recording, roots) if roots else None
-    if schedule is not None:
+        bound = _bound_plan_for(recording, roots) if roots else None
+    if bound is not None:
         if isinstance(recording, Trace):
-            recording.compute_leaves(schedule.bindings)
+            recording.compute_leaves(bound.bindings)
         try:
             if recording.capturing:
-                results = recording.run(schedule)  # type: ignore[attr-defined]
+                results = recording.run(bound)
             else:
-                results = schedule.run(recording)
+                results = dict(zip(bound.outputs, bound.run(recording), strict=True))
         except BaseException:
-            # Nothing is lost: what could not run is still pending.
+            # The handles go back on the list: after an error everything is still pending.
             recording.handles = type(recording.handles)(held)
             raise
         if recording.tapes:
             values.update((node, Value(found, node.spec)) for node, found in results.items())
-            recording.available = schedule.available
+            recording.available = bound.available
     tracked = bool(recording.tapes)
     for handle in held:
         node = handle.node
@@ -210,42 +183,43 @@ def _flush(recording: Recording) -> bool:
 
 
 def retire(recording: Recording) -> None:
-    """Close a recording that nothing needs any more, and begin the thread's next one."""
+    """Close a recording that no tape or handle needs, and begin the thread's next one."""
     recording.close()
     if state.recording is recording:
         state.recording = Recording()
 
 
 def release(recording: Recording) -> None:
-    """A tape let go of the recording: retire it, unless a tape or a pending handle needs it."""
+    """Retire a recording that a tape has let go of, unless a tape or a live handle needs it."""
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
-    if recording.flushing:  # the collector found the tape in the middle of it, which goes on
+    if recording.flushing:  # the garbage collector freed the tape in the middle of a flush
         return
-    # A tape that gave its gradient has just made the handle that will be asked for.
+    # The usual case first: a tape that has just given its gradient left the handle on it last.
     if not _last_is_held(recording.handles) and not live(recording):
         retire(recording)
 
 
 def compute_pending() -> None:
-    """Compute what is pending in this thread and begin anew."""
+    """Flush the recording of this thread."""
     flush(state.recording)
 
 
-def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
-    """The schedule for these roots in this state of the recording, by identity if seen before.
+def _bound_plan_for(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan | None:
+    """The bound plan for these roots in this state of the recording, by identity if seen before.
 
     None if a root depends on a placeholder, which has no value.
     """
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
-    # What a plan keeps follows from its roots, but for what is saved on demand.
+    # The values that a plan keeps follow from its roots and the watched sources, except those that
+    # the user asked to save.
     wishes = None
     if recording.saved or recording.fastmath:
         wishes = (recording.available, frozenset(recording.saved), recording.fastmath)
-    # Losses it gives out may read leaves that the roots do not tell: a constant tells none.
+    # Losses are outputs of the plan too, and may read leaves that no root reads.
     key = (roots, wishes or recording.available, watched, tuple(recording.targets))
-    found = plans.get(key)
+    found: BoundPlan | None = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
         return found
@@ -255,7 +229,7 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
-        found = Schedule(wanted, plan_for(wanted, recording.fastmath))
+        found = BoundPlan(wanted, recording.fastmath)
         candidates.append(found)
     else:
         COUNTS.plan_hits += 1
@@ -263,27 +237,30 @@ def _find(recording: Recording, roots: tuple[Node, ...]) -> Schedule | None:
     return found
 
 
-def _seeds_of(recording: Recording, node: Node) -> list[Node]:
-    """The placeholders that a node depends on."""
+def _unknowns_of(recording: Recording, node: Node) -> list[Node]:
+    """The placeholders without a value that a node depends on."""
     found = program([node], recording.values.keys()).inputs
     return [one for one in found if one.op is PLACEHOLDER and one not in recording.values]
 
 
-def _superset(wanted: Program, candidates: list[Schedule]) -> Schedule | None:
-    """A known plan with the wanted outputs and a few more, if it costs hardly more."""
+def _superset(wanted: Program, candidates: list[BoundPlan]) -> BoundPlan | None:
+    """A known plan with the wanted outputs and a few more, if it costs hardly more.
+
+    Steps of a training loop differ in which handles happen to be alive: they share one plan.
+    """
     outputs, inputs = set(wanted.outputs), set(wanted.inputs)
     for candidate in candidates:
         # Its other outputs must not need leaves that this recording may not have.
         if not candidate.inputs <= inputs:
             continue
         limit = (1 + SLACK_FACTOR) * len(wanted.nodes) + SLACK_NODES
-        if candidate.steps <= limit and outputs <= set(candidate.outputs):
+        if candidate.node_count <= limit and outputs <= set(candidate.outputs):
             return candidate
     return None
 
 
 def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node]) -> Program:
-    """What computes the roots, and on the way what a live tape keeps and what was a loss."""
+    """The program that computes the roots, the values that a live tape keeps, and losses."""
     known = recording.values.keys()
     found = program(roots, known)
     extra = kept(found, watched) if watched else []
@@ -308,7 +285,7 @@ def _losses(recording: Recording, found: Program) -> list[Node]:
     missing = [node for node in topological(targets, stop=computed) if node not in computed]
     cheap = len(missing) <= SLACK_FACTOR * len(found.nodes) + SLACK_NODES
     small = all(type(node.spec) is not tuple and node.spec.size <= LOSS_SIZE for node in missing)
-    # Leaves of the recording have values; placeholders of a derivative rule have none.
+    # The leaves of a recording are numbered and have values; those of a derivative rule have none.
     valued = all(isinstance(node.params[0], int) for node in missing if node.op is LEAF)
     return targets if cheap and small and valued else []
 

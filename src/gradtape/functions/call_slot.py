@@ -1,6 +1,7 @@
-"""Call slot: native code in the place of `Function.__call__`, compiled when the first context is.
+"""Call slot: native code in the place of `Function.__call__`, compiled with the first native call.
 
-`codegen.caller` says what it does, and `direct` what contexts are.
+`codegen.cpython.caller` writes the code. Here it gets the offsets of slots and the addresses of
+objects that it uses, is put into the class, and is taken out again when the user asks for Python.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+import warnings
 from functools import lru_cache, partial
 from typing import Any
 
-from gradtape.codegen.cpython import caller
+from gradtape.codegen.cpython import caller, switch
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.codegen.cpython.objects import (
     add_functions,
@@ -47,7 +49,7 @@ def offsets(function: type) -> dict[str, int] | None:
     found = slot_offsets(reads)
     if found is None:
         return None
-    found["Function_direct"] = slot_offset(function, "direct")
+    found["Function_contexts"] = slot_offset(function, "native_contexts")
     some, number, content = [value, buffer], 1.5, b"12345678"
     (bits,) = struct.unpack("=q", struct.pack("=d", number))
     checks = [
@@ -61,40 +63,75 @@ def offsets(function: type) -> dict[str, int] | None:
     return {**known, **found, "list_items": 24, "float_content": 16} if all(checks) else None
 
 
+class _Slot:
+    """The compiled slot, and the method that it stands in for. Neither is ever freed."""
+
+    def __init__(self, function: type, layout: dict[str, int]) -> None:
+        # Late: it loads the compiler.
+        from gradtape.codegen import llvm
+
+        self.in_python = function.__dict__["__call__"]
+        value = Value(buffers.allocate(8), Variable(0.0).current().spec)
+        objects = {
+            "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
+            "epoch_name": sys.intern("epoch"), "address_name": sys.intern("address"),
+            "local_dictionary": native.local_dictionary, "zero": 0, "None": None, "True": True,
+            "False": False, "unentered": value.entry, "allocate": buffers.allocate,
+            "team": threads.team, "in_python": self.in_python,
+        }  # fmt: skip
+        types = (Recording, Value, buffers.Buffer, float, list, Tensor)
+        facts = {
+            **layout,
+            **{name: id(thing) for name, thing in objects.items()},
+            **{kind.__name__: id(kind) for kind in types},
+            "world": World.number.buffer_info()[0],
+            "pool_counts": buffers.counts().buffer_info()[0],
+            "count_recycled": 8 * buffers.RECYCLED,
+            "count_held": 8 * buffers.HELD,
+            "run_counts": NATIVE.buffer_info()[0],
+            "run_plan": threads.plan_address(),
+        }
+        add_functions(caller.FUNCTIONS)
+        compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
+        self.wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
+        # The code points to these, and may run when modules are gone at the end of the process.
+        kept = (objects, types, self.wrapper, World.number, NATIVE, buffers.counts())
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+
 @lru_cache(maxsize=1)
-def install(function: type) -> bool:
-    """Let calls of functions go through the slot; False where they cannot."""
+def _slot(function: type) -> _Slot | None:
+    """The slot, compiled at the first call; None where it cannot be."""
     layout = offsets(function) if supported() else None
     if layout is None:
-        return False
-    from gradtape.codegen import llvm
+        return None
+    try:
+        return _Slot(function, layout)
+    except Exception as error:
+        # A shortcut that cannot be taken is no reason to stop.
+        warnings.warn(
+            f"native calls could not be compiled: {error!r}. Functions are called in Python; "
+            "gt.set_recorder('python') does not try.",
+            stacklevel=2,
+        )
+        return None
 
-    in_python = function.__dict__["__call__"]
-    value = Value(buffers.allocate(8), Variable(0.0).current().spec)
-    objects = {
-        "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
-        "epoch_name": sys.intern("epoch"), "address_name": sys.intern("address"),
-        "local_dictionary": native.local_dictionary, "zero": 0, "None": None, "True": True,
-        "False": False, "unentered": value.entry, "allocate": buffers.allocate,
-        "team": threads.team, "in_python": in_python,
-    }  # fmt: skip
-    types = (Recording, Value, buffers.Buffer, float, list, Tensor)
-    facts = {
-        **layout,
-        **{name: id(thing) for name, thing in objects.items()},
-        **{kind.__name__: id(kind) for kind in types},
-        "world": World.number.buffer_info()[0],
-        "pool_counts": buffers.counts().buffer_info()[0],
-        "count_recycled": 8 * buffers.RECYCLED,
-        "count_held": 8 * buffers.HELD,
-        "run_counts": NATIVE.buffer_info()[0],
-        "run_plan": threads.plan_address(),
-    }
-    add_functions(caller.FUNCTIONS)
-    compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
-    wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
-    # Everything that the code points to lives as long as the process, and longer than modules.
-    kept = (objects, types, wrapper, World.number, NATIVE, buffers.counts())
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    function.__call__ = wrapper  # type: ignore[method-assign]
-    return True
+
+def install(function: type) -> bool:
+    """Let calls of functions go through the slot; False where they cannot."""
+    slot = _slot(function)
+    if slot is not None and function.__dict__["__call__"] is not slot.wrapper:
+        function.__call__ = slot.wrapper  # type: ignore[method-assign]
+    return slot is not None
+
+
+def follow_switch(function: type) -> None:
+    """Take the slot out of use if Python was asked for, or put it back if it was compiled."""
+    if not _slot.cache_info().currsize:
+        return
+    slot = _slot(function)
+    if slot is None:
+        return
+    wanted = slot.in_python if switch.MODE == "python" else slot.wrapper
+    if function.__dict__["__call__"] is not wanted:
+        function.__call__ = wanted  # type: ignore[method-assign]

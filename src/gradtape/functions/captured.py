@@ -1,53 +1,52 @@
-"""Captured: one kind of call of a function, run in Python at first and in compiled steps later."""
+"""Captured: the calls of one signature, and the choice of how to run each of them.
+
+A call is replayed if the tree of steps has its path; else the function runs in Python as a capture,
+which adds the path. Where a replay fails, the function runs in Python without a capture, so that
+the error comes from the user's line. A signature whose calls cannot be replayed is refused: its
+calls run in Python from then on.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from gradtape.codegen.cpython import native_recorder as native
-from gradtape.evaluate.flush import flush, retire
-from gradtape.functions.argument_keys import Identity, static_key
-from gradtape.functions.capture import MEANWHILE, Capture, is_view
-from gradtape.functions.explain import warn_of_paths
-from gradtape.functions.guards import Surroundings
-from gradtape.functions.joined_path import Habit, Path, joined_path
-from gradtape.functions.returned_values import Returned, is_inside, returned, sources_of, strange
+from gradtape.codegen.cpython import switch
+from gradtape.functions.capture import MEANWHILE
+from gradtape.functions.capture_run import CaptureRun, Refusal
+from gradtape.functions.captured_steps import CapturedSteps, JournaledError
+from gradtape.functions.explain import History, warn_of_paths
+from gradtape.functions.replay_source import Replay, UnknownPath
 from gradtape.functions.signature import Arguments
-from gradtape.functions.stand_ins import Given
-from gradtape.functions.steps import Call, Result, Step, replay
-from gradtape.functions.written_out_call import straight_call
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import journal
-from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
-from gradtape.tensor.row_sparse import RowSparse
+
+if TYPE_CHECKING:
+    from gradtape.functions.native_call import NativeCall
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
-# So many runs that leave variables, generators or tapes behind are taken for a beginning.
+# So many runs that leave variables, generators or tapes outside are taken for a beginning, such as
+# layers that make their variables when they are first called.
 BEGINNINGS = 3
-# A call that was made so often may be worth native code.
-FIRST_LOOK = 1 if native.MODE == "native" else 32
 # Tensors from outside that stay for so many calls may be replaced then.
 STAY = 32
+# So many sets of values that are read outside are captured apart.
+OUTSIDE_VALUES = 8
 
-# So often other meanings of names are captured apart.
-SURROUNDINGS = 8
 
-_NOTHING = contextlib.nullcontext()
+def first_look() -> int:
+    """The number of calls in Python after which a native call is considered."""
+    return 1 if switch.MODE == "native" else 32
 
 
 class Captured:
-    """What is known of one kind of call: its steps, and what they cost and gave."""
+    """The calls of one signature of a function."""
 
     def __init__(
         self,
@@ -59,109 +58,68 @@ class Captured:
         self.name = name
         self.function = function
         self.fastmath = fastmath
-        # The argument that made it another kind, what it was before and what it is.
-        self.why = why
-        # Calls that went through Python, and at which of them to look for a more direct way.
-        self.python_calls, self.look_at = 0, FIRST_LOOK
-        self.root, self.paths = Step(), 0
-        # The whole call, where it is one run.
-        self.straight: Any = None
-        # The same in native code, once it has been called often enough.
-        self.direct: Any = None
-        # The way through the steps that it usually takes, as one plan.
-        self.path: Path | None = None
-        self.habit = Habit()
-        # Why it runs in Python, if it does.
-        self.refused: str | None = None
-        # How often it left something behind that the next call goes on with.
-        self.beginnings = 0
-        # Variables that it reads, and those that it assigns, in the order in which they are locked.
-        self.read: tuple[str, ...] = ()
-        self.assigned: tuple[Any, ...] = ()
-        self.draws = False
-        # Arguments that are changed in place, and whether something in it may fail or calls Python.
-        self.moves: frozenset[int] = frozenset()
-        self.fallible = False
-        # What tells when tensors that it reads from outside are gone, so that others may be there
-        # in their place; how often that has happened since they last stayed for a while, and when.
-        self.outside: list[weakref.ref[Any]] = []
-        self.is_stale, self.replaced, self.since = False, 0, 0
-        # What tells whether names that it uses mean something else by now, and what they meant;
-        # names that its own runs change; what was captured with other meanings, this one included.
-        self.differs: Callable[[], bool] | None = None
-        self.surroundings: Surroundings | None = None
-        self.effects: set[str] = set()
+        self.history = History(why)
+        self.steps = CapturedSteps(fastmath)
+        # The written-out replay of the steps; None until it is written.
+        self.replay: Replay | None = None
+        # The same in native code, and the number of calls at which it is next considered.
+        self.native_call: NativeCall | None = None
+        self.look_at = first_look()
+        # How often a run left something outside, or was unlike those to come.
+        self._beginnings = 0
+        # References to tensors from outside, whether one of them is gone, how often that happened
+        # since they last stayed for a while, and at which call it happened last.
+        self._outside: list[weakref.ref[Handle]] = []
+        self._is_stale, self._replaced, self._replaced_at = False, 0, 0
+        # Names outside that runs of the function change themselves; and the captures of this
+        # signature for other values that are read outside, this one included.
+        self._effects: set[str] = set()
         self.siblings: list[Captured] = [self]
-        # What the runs in Python took: all of them, and the latest each.
-        self.seconds = 0.0
-        self.latest: deque[float] = deque(maxlen=8)
+
+    @property
+    def refused(self) -> str | None:
+        """Why calls run in Python, if they do."""
+        return self.history.refused
+
+    @property
+    def calls(self) -> int:
+        """How often it was called."""
+        return self.history.calls + (0 if self.native_call is None else self.native_call.calls)
+
+    # Running.
 
     def run(self, arguments: Arguments, leaves: list[Any]) -> Any:
-        """Run the steps that are known, and Python where they are not or where one fails."""
-        if self.is_stale:
-            self._renew()
-            if self.refused is not None:
+        """Replay the call, or run Python where its path is unknown or the replay fails."""
+        self.history.calls += 1
+        replay, steps = self.replay, self.steps
+        if replay is None:
+            if self._is_stale:
+                self._renew()
+                steps = self.steps
+            if self.history.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
-        if self.moves and self._are_unlike(arguments):
+            replay = self.replay = steps.replay()
+        if steps.changed_arguments and steps.cannot_change(arguments.given()):
             return self.function(*arguments.args, **arguments.kwargs)
-        call, failure = Call(leaves, arguments.given), None
-        careful = self._guarded(call) if self.assigned or self.fallible else _NOTHING
+        if replay is None:
+            return self._capture(arguments, leaves, {})
         try:
-            with careful:
-                result = self._replayed(call)
-                if result is not None:
-                    return returned(result, call, arguments)
+            found = replay(leaves, arguments.given)
+        except JournaledError as failed:
+            return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:
-            failure = error.with_traceback(None)
-        # Python runs without the locks: it may take those of other variables, in its own order.
-        unchanged = call.give_back()
-        if failure is not None:
-            return self.run_in_python(arguments, failure, call.outcomes)
-        # What callbacks have done is not computed again, but told. What variables hold may differ.
-        known = unchanged and not (call.outcomes or self.read or self.assigned)
-        return self.capture(arguments, leaves, call.values if known else {}, call.outcomes)
+            return self._run_in_python(arguments, error.with_traceback(None))
+        if type(found) is not UnknownPath:
+            return found
+        # Values are taken over unless variables may have changed meanwhile; callbacks are not
+        # called again, but told what they returned.
+        is_known = not (found.outcomes or steps.read or steps.assigned)
+        return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
 
-    @contextlib.contextmanager
-    def _guarded(self, call: Call) -> Iterator[None]:
-        """Reading variables, computing and assigning them is one step to other threads.
-
-        What callbacks give is remembered for a run in Python that may follow.
-        """
-        with contextlib.ExitStack() as stack:
-            for variable in self.assigned:
-                stack.enter_context(variable.lock)
-            stack.enter_context(journal.use(call.outcomes, None))
-            yield
-
-    def _replayed(self, call: Call) -> Result | None:
-        """Run the path that is usually taken, or the steps that the values choose."""
-        result = None if self.path is None else self._run_path(call)
-        if result is None:
-            result = replay(self.root, call)
-            if result is not None and self.habit.formed(result):
-                self.path = joined_path(self.root, result, self.fastmath)
-        return result
-
-    def _run_path(self, call: Call) -> Result | None:
-        path: Any = self.path
-        result = path.run(call)
-        if result is None and not path.pays:
-            self.path = None
-        return result
-
-    def _are_unlike(self, arguments: Arguments) -> bool:
-        """Whether something that is changed in place is given once more, or refuses to be."""
-        given = arguments.given()
-        numbers = [id(original) for original in given]
-        return any(
-            numbers.count(numbers[position]) > 1 or is_view(given[position])
-            for position in self.moves
-        )
-
-    def run_in_python(
+    def _run_in_python(
         self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None
     ) -> Any:
-        """Run the function as it is: then what fails does so on its line, and is told there."""
+        """Run the function as it is, so that it fails on the user's line."""
         try:
             with journal.use(None, outcomes):
                 return self.function(*arguments.args, **arguments.kwargs)
@@ -173,281 +131,146 @@ class Captured:
 
     # Capturing.
 
-    def capture(
+    def _capture(
         self,
         arguments: Arguments,
         leaves: list[Any],
         fed: dict[Node, Value],
         outcomes: list[Any] | None = None,
     ) -> Any:
-        """Run the function in Python, and keep what it did."""
+        """Run the function as a capture, and keep its path if later calls can take it."""
         start = time.perf_counter()
-        around = Surroundings(self.function, _objects(arguments))
-        capture = Capture(self.root, fed, self.fastmath)
-        given = Given(capture, arguments, leaves)
+        run = self._new_run(arguments, leaves, fed)
         try:
-            with journal.use(None, outcomes), captured_run(capture, self.function, given) as found:
-                return self._finish(capture, found, given, around)
+            with journal.use(None, outcomes):
+                returned = run.run()
+            self._learn(run)
+            return returned
         except Exception as error:
-            if not capture.broken:
-                given.carry_out()
+            if not run.capture.broken:
+                run.stand_ins.carry_out()
                 raise
             failure = error
         finally:
-            self._took(start)
-        capture.undo()
-        return self.run_in_python(arguments, failure)
+            self._end_run(start)
+        run.capture.undo()
+        return self._run_in_python(arguments, failure)
 
     def prepare(self, arguments: Arguments, leaves: list[Any]) -> None:
         """Capture a run for arguments like these, and leave all state as it is."""
         start = time.perf_counter()
-        around = Surroundings(self.function, _objects(arguments))
-        capture = Capture(self.root, {}, self.fastmath)
-        given = Given(capture, arguments, leaves)
+        run = self._new_run(arguments, leaves, {})
         try:
-            with captured_run(capture, self.function, given) as found:
-                self._finish(capture, found, given, around, lasts=False)
+            run.run(lasts=False)
+            self._learn(run)
         finally:
-            self._took(start)
-            capture.undo()
+            self._end_run(start)
+            run.capture.undo()
 
-    def _took(self, start: float) -> None:
-        spent = time.perf_counter() - start
-        self.seconds += spent
-        self.latest.append(spent)
+    def _new_run(
+        self, arguments: Arguments, leaves: list[Any], fed: dict[Node, Value]
+    ) -> CaptureRun:
+        return CaptureRun(self.function, arguments, leaves, self.steps.root, fed, self.fastmath)
 
-    def _finish(
-        self,
-        capture: Capture,
-        box: list[Any],
-        given: Given,
-        around: Surroundings,
-        lasts: bool = True,
-    ) -> Any:
-        """Compute what is returned and assigned, and note where later calls find it.
+    def _end_run(self, start: float) -> None:
+        self.history.took(time.perf_counter() - start)
+        # The tree may have grown: it is written again when it is next replayed.
+        self.replay = None
 
-        What was done to the arguments is done to those of the caller, if it is to last.
-        """
-        leaves, structure = flatten(box.pop())
-        capture.finish_step()
-        nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
-        capture.tapes.pop(id(capture), None)
-        capture.active = 0
-        outlived = bool(capture.tapes)
-        result = Result(
-            structure,
-            sources_of(capture, leaves, nodes),
-            tuple((variable, capture.source(node)) for variable, node in capture.last_assigned()),
-            tuple((ref, capture.source(node)) for ref, node in capture.rebound()),
-            tuple((at, capture.source(handle.node)) for at, handle in capture.moved.items()),
-        )
-        flush(capture)
-        if capture.broken:
-            raise _EarlierError
-        if lasts:
-            given.carry_out()
-        if not capture.closed and not capture.tapes:
-            retire(capture)
-        odd = strange(leaves, given.returnable())
-        changed = bool(given.changes)
-        fresh = Returned(leaves, nodes, given.originals)
-        if odd is not None:
-            kind = type(odd).__name__
-            self.refuse(f"it returns an object of class {kind}, which may differ between calls")
-        elif changed:
-            self.refuse("it changes a list, dict or dataclass that it is given")
-        elif around.has_drawn():
-            self.refuse(
-                "it draws random numbers of Python or NumPy, which are new in every call",
-                remedy="Use gt.random",
-            )
-        elif not capture.failed:
-            left = _left_behind(capture, given, leaves, outlived)
-            if left is not None:
-                # Whoever assigned since has held on to what was assigned here.
-                capture.compare_variables()
-            self._keep(capture, result, outlived, left)
-            if self.paths:
-                self.surroundings, self.differs = around, around.settle(self.effects)
-        return unflatten(structure, fresh.own(leaves))
+    def _learn(self, run: CaptureRun) -> None:
+        """Draw the conclusions from a captured run."""
+        if run.refusal is not None:
+            self.refuse(run.refusal)
+        elif not run.capture.failed:
+            self._keep(run)
+            steps = self.steps
+            if steps.paths:
+                steps.guards, steps.differs = run.guards, run.guards.settle(self._effects)
 
-    def _keep(self, capture: Capture, result: Result, outlived: bool, left: str | None) -> None:
-        """Enter a path in the tree, if later calls can take it."""
-        if capture.escaped is not None and not (outlived or left):
+    def _keep(self, run: CaptureRun) -> None:
+        """Add the path of a run to the tree, if later calls can take it."""
+        capture, left = run.capture, run.left_outside
+        if capture.escaped is not None and left is None:
             what, line = capture.escaped
-            self.refuse(f"{what} at {line}", silently=capture.meant)
-        elif left is not None or capture.unlike is not None:
-            # Such as a layer that makes its variables when it is first called.
+            self.refuse(Refusal(f"{what} at {line}", silently=capture.meant))
+        elif left is not None or capture.unrepeatable is not None:
             self._begin_anew()
             # That others came in between says nothing of the next call.
-            self.beginnings += capture.unlike != MEANWHILE
-            if self.beginnings > BEGINNINGS:
-                self.refuse(left or str(capture.unlike))
+            self._beginnings += capture.unrepeatable != MEANWHILE
+            if self._beginnings > BEGINNINGS:
+                self.refuse(Refusal(left or str(capture.unrepeatable)))
         elif capture.inconsistent:
-            # What it does changed between two runs on the same values.
+            # Two runs on the same values have looked at different ones.
             self._begin_anew()
-        else:
-            capture.step.result = result
-            self.paths += 1
-            assigned = {*self.assigned, *capture.assigned}
-            self.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
-            names = [*self.read, *[variable.name for variable in capture.variables]]
-            self.read = tuple(dict.fromkeys(names))
-            self.draws = self.draws or capture.draws
-            self.moves |= {position for position, _ in result.moved}
-            self.fallible = self.fallible or capture.fallible
+        elif run.result is not None:
+            self.steps.add(capture, run.result)
             self._watch(capture.outside())
-            if self.paths == 1 and capture.step is self.root:
-                straight = straight_call(self.root)
-                self.straight = _locked(straight, self.assigned) if straight else None
-            if self.paths > PATHS:
-                self.refuse(f"it takes more than {PATHS} paths, by values it looks at")
+            if self.steps.paths > PATHS:
+                self.refuse(Refusal(f"it takes more than {PATHS} paths, by values it looks at"))
             elif capture.missed is not None:
-                warn_of_paths(self.name, self.latest, capture.missed)
+                warn_of_paths(self.name, self.history.latest, capture.missed)
 
     def _begin_anew(self) -> None:
-        self._leave_straight()
-        self.root, self.path, self.paths = Step(), None, 0
-        self.outside, self.surroundings, self.differs = [], None, None
+        """Forget all paths."""
+        self._end_replay()
+        self.steps, self._outside = CapturedSteps(self.fastmath), []
 
-    def _leave_straight(self) -> None:
-        self.straight, direct, self.direct = None, self.direct, None
-        if direct is not None:
-            self.python_calls += direct.calls
-            self.look_at = self.python_calls + FIRST_LOOK
-            direct.end()
+    def _end_replay(self) -> None:
+        """Leave the written-out and the native replay: they do not hold any more."""
+        self.replay, native, self.native_call = None, self.native_call, None
+        if native is not None:
+            self.history.calls += native.calls
+            self.look_at = self.history.calls + first_look()
+            native.end()
 
-    @property
-    def calls(self) -> int:
-        """How often it was called."""
-        return self.python_calls + (0 if self.direct is None else self.direct.calls)
+    def refuse(self, refusal: Refusal) -> None:
+        """Run in Python from now on, and say so."""
+        self.history.refused = refusal.why
+        self._begin_anew()
+        if not refusal.silently:
+            warn(
+                f"gt.function: {self.name} runs in Python, uncompiled, for arguments of this kind: "
+                f"{refusal.why}. {refusal.remedy}, or leave the decorator out."
+            )
 
-    # What names around the function mean.
+    # What is read outside.
 
-    def with_surroundings(self) -> Captured:
-        """What was captured, or is to be, for what names around the function mean now."""
-        changed = self.surroundings and self.surroundings.difference()
-        if not changed:
+    def for_outside_values(self) -> Captured:
+        """The captures for the values that are read outside now: these, others, or new ones."""
+        guards = self.steps.guards
+        changed = None if guards is None else guards.difference()
+        if changed is None:
             return self
         for each in self.siblings:
-            if each.surroundings is not None and each.surroundings.difference() is None:
+            if each.steps.guards is not None and each.steps.guards.difference() is None:
                 return each
-        if len(self.siblings) > SURROUNDINGS:
-            self.refuse(
-                "{} was {} and is {}, and changes again and again".format(*changed),
-                remedy="Pass it as an argument",
-            )
+        if len(self.siblings) > OUTSIDE_VALUES:
+            why = "{} was {} and is {}, and changes again and again".format(*changed)
+            self.refuse(Refusal(why, "Pass it as an argument"))
             return self
         found = Captured(self.name, self.function, self.fastmath, changed)
-        found.siblings, found.effects = self.siblings, self.effects
+        found.siblings, found._effects = self.siblings, self._effects
         self.siblings.append(found)
         return found
 
-    # Tensors from outside.
-
-    def _watch(self, handles: list[Any]) -> None:
+    def _watch(self, handles: list[Handle]) -> None:
         """Notice when tensors from outside are gone: others may be there in their place."""
         reference = weakref.ref(self)
 
-        def gone(handle: weakref.ref[Any]) -> None:
+        def gone(handle: weakref.ref[Handle]) -> None:
             captured = reference()
-            if captured is not None and any(handle is each for each in captured.outside):
-                captured.is_stale = True
-                captured._leave_straight()
+            if captured is not None and any(handle is each for each in captured._outside):
+                captured._is_stale = True
+                captured._end_replay()
 
-        self.outside += [weakref.ref(handle, gone) for handle in handles]
+        self._outside += [weakref.ref(handle, gone) for handle in handles]
 
     def _renew(self) -> None:
-        """A tensor from outside is gone: what is read now is to be found by a run in Python."""
-        self.is_stale = False
+        """A tensor from outside is gone: a run in Python will find what is read instead."""
+        self._is_stale = False
         self._begin_anew()
-        self.replaced = self.replaced + 1 if self.calls - self.since <= STAY else 1
-        self.since = self.calls
-        if self.replaced > BEGINNINGS:
-            self.refuse("tensors that it reads from outside are replaced between calls")
-
-    def refuse(
-        self, why: str, silently: bool = False, remedy: str = "Keep the value a tensor"
-    ) -> None:
-        """Run in Python from now on, and say so."""
-        self.refused, self.differs = why, None
-        self._begin_anew()
-        if silently:
-            return
-        warn(
-            f"gt.function: {self.name} runs in Python, uncompiled, for arguments of this kind: "
-            f"{why}. {remedy}, or leave the decorator out."
-        )
-
-
-@contextlib.contextmanager
-def captured_run(
-    capture: Capture, function: Callable[..., Any], given: Given
-) -> Iterator[list[Any]]:
-    """Run a function on what it is given of a capture; gives what it returned, in a box."""
-    outer = state.recording
-    state.recording = capture
-    try:
-        found = [function(*given.args, **given.kwargs)]
-        yield found
-    finally:
-        capture.tapes.pop(id(capture), None)
-        capture.active = 0
-        try:
-            if not capture.closed and not capture.tapes:
-                # Only after an error: what else was pending is computed, if it can be.
-                with contextlib.suppress(Exception):
-                    flush(capture)
-        finally:
-            state.recording = Recording() if outer.closed else outer
-
-
-def _objects(arguments: Arguments) -> list[Any]:
-    """Positional arguments that are told by being themselves; None in the place of others."""
-    return [
-        each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None
-        for each in arguments.args
-    ]
-
-
-class _EarlierError(Exception):
-    """Something failed, and the function has gone on: it is run again as it is."""
-
-
-def _left_behind(capture: Capture, given: Given, leaves: list[Any], outlived: bool) -> str | None:
-    """What a run that is over has left outside, so that its repetition would have to, as well."""
-    inputs = given.release()
-    if outlived:
-        return "every call makes a tape that outlives it"
-    parts = [part for leaf in leaves if isinstance(leaf, RowSparse) for part in leaf.rows]
-
-    def found() -> str | None:
-        for thing in capture.lasting():
-            return f"every call makes a {type(thing).__name__} that outlives it"
-        known = [*leaves, *parts, *capture.known()]
-        leaked = capture.leaked(inputs, known)
-        return "a tensor that it computes or is given is kept outside" if leaked else None
-
-    if found() is None:
-        return None
-    # Functions that call themselves hold on to what they know a little longer.
-    gc.collect()
-    return found()
-
-
-def _locked(call: Callable[[list[Any], Any], Any], variables: tuple[Any, ...]) -> Any:
-    """The call as one step to other threads that read or assign the same variables."""
-    if not variables:
-        return call
-    locks = [variable.lock for variable in variables]
-
-    def locked(leaves: list[Any], given: Any) -> Any:
-        for lock in locks:
-            lock.acquire()
-        try:
-            return call(leaves, given)
-        finally:
-            for lock in locks:
-                lock.release()
-
-    return locked
+        stayed = self.calls - self._replaced_at > STAY
+        self._replaced = 1 if stayed else self._replaced + 1
+        self._replaced_at = self.calls
+        if self._replaced > BEGINNINGS:
+            self.refuse(Refusal("tensors that it reads from outside are replaced between calls"))

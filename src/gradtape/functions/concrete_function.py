@@ -1,17 +1,24 @@
-"""ConcreteFunction: a captured function for arguments of one kind and no others."""
+"""ConcreteFunction: a gt.function for one signature and no others."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gradtape.functions.tensor_spec import TensorSpec, checked, is_spec, spec_of
+from gradtape.graph.program import Program
 from gradtape.pytree import flatten, flatten_up_to, leaf_names, unflatten
 from gradtape.tensor.operators import Operators
+from gradtape.tensor.variable import Variable
+
+if TYPE_CHECKING:
+    from gradtape.functions.function import Function
 
 __all__ = ["ConcreteFunction"]
 
+R = TypeVar("R")
 
-class ConcreteFunction:
+
+class ConcreteFunction(Generic[R]):
     """A function for arguments of one kind; made by `get_concrete_function`.
 
     >>> f = gt.function(lambda x: 2.0 * x)
@@ -24,7 +31,7 @@ class ConcreteFunction:
 
     def __init__(
         self,
-        function: Any,
+        function: Function[Any, R],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         bound: tuple[Any, ...] = (),
@@ -45,10 +52,10 @@ class ConcreteFunction:
 
     @property
     def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What positional and keyword arguments must be: specs, and values that are static."""
+        """Specs of the positional and keyword arguments, and the values of static ones."""
         return self._args[len(self._bound) :], self._kwargs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Call the function, if the arguments are of its kind."""
         args, kwargs = self.function.signature.arranged((*self._bound, *args), kwargs)
         placed = list(args)
@@ -66,36 +73,36 @@ class ConcreteFunction:
             )
         name = self.function.signature.name
         pairs = enumerate(zip(self._args, placed, strict=True))
-        found = [self._agreeing(name(at), wanted, given) for at, (wanted, given) in pairs]
+        found = [self._agreeing(name(at), wanted, passed) for at, (wanted, passed) in pairs]
         named = {
             key: self._agreeing(key, wanted, kwargs.get(key, wanted))
             for key, wanted in self._kwargs.items()
         }
         return self.function(*found, **named)
 
-    def _agreeing(self, label: str, wanted: Any, given: Any) -> Any:
+    def _agreeing(self, label: str, wanted: Any, passed: Any) -> Any:
         specs, structure = flatten(wanted)
-        parts = flatten_up_to(structure, given, f"{self.__name__}: {label}")
+        parts = flatten_up_to(structure, passed, f"{self.__name__}: {label}")
         labels = leaf_names(structure, label)
         found = [self._leaf(*each) for each in zip(labels, specs, parts, strict=True)]
         return unflatten(structure, found)
 
-    def _leaf(self, label: str, wanted: Any, given: Any) -> Any:
+    def _leaf(self, label: str, wanted: Any, passed: Any) -> Any:
         if is_spec(wanted):
-            return checked(self.__name__, label, wanted, given)
-        if type(wanted) is float and isinstance(given, (int, float)):
-            return float(given)
-        same = wanted is given
-        if not same and not isinstance(given, Operators):
-            same = type(wanted) is type(given) and bool(wanted == given)
+            return checked(self.__name__, label, wanted, passed)
+        if type(wanted) is float and isinstance(passed, (int, float)):
+            return float(passed)
+        same = wanted is passed
+        if not same and not isinstance(passed, Operators):
+            same = type(wanted) is type(passed) and bool(wanted == passed)
         if not same:
             raise ValueError(
-                f"{self.__name__}: {label} is {given!r}, and this function was made for "
+                f"{self.__name__}: {label} is {passed!r}, and this function was made for "
                 f"{wanted!r}. Make another with get_concrete_function."
             )
-        return given
+        return passed
 
-    def program(self, *args: Any, **kwargs: Any) -> Any:
+    def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program that computes the results for arguments like these."""
         return self.function.program(*self._bound, *args, **kwargs)
 
@@ -113,7 +120,5 @@ def _specified(argument: Any) -> Any:
 
 
 def _spec(leaf: Any) -> Any:
-    from gradtape.tensor.variable import Variable
-
     found = leaf if isinstance(leaf, Variable) else spec_of(leaf)
     return TensorSpec(found.shape, found.dtype) if is_spec(found) else found

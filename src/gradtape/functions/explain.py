@@ -1,15 +1,41 @@
-"""What gt.function has captured, in words: `explain()`, and warnings of what costs time."""
+"""Explain: what gt.function has captured, in words, and warnings of what costs time."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gradtape.functions.steps import Step
 from gradtape.graph.lines import warn
 
-# One guard that has met so many values is worth a warning.
+if TYPE_CHECKING:
+    from gradtape.functions.captured import Captured
+
+# A guard that has met so many values is worth a warning.
 VALUES = 5
+
+
+class History:
+    """What happened to the calls of one signature so far."""
+
+    __slots__ = ("calls", "latest", "refused", "seconds", "why")
+
+    def __init__(self, why: tuple[str, str, str] | None) -> None:
+        # The argument that made it another signature, with what it was before and what it is.
+        self.why = why
+        # Calls that went through Python, native calls not counted.
+        self.calls = 0
+        # Why calls run in Python, if they do.
+        self.refused: str | None = None
+        # Seconds that captures took: all of them, and each of the latest.
+        self.seconds = 0.0
+        self.latest: deque[float] = deque(maxlen=8)
+
+    def took(self, seconds: float) -> None:
+        """A capture took so long."""
+        self.seconds += seconds
+        self.latest.append(seconds)
 
 
 def _milliseconds(spent: Sequence[float]) -> str:
@@ -17,12 +43,12 @@ def _milliseconds(spent: Sequence[float]) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]} ms" if len(texts) > 1 else f"{texts[0]} ms"
 
 
-def warn_of_captures(name: str, known: Sequence[Any]) -> None:
-    """A function has been captured for many kinds of calls, the last of them being new."""
+def warn_of_captures(name: str, known: Sequence[Captured]) -> None:
+    """Warn that a function was captured for many signatures, of which the last is new."""
     *before, last = known
-    spent = [each.seconds for each in before if each.latest]
+    spent = [each.history.seconds for each in before if each.history.latest]
     cost = f" Each took time: {_milliseconds(spent)}." if spent else ""
-    label, old, new = last.why or ("the arguments", "of one kind", "of another")
+    label, old, new = last.history.why or ("the arguments", "of one kind", "of another")
     warn(
         f"gt.function: {name} has been captured {len(known)} times; the last time because {label} "
         f"was {old} and is {new}.{cost} {_remedy(old, new)}"
@@ -30,7 +56,7 @@ def warn_of_captures(name: str, known: Sequence[Any]) -> None:
 
 
 def _remedy(old: str, new: str) -> str:
-    """What helps, by what an argument was and is."""
+    """Advice, by what an argument was and is."""
     if "[" in old and "[" in new and "(" not in new:
         return (
             "Pass tensors of one shape and dtype, for example by padding batches to a few lengths."
@@ -44,7 +70,7 @@ def _remedy(old: str, new: str) -> str:
 
 
 def warn_of_paths(name: str, latest: Iterable[float], step: Step) -> None:
-    """A guard has met another value than ever before. Integers that count or index come back."""
+    """Warn that a guard keeps meeting new floats. Integers count or index, and come back."""
     if len(step.values) != VALUES + 1 or not isinstance(step.values[0], (float, complex)):
         return
     *_, old, new = step.values
@@ -57,32 +83,33 @@ def warn_of_paths(name: str, latest: Iterable[float], step: Step) -> None:
     )
 
 
-def explained(name: str, known: Sequence[Any]) -> str:
-    """What was captured, why, and what it cost."""
+def explained(name: str, known: Sequence[Captured]) -> str:
+    """The text of `Function.explain`."""
     count = len(known)
     lines = [f"{name}: {count} {'kind' if count == 1 else 'kinds'} of calls"]
     for number, each in enumerate(known, start=1):
-        why = "first call" if each.why is None else "{} was {} and is {}".format(*each.why)
+        history, steps = each.history, each.steps
+        why = "first call" if history.why is None else "{} was {} and is {}".format(*history.why)
         lines.append(
-            f"{number}. {why}: {each.calls} calls, {each.paths} "
-            f"{'path' if each.paths == 1 else 'paths'}, {each.seconds * 1e3:.1f} ms to capture"
+            f"{number}. {why}: {each.calls} calls, {steps.paths} "
+            f"{'path' if steps.paths == 1 else 'paths'}, {history.seconds * 1e3:.1f} ms to capture"
         )
-        if each.refused is not None:
-            lines.append(f"   runs in Python: {each.refused}")
-        if each.read:
-            lines.append(f"   reads {', '.join(each.read)}")
-        if each.assigned:
-            names = ", ".join(variable.name for variable in each.assigned)
+        if history.refused is not None:
+            lines.append(f"   runs in Python: {history.refused}")
+        if steps.read:
+            lines.append(f"   reads {', '.join(steps.read)}")
+        if steps.assigned:
+            names = ", ".join(variable.name for variable in steps.assigned)
             lines.append(f"   assigns {names}, at its end")
-        if each.draws:
+        if steps.draws:
             lines.append("   draws random numbers")
-        lines += [f"   looks at {what}" for what in _guards(each.root)]
+        lines += [f"   looks at {guard}" for guard in _guards(steps.root)]
     lines.append("Effects other than on variables and generators happen while capturing only.")
     return "\n".join(lines)
 
 
 def _guards(step: Step) -> list[str]:
-    """What the steps look at and where, with the values seen."""
+    """The guards of a tree, each with its line and the values seen."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     stack = [step]
     while stack:

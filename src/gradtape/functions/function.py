@@ -1,4 +1,8 @@
-"""function: run a Python function once, and its compiled steps from then on."""
+"""Function: gt.function, and the objects that it makes.
+
+A call of a `Function` finds the signature of its arguments (`signature`), the captures for it
+(`captured`), and runs them. It runs undecorated while a tape, a trace or another capture records.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import World
 from gradtape.functions.argument_keys import has_iterator, is_gone
+from gradtape.functions.bound_function import BoundFunction
 from gradtape.functions.capture import Capture
-from gradtape.functions.captured import Captured, captured_run
+from gradtape.functions.capture_run import Refusal, captured_run
+from gradtape.functions.captured import Captured, first_look
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
 from gradtape.functions.returned_values import is_inside
-from gradtape.functions.signature import Arguments, Signature, Specs
-from gradtape.functions.stand_ins import Given
+from gradtape.functions.signature import Arguments, Key, Signature, Specs
+from gradtape.functions.stand_ins import StandIns
 from gradtape.functions.steps import Step
 from gradtape.functions.tensor_spec import is_spec
 from gradtape.graph.program import Program, program
@@ -30,22 +36,57 @@ from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
+if TYPE_CHECKING:
+    from gradtape.functions.native_call import NativeCall
+
 __all__ = ["Function", "function"]
 
-# Past so many kinds of calls of one function, the next one is worth a warning.
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+# Past so many signatures of one function, the next one is worth a warning.
 CAPTURES = 5
 
 
+@overload
 def function(
-    f: Callable[..., Any] | None = None,
+    f: Callable[P, R],
     *,
     static_argnames: Sequence[str] | str = (),
     static_argnums: Sequence[int] | int = (),
-    input_signature: Sequence[Any] | None = None,
+    input_signature: Sequence[object] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
-    autograph: Any = None,
-    jit_compile: Any = None,
+    autograph: object = None,
+    jit_compile: object = None,
+) -> Function[P, R]: ...
+
+
+@overload
+def function(
+    f: None = None,
+    *,
+    static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
+    input_signature: Sequence[object] | None = None,
+    reduce_retracing: bool = False,
+    fastmath: bool = False,
+    autograph: object = None,
+    jit_compile: object = None,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+
+
+def function(
+    f: Any = None,
+    *,
+    static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
+    input_signature: Sequence[object] | None = None,
+    reduce_retracing: bool = False,
+    fastmath: bool = False,
+    autograph: object = None,
+    jit_compile: object = None,
 ) -> Any:
     """Run `f` without the Python between its ops, from the second call of a kind on.
 
@@ -56,17 +97,17 @@ def function(
     (2.0, 1.0)
 
     The first call with arguments of one kind (shapes, dtypes, nests, static values) runs the
-    function as it is and keeps what it computed as a compiled program. Results equal those of the
+    function as it is and captures its ops as a compiled program. Results equal those of the
     undecorated function, for functions of their arguments, of Variables and of random generators:
 
     - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
       Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
       are static.
-    - `if`, `while`, `range(int(t))` on values work: what Python saw becomes a guard, and a value
-      that was not seen before runs the function once more.
+    - `if`, `while`, `range(int(t))` on values work: a value that Python looks at becomes a guard,
+      and a value that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
-    - What it reads from outside by name (globals, variables of functions around it, attributes) may
-      be changed or replaced now and then; tensors may be changed in place at every call.
+    - Names that it reads outside (globals, variables of functions around it, attributes) may be
+      assigned now and then; tensors may be changed in place at every call.
     - A function that keeps tensors outside, changes lists that it is given or returns objects of
       other classes runs in Python, and one warning says so.
     - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
@@ -128,7 +169,7 @@ def function(
 
 
 def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
-    """The parameters at some places."""
+    """The names of the parameters at these positions."""
     places = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     if not places:
         return ()
@@ -144,9 +185,11 @@ def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str,
     return tuple(names[place] for place in places)
 
 
-def _check_specs(given: Any) -> None:
-    listed = given is None or isinstance(given, (list, tuple))
-    wrong = [] if given is None else list(_no_specs(given)) if listed else [given]
+def _check_specs(signature: object) -> None:
+    if signature is None:
+        return
+    is_list = isinstance(signature, (list, tuple))
+    wrong = list(_no_specs(signature)) if is_list else [signature]
     if wrong:
         raise TypeError(
             f"function: input_signature has {wrong[0]!r}, which is not a spec in a list. "
@@ -155,7 +198,7 @@ def _check_specs(given: Any) -> None:
 
 
 def _no_specs(nest: Any) -> Iterator[Any]:
-    """What is neither a spec nor a nest of them."""
+    """Leaves that are not specs."""
     if is_spec(nest):
         return
     if isinstance(nest, (list, tuple, dict)):
@@ -167,14 +210,14 @@ def _no_specs(nest: Any) -> Iterator[Any]:
 
 
 class _Captures(threading.local):
-    """What each thread captured: the nodes of a graph belong to the thread that made them."""
+    """The captures of each thread: nodes belong to the thread that made them."""
 
     def __init__(self) -> None:
-        self.by_key: dict[Any, Captured] = {}
+        self.by_key: dict[Key, Captured] = {}
         self.world = World.number[0]
 
 
-class Function:
+class Function(Generic[P, R]):
     """A function with its captured programs; made by `gt.function`.
 
     >>> f = gt.function(lambda x: x * x)
@@ -182,11 +225,12 @@ class Function:
     9.0
     """
 
-    __slots__ = ("__dict__", "__weakref__", "direct")
+    # Native code finds its contexts in a slot, at a fixed offset.
+    __slots__ = ("__dict__", "__weakref__", "native_contexts")
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[P, R],
         static_argnames: tuple[str, ...] = (),
         input_signature: Specs = None,
         reduce_retracing: bool = False,
@@ -203,18 +247,18 @@ class Function:
         self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
         self._local = _Captures()
         self._warned = False
-        # Contexts of kinds of calls that need no Python; their addresses, which native code reads.
-        self._directs: list[Any] = []
-        self.direct = b""
-        # A call of these only begins what they do.
+        # Native calls, and the addresses of their contexts for the native code.
+        self._native_calls: list[NativeCall] = []
+        self.native_contexts = b""
+        # A call of a generator or a coroutine only begins its work.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
-    # Copies and pickles are of the function, not of what was captured.
+    # Copies and pickles hold the function, and no captures.
 
-    def __deepcopy__(self, memo: Any) -> Function:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function[P, R]:
         return Function(copy.deepcopy(self.python_function, memo), *self._options)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         name = getattr(self, "__qualname__", "")
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in name.split("."):
@@ -222,18 +266,27 @@ class Function:
         # A decorated function of a module is found there by its name.
         return name if found is self else (Function, (self.python_function, *self._options))
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> BoundFunction[Q, R]: ...
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
 
     def __repr__(self) -> str:
         return f"<gt.function {getattr(self, '__qualname__', self.__name__)}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; see `gt.function`."""
         if runs_in_python():
-            if self.input_signature is not None:
-                args, kwargs = self.signature.completed(args, kwargs)
             # A tape wants to see the ops, and so does whoever traces, captures or debugs.
+            if self.input_signature is not None:
+                placed, named = self.signature.completed(args, kwargs)
+                return self.python_function(*placed, **named)
             return self.python_function(*args, **kwargs)
         key, leaves, arguments = self.signature.of(args, kwargs)
         local = self._local
@@ -241,37 +294,35 @@ class Function:
             local.by_key, local.world = {}, World.number[0]
         captured = local.by_key.get(key)
         if captured is None:
-            captured = self._new_kind(key)
-        if captured.differs is not None and captured.differs():
-            captured = local.by_key[key] = captured.with_surroundings()
-        captured.python_calls += 1
-        if captured.straight is not None:
-            try:
-                found = captured.straight(leaves, arguments.given)
-            except Exception as error:
-                return captured.run_in_python(arguments, error)
-            if captured.python_calls >= captured.look_at:
-                self._look(captured, arguments)
-            return found
-        if captured.refused is not None:
-            return self.python_function(*args, **kwargs)
-        return captured.run(arguments, leaves)
+            captured = self._new_signature(key)
+        differs = captured.steps.differs
+        if differs is not None and differs():
+            captured = local.by_key[key] = captured.for_outside_values()
+        found: R = captured.run(arguments, leaves)
+        if captured.history.calls >= captured.look_at:
+            self._consider_native_call(captured, arguments)
+        return found
 
-    def _look(self, captured: Captured, arguments: Arguments) -> None:
-        """Let calls of this kind go through native code from now on, if they can and it pays."""
-        captured.look_at = 2 * captured.python_calls
-        if native.MODE == "python":
+    def _consider_native_call(self, captured: Captured, arguments: Arguments) -> None:
+        """Let calls of this signature go through native code, if they can and it pays."""
+        known, calls = captured.native_call, captured.history.calls
+        if switch.MODE == "python" or (known is not None and known.is_valid):
+            captured.look_at = calls + first_look()
             return
-        from gradtape.functions import native_call as direct
+        captured.look_at = 2 * calls
+        if self.signature.has_static:
+            return
+        # Late: it loads the writer of native calls, and with it the compiler.
+        from gradtape.functions import native_call
 
-        if not self.signature.has_static:
-            captured.direct = direct.made(Function, arguments, captured)
-        if captured.direct is not None:
-            known = [each for each in self._directs if each.is_of_now]
-            self._directs = [*known[1 - direct.MOST :], captured.direct]
-            self.direct = b"".join(each.address.to_bytes(8, "little") for each in self._directs)
+        captured.native_call = made = native_call.native_call(Function, arguments, captured)
+        if made is not None:
+            valid = [each for each in self._native_calls if each.is_valid]
+            self._native_calls = [*valid[1 - native_call.MOST :], made]
+            addresses = [each.address.to_bytes(8, "little") for each in self._native_calls]
+            self.native_contexts = b"".join(addresses)
 
-    def _new_kind(self, key: Any) -> Captured:
+    def _new_signature(self, key: Key) -> Captured:
         known = self._local.by_key
         for gone in [each for each in known if is_gone(each)]:
             del known[gone]
@@ -280,13 +331,11 @@ class Function:
         why = self.signature.difference(key, reversed(list(latest)))
         captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
         if self._runs_later:
-            captured.refuse("it is a generator or a coroutine, which runs later", silently=True)
+            why_not = "it is a generator or a coroutine, which runs later"
+            captured.refuse(Refusal(why_not, silently=True))
         if has_iterator(key):
-            captured.refuse(
-                "it is given an iterator, which every call moves on",
-                silently=self._warned,
-                remedy="Pass a list or a tensor",
-            )
+            why_not = "it is given an iterator, which every call moves on"
+            captured.refuse(Refusal(why_not, "Pass a list or a tensor", silently=self._warned))
             self._warned = True
         if not self._warned and len(known) > CAPTURES:
             self._warned = True
@@ -297,12 +346,12 @@ class Function:
 
     @property
     def captures(self) -> int:
-        """How many kinds of calls this thread has captured."""
+        """How many signatures this thread has captured."""
         return len(self.captured)
 
     @property
     def captured(self) -> list[Captured]:
-        """What this thread has captured, in the order of the first calls."""
+        """The captures of this thread, in the order of the first calls."""
         return [each for known in self._local.by_key.values() for each in known.siblings]
 
     def capture(self, *args: Any, **kwargs: Any) -> None:
@@ -317,12 +366,12 @@ class Function:
         if runs_in_python():
             return
         key, leaves, arguments = self.signature.of(args, kwargs)
-        captured = self._local.by_key.get(key) or self._new_kind(key)
-        captured = self._local.by_key[key] = captured.with_surroundings()
-        if not captured.paths and captured.refused is None:
+        captured = self._local.by_key.get(key) or self._new_signature(key)
+        captured = self._local.by_key[key] = captured.for_outside_values()
+        if not captured.steps.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction[R]:
         """The function for arguments like these and no others; see `gt.TensorSpec`.
 
         >>> f = gt.function(lambda x: x + 1.0)
@@ -350,11 +399,10 @@ class Function:
         _, leaves, arguments = self.signature.of(args, kwargs)
         capture = Capture(Step(), {}, self.fastmath)
         try:
-            given = Given(capture, arguments, leaves)
-            with captured_run(capture, self.python_function, given) as found:
-                results = flatten(found)[0]
-                nodes = [leaf.node for leaf in results if is_inside(leaf, capture)]
-                nodes += [node for _, node in capture.last_assigned()]
+            stand_ins = StandIns(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, stand_ins) as box:
+                nodes = [leaf.node for leaf in flatten(box)[0] if is_inside(leaf, capture)]
+                nodes += [node for _, node in capture.variables.last_assigned(capture)]
         finally:
             capture.undo()
         return program(dict.fromkeys(nodes))
@@ -370,71 +418,8 @@ class Function:
         return explained(self.__name__, self.captured)
 
 
-class BoundFunction:
-    """A method that was made a function, on its instance.
-
-    >>> class Scale:
-    ...     def __init__(self, factor):
-    ...         self.factor = gt.Variable(factor)
-    ...
-    ...     @gt.function
-    ...     def apply(self, x):
-    ...         return self.factor * x
-    >>> double = Scale(2.0)
-    >>> float(double.apply(gt.asarray(3.0)))
-    6.0
-    """
-
-    def __init__(self, function: Function, instance: Any) -> None:
-        self.__func__ = function
-        self.__self__ = instance
-        functools.update_wrapper(self, function, updated=())
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method."""
-        return self.__func__(self.__self__, *args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, BoundFunction)
-            and self.__func__ is other.__func__
-            and self.__self__ is other.__self__
-        )
-
-    def __hash__(self) -> int:
-        return hash((id(self.__func__), id(self.__self__)))
-
-    def __repr__(self) -> str:
-        return f"<bound {self.__func__!r} of {type(self.__self__).__name__}>"
-
-    @property
-    def python_function(self) -> Callable[..., Any]:
-        """The undecorated method."""
-        return functools.partial(self.__func__.python_function, self.__self__)
-
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """The same as for a function."""
-        return ConcreteFunction(self.__func__, (self.__self__, *args), kwargs, (self.__self__,))
-
-    def capture(self, *args: Any, **kwargs: Any) -> None:
-        """The same as for a function."""
-        self.__func__.capture(self.__self__, *args, **kwargs)
-
-    def program(self, *args: Any, **kwargs: Any) -> Program:
-        """The same as for a function."""
-        return self.__func__.program(self.__self__, *args, **kwargs)
-
-    def __reduce__(self) -> Any:
-        return BoundFunction, (self.__func__, self.__self__)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__func__":  # asked for before there is one
-            raise AttributeError(name)
-        return getattr(self.__func__, name)
-
-
 def runs_in_python() -> bool:
-    """Whether somebody wants to see every op: a tape, a trace, another capture, a debug mode."""
+    """Whether a tape, a trace, another capture or a debug mode wants to see every op."""
     recording = state.recording
     return bool(
         state.tapes

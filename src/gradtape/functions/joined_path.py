@@ -1,40 +1,40 @@
-"""Paths: a call that keeps taking the same steps is computed by one plan, and checked at its end.
+"""Joined path: calls that keep taking one path through the guards compute it by one plan.
 
-Every look at a value ends a native call. Where the values looked at have been the same for a while,
-all steps up to the result are joined, with one more output that says whether every value was what
-it used to be. If not, nothing has happened yet: the steps run one by one.
+Every guard ends a plan. Where the values at the guards have been the same for a while, the
+programs of all steps up to the result are joined into one, with one more output that tells whether
+every guarded value was what it used to be. If not, nothing has happened yet, and the steps are
+replayed one by one. `joined_steps` is a function from steps to steps; both are replayed through
+the same writer (`replay_source`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.functions.steps import (
+from gradtape.functions.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.sources import (
     Argument,
-    Call,
     Computed,
     Constant,
-    Held,
-    Outside,
-    Result,
-    Run,
+    Element,
     Source,
-    Step,
+    VariableValue,
+    settled,
 )
+from gradtape.functions.steps import Result, Run, Step
 from gradtape.graph.node import PLACEHOLDER, Node, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
-from gradtape.recording.value import Value
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.tiers import work
 
 # So many calls in a row have to take a path before its steps are joined.
 REPEATS = 32
-# Joined steps are computed in vain where a value differs: what costs much, or may fail, is not.
+# Joined steps are computed in vain where a value differs: long and costly paths are not joined.
 MOST_NODES = 4000
 MOST_WORK = 1 << 18
 # Families of ops that run Python, or hold programs that might.
@@ -43,53 +43,67 @@ _PYTHON = frozenset({"callback", "control", "custom", "random"})
 _BOOL = spec((), np.dtype(bool))
 
 
-class Path:
-    """The joined steps of one way through a function."""
+class PathReplay:
+    """The replay of a tree with guards: by a joined path while it pays, else step by step."""
 
-    def __init__(self, result: Result, run: Callable[[Call], bool]) -> None:
-        self.result = result
-        self._run = run
-        self._hits = 0
-        self._misses = 0
+    __slots__ = ("_fastmath", "_hits", "_joined", "_latest", "_misses", "_repeats", "_root",
+                 "_steps", "_tried")  # fmt: skip
 
-    def run(self, call: Call) -> Result | None:
-        """The result, if all values looked at are what they used to be."""
-        if self._run(call):
-            self._hits += 1
-            return self.result
-        self._misses += 1
-        return None
+    def __init__(self, root: Step, fastmath: bool) -> None:
+        self._root = root
+        self._fastmath = fastmath
+        self._steps = written_replay(root, self._note)
+        self._joined: Replay | None = None
+        self._hits = self._misses = 0
+        # The result of the latest calls, the number of calls in a row that had it, and the results
+        # for which joining was tried.
+        self._latest: Result | None = None
+        self._repeats = 0
+        self._tried: list[Result] = []
 
-    @property
-    def pays(self) -> bool:
-        """Whether it is right often enough."""
-        return self._misses <= 2 + self._hits // 8
+    def rewrite(self) -> None:
+        """Follow the tree, which has grown by a path."""
+        self._steps = written_replay(self._root, self._note)
+
+    def __call__(
+        self, arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]
+    ) -> Any:
+        if self._joined is not None:
+            found = self._joined(arguments, caller_arguments)
+            if type(found) is not UnknownPath:
+                self._hits += 1
+                return found
+            self._misses += 1
+            if self._misses > 2 + self._hits // 8:
+                self._joined = None
+        found = self._steps(arguments, caller_arguments)
+        if self._repeats >= REPEATS:
+            self._join()
+        return found
+
+    def _note(self, result: Result) -> None:
+        """Called by the replay with the result of the path that it takes."""
+        if result is not self._latest:
+            self._latest, self._repeats = result, 0
+        self._repeats += 1
+
+    def _join(self) -> None:
+        self._repeats = 0
+        result = self._latest
+        if result is not None and result not in self._tried:
+            self._tried.append(result)
+            joined = joined_steps(self._root, result, self._fastmath)
+            if joined is not None:
+                self._joined, self._hits, self._misses = written_replay(joined), 0, 0
 
 
-class Habit:
-    """Which result the latest calls had, and how many of them in a row."""
+def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
+    """The steps that lead to a result as one step with one run and one guard.
 
-    __slots__ = ("_count", "_result", "tried")
-
-    def __init__(self) -> None:
-        self._result: Result | None = None
-        self._count = 0
-        self.tried: set[int] = set()
-
-    def formed(self, result: Result) -> bool:
-        """Whether this result has come often enough now, for the first time."""
-        if result is not self._result:
-            self._result, self._count = result, 0
-        self._count += 1
-        if self._count < REPEATS or id(result) in self.tried:
-            return False
-        self.tried.add(id(result))
-        return True
-
-
-def joined_path(root: Step, result: Result, fastmath: bool) -> Path | None:
-    """The steps that lead to a result as one plan, or None if there is a reason against it."""
-    steps = list(_way(root, result))
+    None if there is a reason against it: random draws, ops that may fail, guards on other values
+    than booleans of tensors, or too much work.
+    """
+    steps = list(_path_to(root, result))
     if len(steps) < 2 or any(step.draws for step, _ in steps):
         return None
     runs = [run for step, _ in steps for run in step.runs]
@@ -102,13 +116,12 @@ def joined_path(root: Step, result: Result, fastmath: bool) -> Path | None:
         if not join.add(run):
             return None
     agrees = [join.agrees(step, key) for step, key in steps if step.guard is not None]
-    if None in agrees:
-        return None
-    return join.path(result, [node for node in agrees if node is not None], fastmath)
+    known = [node for node in agrees if node is not None]
+    return join.step(result, known, fastmath) if len(known) == len(agrees) else None
 
 
-def _way(step: Step, result: Result) -> Iterator[tuple[Step, Any]]:
-    """The steps up to a result, each with the value that its guard has to find."""
+def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Any]]:
+    """The steps up to a result, each with the key of the branch that leads on."""
     stack: list[tuple[Step, tuple[tuple[Step, Any], ...]]] = [(step, ())]
     while stack:
         step, before = stack.pop()
@@ -124,13 +137,14 @@ class _Join:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._inputs: dict[Any, tuple[Source, Node]] = {}
-        # What each value that a run gave has become.
+        # The node of the joined program for each value that a run gave.
         self._known: dict[Node, Node] = {}
 
     def add(self, run: Run) -> bool:
+        """Append the program of a run; False if it must not be computed in vain."""
         program = run.plan.program
         new = {
-            node: self._input(source, node)
+            node: self._input(settled(source), node)
             for node, source in zip(program.inputs, run.inputs, strict=True)
         }
         for node in program.nodes:
@@ -146,12 +160,10 @@ class _Join:
     def _input(self, source: Source, like: Node) -> Node:
         if isinstance(source, Computed):
             return self._known[source.node]
-        if isinstance(source, Outside):
-            source = source.settled()
         key: Any = id(source)
         if isinstance(source, Argument):
             key = ("argument", source.position, like.spec)
-        elif isinstance(source, Held):
+        elif isinstance(source, VariableValue):
             key = ("variable", id(source.variable), like.spec)
         elif isinstance(source, Constant):
             key = ("constant", id(source.content), like.spec)
@@ -161,12 +173,13 @@ class _Join:
             found = self._inputs[key] = (source, node)
         return found[1]
 
-    def agrees(self, step: Step, key: Any) -> Node | None:
-        """Whether a guard finds the value it used to, as a node; None if it cannot be one."""
-        if type(step.looks_at) is not tuple:
+    def agrees(self, step: Step, key: object) -> Node | None:
+        """The boolean node that tells whether a guard finds its value; None if there is none."""
+        guard = step.guard
+        if not isinstance(guard, Element) or type(key) is not bool:
             return None
-        node = self._known.get(step.looks_at[0])
-        if node is None or node.spec is not _BOOL or type(key) is not bool:
+        node = self._known.get(guard.node)
+        if node is None or node.spec is not _BOOL:
             return None
         return node if key else self._apply("logical_not", node)
 
@@ -175,56 +188,23 @@ class _Join:
         self._nodes.append(node)
         return node
 
-    def path(self, result: Result, agrees: list[Node], fastmath: bool) -> Path | None:
+    def step(self, result: Result, agrees: list[Node], fastmath: bool) -> Step | None:
+        """One step that computes everything and is guarded by one boolean."""
         everything = agrees[0] if agrees else constant(True, _BOOL)
         for node in agrees[1:]:
             everything = self._apply("logical_and", everything, node)
-        computed = result.computed()
-        if computed is None or any(node not in self._known for node in computed):
+        wanted = result.computed()
+        if any(node not in self._known for node in wanted):
             return None
-        wanted = computed
         outputs = (everything, *[self._known[node] for node in wanted])
         used = _needed(self._nodes, outputs)
-        found = Program(tuple(node for _, node in self._inputs.values()), tuple(used), outputs)
-        if work(found) > MOST_WORK:
+        joined = Program(tuple(node for _, node in self._inputs.values()), tuple(used), outputs)
+        if work(joined) > MOST_WORK:
             return None
-        return Path(result, self._written(found, wanted, fastmath))
-
-    def _written(
-        self, program: Program, wanted: list[Node], fastmath: bool
-    ) -> Callable[[Call], bool]:
-        """What runs the plan for a call, and leaves the values of the result in it."""
-        names: dict[str, Any] = {"Value": Value}
-        sources = [source for source, _ in self._inputs.values()]
-        fixed = {
-            number: source.content
-            for number, source in enumerate(sources)
-            if isinstance(source, Constant)
-        }
-        given = []
-        for number, source in enumerate(sources):
-            if isinstance(source, Argument):
-                given.append(f"arguments[{source.position}]")
-            elif number not in fixed:
-                names[f"source{number}"] = source
-                given.append(f"source{number}(call)")
-        plan = plan_for(program, fastmath)
-        names["bound"] = plan.bound(fixed, lambda faster: names.update(bound=faster))
-        names["agree"] = _read_flag
-        lines = [
-            "def run(call):",
-            "    arguments = call.arguments",
-            f"    found = bound({', '.join(given)})",
-            "    if not agree(found[0]):",
-            "        return False",
-            "    values = call.values",
-        ]
-        for number, node in enumerate(wanted):
-            names[f"node{number}"], names[f"spec{number}"] = node, node.spec
-            lines.append(f"    values[node{number}] = Value(found[{number + 1}], spec{number})")
-        lines.append("    return True")
-        exec("\n".join(lines), names)
-        return names["run"]
+        sources = tuple(source for source, _ in self._inputs.values())
+        run = Run(plan_for(joined, fastmath), sources, (everything, *wanted))
+        guard = Element(Computed(everything), everything, bool)
+        return Step(runs=[run], guard=guard, branches={True: Step(result=result)})
 
 
 def _needed(nodes: list[Node], outputs: tuple[Node, ...]) -> list[Node]:
@@ -235,7 +215,3 @@ def _needed(nodes: list[Node], outputs: tuple[Node, ...]) -> list[Node]:
             needed.update(node.inputs)
             found.append(node)
     return found[::-1]
-
-
-def _read_flag(content: Any) -> bool:
-    return bool(Value(content, _BOOL).array)

@@ -1,8 +1,10 @@
-"""Direct: calls of captured functions that go from the arguments to the results in native code.
+"""Native call: a captured call that goes from the arguments to the results in machine code.
 
-A kind of call that is one run of one compiled plan gets a context (codegen.caller says what that
-is), and the class of functions a slot that knows contexts. It is a shortcut through
-`Function.__call__` and `straight_call` and nothing else, used where the native recorder is.
+A signature whose calls are one run of one compiled plan gets a context: the words that tell native
+code how to recognise its arguments, fill the slots of the plan, run it, and make the results
+(`codegen.cpython.call_context` lists them). A native call is a shortcut through
+`Function.__call__` and the written-out replay, and nothing else; the door of `codegen.cpython`
+states what both must have in common.
 """
 
 from __future__ import annotations
@@ -13,38 +15,44 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from gradtape.codegen.cpython import call_context
 from gradtape.dtypes import World
 from gradtape.functions.argument_keys import Identity, is_input
 from gradtape.functions.call_slot import install
+from gradtape.functions.captured import Captured
 from gradtape.functions.signature import Arguments
-from gradtape.functions.steps import (
+from gradtape.functions.sources import (
     Argument,
+    CallersTensor,
     Computed,
     Constant,
-    Held,
+    Leaf,
+    NewTensor,
     Number,
-    Outside,
-    Result,
-    Run,
+    OutsideTensor,
+    Source,
+    VariableValue,
 )
-from gradtape.functions.written_out_call import Back, Wrapped
-from gradtape.pytree import unflatten
+from gradtape.functions.steps import Result, Run
+from gradtape.graph.node import Node
+from gradtape.pytree import Structure, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-# Kinds of calls of one function that have contexts.
+# Signatures of one function that have contexts.
 MOST = 8
 
 
-class Unusual(Exception):  # noqa: N818 - a question answered, not a fault
-    """A call that is left to Python."""
+class LeftToPythonError(Exception):
+    """This call has something that native code does not handle."""
 
 
-class Direct:
-    """The context of one kind of call, in words, with everything that its words point to."""
+class NativeCall:
+    """The context of one signature, with references to everything that its words point to."""
 
     def __init__(
         self,
@@ -54,19 +62,16 @@ class Direct:
         assigned: Sequence[Variable],
         differs: Callable[[], bool] | None,
     ) -> None:
-        layout = _layout(run)
-        # There from the start: what is watched may go before all is known.
+        layout = run.plan.layout
+        if layout is None:
+            raise LeftToPythonError
+        # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
         self._kept: list[Any] = [run, result, tuple(assigned), differs]
-        given = Given(arguments, self.end)
-        self._kept.append(given)
-        inputs = [each.settled() if isinstance(each, Outside) else each for each in run.inputs]
-        fixed = {
-            position: each.content
-            for position, each in enumerate(inputs)
-            if isinstance(each, Constant)
-        }
-        sources = _Sources(given.inputs, inputs)
+        described = ArgumentRows(arguments, self.end)
+        self._kept.append(described)
+        fixed = run.constants()
+        sources = _Sources(described.inputs, run.inputs)
         words, numbers, presets = [], [], {1: 0}
         for slot, position in enumerate(layout.arrays, start=2):
             if position in fixed:
@@ -98,8 +103,8 @@ class Direct:
         fields: dict[str, Any] = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
             "differs": 0 if differs is None else id(differs),
-            "argument_rows": self._table(given.rows),
-            "inputs": len(given.inputs), "given": self._table([(0,)] * len(given.inputs)),
+            "argument_rows": self._table(described.rows),
+            "inputs": len(described.inputs), "given": self._table([(0,)] * len(described.inputs)),
             "sources": len(sources.rows),
             "source_rows": self._table(sources.rows),
             "values": self._table([(0,)] * len(sources.rows)),
@@ -108,7 +113,7 @@ class Direct:
             "buffers": len(taken), "buffer_rows": self._table(taken),
             "taken": self._table([(0,)] * len(taken)),
             "leaves": len(result.leaves),
-            "leaf_rows": self._table([*self._leaf_rows(result.leaves, place, given)]),
+            "leaf_rows": self._table([*self._leaf_rows(result.leaves, place, described)]),
             "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
             "updates": len(updates), "update_rows": self._table(updates),
             "locks": len(locks), "lock_rows": self._table(locks),
@@ -135,24 +140,29 @@ class Direct:
         return slot, idle, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
 
     def _leaf_rows(
-        self, leaves: Sequence[Any], place: dict[Any, int], given: Given
+        self, leaves: Sequence[Leaf], place: dict[Node, int], described: ArgumentRows
     ) -> Iterator[tuple[int, int, int]]:
         for number, leaf in enumerate(leaves):
             first = leaves.index(leaf)
             if first < number:
                 yield first, 0, call_context.A_LEAF
             else:
-                yield self._leaf_row(leaf, place, given)
+                yield self._leaf_row(leaf, place, described)
 
-    def _leaf_row(self, leaf: Any, place: dict[Any, int], given: Given) -> tuple[int, int, int]:
+    def _leaf_row(
+        self, leaf: Leaf, place: dict[Node, int], described: ArgumentRows
+    ) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
-        if isinstance(leaf, Back) and given.inputs[leaf.position] == call_context.TENSOR:
+        if (
+            isinstance(leaf, CallersTensor)
+            and described.inputs[leaf.position] == call_context.TENSOR
+        ):
             return leaf.position, 0, call_context.AN_INPUT
-        if not isinstance(leaf, Wrapped) or not isinstance(leaf.source, Computed):
-            raise Unusual
+        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, Computed):
+            raise LeftToPythonError
         if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:
-            raise Unusual
+            raise LeftToPythonError
         node = leaf.source.node
         return place[node], id(node.spec), id(leaf.kind)
 
@@ -167,65 +177,66 @@ class Direct:
         return self._field("calls")
 
     @property
-    def is_of_now(self) -> bool:
-        """Whether calls may still find it."""
+    def is_valid(self) -> bool:
+        """Whether calls may still take it."""
         return bool(self._field("live")) and self._field("world") == World.number[0]
 
     def end(self) -> None:
         """No call takes it any more."""
         self._words[call_context.CONTEXT.index("live")] = 0
         if not self._field("busy"):
-            # What it knows of may be much; of a context that is not live nobody reads more.
+            # Constants may be large. Native code reads nothing else of a context that is not live.
             self._kept.clear()
 
 
-def made(function: type, arguments: Arguments, captured: Any) -> Direct | None:
-    """The context of calls like this one of a captured function; None if they are for Python."""
-    (run,) = captured.root.runs
-    if run.plan.layout is None or not install(function):
+def native_call(function: type, arguments: Arguments, captured: Captured) -> NativeCall | None:
+    """The native call for calls like this one; None if they are left to Python."""
+    steps = captured.steps
+    run, result = steps.root.only_run, steps.root.result
+    if run is None or result is None or run.plan.layout is None or not install(function):
         return None
     try:
-        return Direct(arguments, run, captured.root.result, captured.assigned, captured.differs)
-    except Unusual:
+        return NativeCall(arguments, run, result, steps.assigned, steps.differs)
+    except LeftToPythonError:
         return None
 
 
 class _Sources:
-    """Where the values of a call come from, each of them once."""
+    """The rows of the sources of values, each of them once."""
 
-    def __init__(self, given: Sequence[int], inputs: Sequence[Any]) -> None:
-        # How each input of the call is given, and where each of the plan comes from.
-        self._given = given
+    def __init__(self, passed: Sequence[int], inputs: Sequence[Source]) -> None:
+        # How each input of the call is passed, and the source of each input of the plan.
+        self._passed = passed
         self._inputs = inputs
         self.rows: list[tuple[int, int]] = []
 
     def value(self, position: int) -> int:
-        """The number of a value among those of the call."""
+        """The number of the row of a value."""
         source = self._inputs[position]
         if isinstance(source, Argument):
-            if self._given[source.position] != call_context.TENSOR:
-                raise Unusual
+            if self._passed[source.position] != call_context.TENSOR:
+                raise LeftToPythonError
             row = call_context.GIVEN, source.position
-        elif isinstance(source, Held):
+        elif isinstance(source, VariableValue):
             row = call_context.VARIABLE, id(source.variable)
-        elif isinstance(source, Outside) and type(source.handle) is weakref.ref:
+        elif isinstance(source, OutsideTensor):
             row = call_context.REFERENCE, id(source.handle)
         else:
-            raise Unusual
+            raise LeftToPythonError
         if row not in self.rows:
             self.rows.append(row)
         return self.rows.index(row)
 
-    def number(self, position: int, dtype: Any, offset: int) -> tuple[int, ...]:
+    def number(self, position: int, dtype: np.dtype[Any], offset: int) -> tuple[int, ...]:
         """The row of a number that goes to an offset of the memory of a run."""
         source, size = self._inputs[position], dtype.itemsize
         if not isinstance(source, Number):
             return call_context.COPIED, self.value(position), offset, size
         if dtype.kind != "f":
-            raise Unusual
+            raise LeftToPythonError
         if type(source.compute) is itemgetter:
             place: Any = source.compute.__reduce__()[1][0]
-            if self._given[place] == call_context.FLOAT:
+            if self._passed[place] == call_context.FLOAT:
                 return (
                     call_context.DOUBLE if size == 8 else call_context.SINGLE,
                     place,
@@ -236,25 +247,18 @@ class _Sources:
         return how, id(source.compute), offset, size
 
 
-def _layout(run: Run) -> Any:
-    layout = run.plan.layout
-    if layout is None or run.lines is not None:
-        raise Unusual
-    return layout
-
-
-class Given:
-    """How the arguments of a call are told, in rows, and how each input among them is given."""
+class ArgumentRows:
+    """The rows by which native code recognises the arguments, and how each input is passed."""
 
     def __init__(self, arguments: Arguments, gone: Callable[[], None]) -> None:
         self.rows: list[tuple[int, int, int]] = []
         self.inputs: list[int] = []
         self._kept: list[Any] = []
         self._gone = gone
-        # What dies takes the context with it, for another object may be in its place then.
+        # An object that dies ends the native call: another object may get its address.
         self.watched: list[weakref.ref[Any]] = []
         if arguments.kwargs:
-            raise Unusual
+            raise LeftToPythonError
         self._tell(call_context.ROW, tuple, len(arguments.args))
         for argument, structure, parts in arguments.described():
             self._enter(argument, structure, iter(parts))
@@ -263,7 +267,7 @@ class Given:
         self._kept.append(thing)
         self.rows.append((how, id(thing), more))
 
-    def _enter(self, thing: Any, structure: Any, parts: Iterator[Any]) -> None:
+    def _enter(self, thing: Any, structure: Structure, parts: Iterator[Any]) -> None:
         kind = type(thing)
         if structure.kind is None:
             self._enter_leaf(thing, next(parts))
@@ -280,7 +284,7 @@ class Given:
                 self._tell(call_context.OBJECT, key)
                 self._enter(child, below, parts)
         else:
-            raise Unusual
+            raise LeftToPythonError
 
     def _enter_leaf(self, leaf: Any, part: Any) -> None:
         kind = type(leaf)
@@ -291,7 +295,7 @@ class Given:
             elif kind is float:
                 self._tell(call_context.FLOAT, float)
             else:
-                raise Unusual
+                raise LeftToPythonError
             self.inputs.append(self.rows[-1][0])
             return
         if isinstance(part, Identity):
@@ -305,21 +309,21 @@ class Given:
             try:
                 self.watched.append(weakref.ref(leaf, end))
             except TypeError:
-                raise Unusual from None
+                raise LeftToPythonError from None
             self.rows.append((call_context.OBJECT, id(leaf), 0))
         elif kind in (bool, int, str, bytes, type(None)):
             self._tell(call_context.OBJECT, leaf)
         else:
-            raise Unusual
+            raise LeftToPythonError
 
 
-def _update(variable: Variable, source: Any, place: dict[Any, int]) -> tuple[int, int, int]:
+def _update(variable: Variable, source: Source, place: dict[Node, int]) -> tuple[int, int, int]:
     if not isinstance(source, Computed):
-        raise Unusual
+        raise LeftToPythonError
     return id(variable), place[source.node], id(source.node.spec)
 
 
-def _shape(structure: Any) -> int:
+def _shape(structure: Structure) -> int:
     if structure.kind is None:
         return call_context.ONLY
     if structure.kind in (tuple, list) and all(each.kind is None for each in structure.children):
@@ -328,7 +332,7 @@ def _shape(structure: Any) -> int:
 
 
 def _thread() -> int:
-    """The number of the running thread, which no other one ever gets."""
+    """The number of the running thread. CPython never gives it to another one."""
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_Get", ctypes.pythonapi))
     number = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
     return number(("PyThreadState_GetID", ctypes.pythonapi))(get())

@@ -19,6 +19,8 @@ from gradtape.tensor.tensor import Tensor, asarray
 STATIC_INTS = 3
 
 Specs = Sequence[Any] | None
+# The key of a signature: one entry for each argument.
+Key = tuple[Any, ...]
 
 _NUMBERS = (float, complex)
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

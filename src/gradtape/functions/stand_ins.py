@@ -1,7 +1,7 @@
-"""Given: what a captured run of a function is given in place of the arguments of the call.
+"""Stand-ins: the arguments that a captured run gets in place of the caller's.
 
 The function gets tensors of the capture, in lists, dicts and dataclasses like those of the call.
-What it does to these is done to the caller's own afterwards, as if it had been given them.
+Its in-place changes of these are carried out on the caller's own afterwards.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 
 from gradtape.functions.capture import Capture
 from gradtape.functions.signature import Arguments
+from gradtape.functions.sources import Compute
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
 
 
-class Given:
-    """Inputs of a capture in the place of those of a call."""
+class StandIns:
+    """Stand-in arguments of one captured run."""
 
     def __init__(self, capture: Capture, arguments: Arguments, leaves: list[Any]) -> None:
         self._capture = capture
@@ -37,58 +38,61 @@ class Given:
             else:
                 self.inputs.append(_deferred(position, leaf, label, capture))
         self.args, self.kwargs = arguments.rebuilt(self.inputs)
-        theirs = [original for _, original in originals]
-        pairs = list(zip(theirs, self.inputs, strict=True))
+        passed = [original for _, original in originals]
+        pairs = list(zip(passed, self.inputs, strict=True))
         whole = (arguments.args, list(arguments.kwargs.values()))
-        self.changes = Changes(whole, (self.args, list(self.kwargs.values())), pairs)
-        # The caller's own tensors, by the ids of those that stand for them.
+        self.changes = ContainerChanges(whole, (self.args, list(self.kwargs.values())), pairs)
+        # The caller's own tensors, by the ids of their stand-ins.
         self.originals = {id(mine): each for each, mine in pairs if isinstance(each, Tensor)}
 
     def carry_out(self) -> None:
-        """Do to the caller's own what was done to what the function was given."""
-        if self._capture.moved:
+        """Carry out in-place changes of the stand-ins on the caller's arguments."""
+        changed = self._capture.tensors.changed_arguments
+        if changed:
             originals = self._arguments.inputs()
-            for position, handle in self._capture.moved.items():
+            for position, handle in changed.items():
                 if handle.computed is not None:
                     rebind(originals[position][1], handle.computed)
         self.changes.carry_out()
 
-    def returnable(self) -> list[Any]:
-        """Static arguments, which a function may return as they are."""
+    def static_leaves(self) -> list[Any]:
+        """Leaves of the caller's arguments, which a function may return as they are."""
         return flatten((self._arguments.args, self._arguments.kwargs))[0]
 
-    def release(self) -> list[weakref.ref[Any]]:
-        """Let go of the inputs; gives what tells whether somebody else holds them."""
+    def release(self) -> list[weakref.ref[Tensor]]:
+        """Let go of the stand-ins; returns references that tell whether somebody holds them."""
         found = [weakref.ref(each) for each in self.inputs if isinstance(each, Tensor)]
         self.inputs, self.args, self.kwargs = [], (), {}
-        self.changes = Changes((), (), [])
-        self._capture.moved = {}
+        self.changes = ContainerChanges((), (), [])
+        self._capture.tensors.changed_arguments = {}
         return found
 
 
-def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Any:
-    def guard(compute: Any, value: Any) -> None:
+def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Deferred:
+    """The stand-in for a number: it is computed with, and a look at it becomes a guard."""
+
+    def guard(compute: Compute, value: object) -> None:
         capture.guard_number(compute, value, label)
 
     return Deferred(leaf, operator.itemgetter(position), guard)
 
 
-def rebind(original: Any, value: Value) -> None:
-    """Do to the caller's tensor or array what was done in place to the one given for it."""
+def rebind(original: object, value: Value) -> None:
+    """Change a tensor or an array of the caller in place."""
     if isinstance(original, Tensor):
         original.rebind(Tensor(None, None, value), "x op= v inside a function")
     elif isinstance(original, np.ndarray):
         original[...] = value.array
 
 
-class Changes:
-    """Notices what happens to the containers that a function is given."""
+class ContainerChanges:
+    """Notices changes of the lists, dicts and dataclasses that a function is given."""
 
-    def __init__(self, originals: Any, given: Any, inputs: Iterable[tuple[Any, Any]]) -> None:
-        # Containers of the caller with those given for them, and what was in these at first.
+    def __init__(self, originals: Any, stand_ins: Any, inputs: Iterable[tuple[Any, Any]]) -> None:
+        # Containers of the caller, their stand-ins, and what these held at first.
         self._pairs: list[tuple[Any, Any, dict[Any, Any]]] = []
         self._theirs = {id(mine): original for original, mine in inputs}
-        for theirs, mine in zip(originals, given, strict=True):
+        for theirs, mine in zip(originals, stand_ins, strict=True):
             self._pair(theirs, mine)
 
     def _pair(self, original: Any, mine: Any) -> None:
@@ -99,7 +103,7 @@ class Changes:
             return
         theirs: Any = _content(original)
         if dataclasses.is_dataclass(mine):
-            # Attributes that are no fields are no part of the nest.
+            # A pytree has the fields of a dataclass only; other attributes are copied here.
             for name in theirs.keys() - content.keys():
                 object.__setattr__(mine, name, theirs[name])
                 content[name] = theirs[name]
@@ -110,18 +114,18 @@ class Changes:
             self._pair(theirs[key], part)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether anything was changed."""
         return any(_differs(mine, before) for _, mine, before in self._pairs)
 
     def carry_out(self) -> None:
-        """Do the same to the caller's containers."""
+        """Change the caller's containers as their stand-ins were."""
         for original, mine, before in self._pairs:
             if _differs(mine, before):
                 now: Any = _content(mine)
                 _fill(original, {key: self._own(part) for key, part in now.items()})
 
     def _own(self, part: Any) -> Any:
-        """What the caller knows something by."""
+        """The caller's own object for a stand-in."""
         if id(part) in self._theirs:
             return self._theirs[id(part)]
         return part.value if type(part) is Deferred else part
@@ -133,7 +137,7 @@ def _differs(container: Any, before: dict[Any, Any]) -> bool:
 
 
 def _content(container: Any) -> dict[Any, Any] | None:
-    """What a list, tuple, dict or dataclass holds, by where; None of anything else."""
+    """The entries of a list, tuple, dict or dataclass by key; None for anything else."""
     if isinstance(container, (list, tuple)):
         return dict(enumerate(container))
     if isinstance(container, dict):

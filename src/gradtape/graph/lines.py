@@ -1,16 +1,20 @@
-"""The user's line: where in their code an op was recorded, and which op it was that failed."""
+"""The user's line: where in their code an op was recorded, and which node of a plan failed."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import warnings
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradtape.graph.node import Node
 
 
 def user_line() -> str:
     """The innermost line that is not the library's own, as `file:line`."""
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not _is_between(frame):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -18,33 +22,33 @@ def user_line() -> str:
     return "unknown"
 
 
-# Modules that only call on: context managers, partial functions, copies; SciPy's solvers, too.
+# Modules that only call the user's function or ours: context managers, partial functions, copies.
 _BETWEEN = frozenset({"contextlib", "copy", "functools"})
 
 
-def _is_between(frame: Any) -> bool:
-    """Whether a frame is the library's own, or one that it called itself through."""
-    module = frame.f_globals.get("__name__", "")
+def _is_between(frame: FrameType) -> bool:
+    """Whether a frame is the library's own, or lies between two of the library's frames."""
+    module: str = frame.f_globals.get("__name__", "")
     return module.startswith(("gradtape.", "scipy.")) or module in _BETWEEN
 
 
 def warn(message: str) -> None:
-    """Warn of what the innermost line that is not the library's own does."""
-    frame: Any = sys._getframe(1)
+    """Issue a warning that points to the innermost line that is not the library's own."""
+    frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and _is_between(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level + 1)
 
 
-def mark(error: BaseException, node: Any) -> None:
-    """Say of an error which node of a plan raised it; inside a body, the innermost."""
-    # A class of exceptions may have no room for it.
+def mark(error: BaseException, node: Node | None) -> None:
+    """Attach to an error the node of a plan that raised it; inside a body, the innermost."""
+    # Instances of some exception classes take no attributes.
     with contextlib.suppress(AttributeError, TypeError):
         if node is None or marked(error) is None:
             error.__gradtape_node__ = node  # type: ignore[attr-defined]
 
 
-def marked(error: BaseException) -> Any:
-    """The node that raised an error, as far as is known."""
+def marked(error: BaseException) -> Node | None:
+    """The node that raised an error, if it is known."""
     return getattr(error, "__gradtape_node__", None)

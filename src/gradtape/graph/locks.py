@@ -1,16 +1,15 @@
-"""Locks that a forked child finds open: the threads that held them do not live in it.
+"""Locks that are open in a forked child, where the threads that held them do not exist.
 
-What they guard is whole at every step that Python takes, so the child can go on with it.
+The data they guard is consistent after every bytecode instruction, so the child can use it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 from weakref import WeakSet
 
-_locks: WeakSet[Any] = WeakSet()
+_locks: WeakSet[threading.RLock] = WeakSet()
 
 
 class Process:
@@ -20,8 +19,8 @@ class Process:
     forks = 0
 
 
-def new_lock() -> Any:
-    """A reentrant lock for something that lives long."""
+def new_lock() -> threading.RLock:
+    """A reentrant lock for an object that may live through a fork."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
@@ -30,7 +29,7 @@ def new_lock() -> Any:
 def _reopen() -> None:
     Process.forks += 1
     for lock in list(_locks):
-        lock._at_fork_reinit()
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,12 @@
-"""Node: one application of an Op, interned, so that a repeated program is the same graph.
+"""Nodes: applications of ops, interned, so that a repeated program is the same graph.
 
-Recording looks nodes up in a table keyed by op, params and inputs. The second time a program
-runs it walks the graph that its first run built: no node is made, the root *is* the structural
-key, and everything derived from a graph (gradients, plans) is found by identity.
+Recording looks nodes up in a table keyed by op, params and inputs. The second run of a program
+walks the graph that its first run built: no node is made, the root *is* the structural key, and
+everything derived from a graph (gradients, plans) is found by identity.
+
+Each thread has two tables of nodes. `Table.nodes` holds what users record, `Table.slopes` what
+derivatives are made of. They are apart because a tape treats nodes recorded outside its window as
+constants: see `apart_from_recorded`.
 """
 
 from __future__ import annotations
@@ -10,17 +14,26 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Union
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Shape, Spec
 
+Params = tuple[Any, ...]
+# What nodes are interned under: equal keys are the same computation.
+Key = tuple[object, ...]
+
 # Above this many interned nodes a thread starts a new table; old nodes live while they are used.
 TABLE_LIMIT = 200_000
+
+
+Scalar = bool | int | float | complex
+Operand = Union["Node", Scalar]
 
 
 class Node:
@@ -31,31 +44,30 @@ class Node:
     # Operands that carry a recording are handles; a Node never does.
     recording = None
 
-    def __init__(
-        self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...], spec: Any
-    ) -> None:
+    def __init__(self, op: Op, inputs: tuple[Node, ...], params: Params, spec: Any) -> None:
         self.op = op
         self.inputs = inputs
         self.params = params
+        # A Spec, or a tuple of them if the op has several outputs.
         self.spec: Any = spec
-        # The recording that last applied this node: a second application there needs a twin.
+        # The latest recording that applied this node: a second application there needs a twin.
         self.stamp = 0
 
     @property
     def shape(self) -> Shape:
-        return self.spec.shape
+        return self.spec.shape  # type: ignore[no-any-return]
 
     @property
-    def dtype(self) -> Any:
-        return self.spec.dtype
+    def dtype(self) -> DType:
+        return self.spec.dtype  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
-        return self.spec.ndim
+        return self.spec.ndim  # type: ignore[no-any-return]
 
     @property
     def size(self) -> int:
-        return self.spec.size
+        return self.spec.size  # type: ignore[no-any-return]
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -64,37 +76,37 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.spec}>"
 
-    # Rules are written with operators on nodes; each is one Op of the registry.
-    def __add__(self, other: Any) -> Node:
+    # Derivative rules are written with operators on nodes; each operator is one op.
+    def __add__(self, other: Operand) -> Node:
         return _binary("add", self, other)
 
     def __radd__(self, other: Any) -> Node:
         return _binary("add", other, self)
 
-    def __sub__(self, other: Any) -> Node:
+    def __sub__(self, other: Operand) -> Node:
         return _binary("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Node:
+    def __rsub__(self, other: Operand) -> Node:
         return _binary("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Node:
+    def __mul__(self, other: Operand) -> Node:
         return _binary("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Node:
+    def __rmul__(self, other: Operand) -> Node:
         return _binary("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Node:
+    def __truediv__(self, other: Operand) -> Node:
         return _binary("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Node:
+    def __rtruediv__(self, other: Operand) -> Node:
         return _binary("divide", other, self)
 
-    def __pow__(self, other: Any) -> Node:
+    def __pow__(self, other: Operand) -> Node:
         if type(other) is int and -8 <= other <= 8 and self.spec.inexact:
             return apply(REGISTRY["integer_power"], (self,), (other,))
         return _binary("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Node:
+    def __rpow__(self, other: Operand) -> Node:
         return _binary("pow", other, self)
 
     def __matmul__(self, other: Node) -> Node:
@@ -103,22 +115,22 @@ class Node:
     def __neg__(self) -> Node:
         return apply(REGISTRY["negative"], (self,))
 
-    def __lt__(self, other: Any) -> Node:
+    def __lt__(self, other: Operand) -> Node:
         return _binary("less", self, other)
 
-    def __gt__(self, other: Any) -> Node:
+    def __gt__(self, other: Operand) -> Node:
         return _binary("greater", self, other)
 
-    def __le__(self, other: Any) -> Node:
+    def __le__(self, other: Operand) -> Node:
         return _binary("less_equal", self, other)
 
-    def __ge__(self, other: Any) -> Node:
+    def __ge__(self, other: Operand) -> Node:
         return _binary("greater_equal", self, other)
 
-    def __and__(self, other: Any) -> Node:
+    def __and__(self, other: Operand) -> Node:
         return _binary("logical_and", self, other)
 
-    def __or__(self, other: Any) -> Node:
+    def __or__(self, other: Operand) -> Node:
         return _binary("logical_or", self, other)
 
     def __invert__(self) -> Node:
@@ -126,28 +138,30 @@ class Node:
 
 
 class Table:
-    """A thread's interned nodes, with what was derived from them."""
+    """A thread's interned nodes, with the derivatives and plans made from them."""
 
     __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads", "slopes")
 
     def __init__(self) -> None:
-        self.nodes: dict[tuple[Any, ...], Node] = {}
+        self.nodes: dict[Key, Node] = {}
         # Nodes that derivatives are made of: see `apart_from_recorded`.
-        self.slopes: dict[tuple[Any, ...], Node] = {}
-        self.derived: dict[Any, Any] = {}
-        self.plans: dict[Any, Any] = {}
-        # Parts of nodes, by the bounds that the user wrote.
-        self.reads: dict[tuple[Any, ...], Node] = {}
-        # Where a native recorder finds some of `nodes` faster; it fills it itself.
+        self.slopes: dict[Key, Node] = {}
+        # Derivatives and other graphs, by the question that they answer.
+        self.derived: dict[Key, Any] = {}
+        # Bound plans of flushes, by the nodes they compute: see gradtape.evaluate.flush.
+        self.plans: dict[Key, Any] = {}
+        # Slices of nodes, by the bounds that the user wrote.
+        self.reads: dict[Key, Node] = {}
+        # A cache of some of `nodes` that the native recorder fills and reads.
         self.cache: bytes | None = None
-        # For debugging: of which node new ones are part of the derivative.
+        # For debugging: the node whose derivative new nodes are part of.
         self.deriving: Node | None = None
 
 
 class _Tables(threading.local):
     def __init__(self) -> None:
         self.table = Table()
-        # Whether nodes are being made for a derivative.
+        # Whether new nodes are part of a derivative.
         self.differentiates = False
 
 
@@ -155,7 +169,7 @@ _local = _Tables()
 
 
 def table() -> Table:
-    """This thread's table, begun anew when it has grown past its limit."""
+    """This thread's table; a new one when the old has grown past its limit."""
     current = _local.table
     if len(current.nodes) + len(current.slopes) > TABLE_LIMIT:
         current = _local.table = Table()
@@ -163,14 +177,14 @@ def table() -> Table:
 
 
 def exchange(new: Table) -> Table:
-    """Make another table this thread's, and give the one it had."""
+    """Make another table this thread's, and return the one it had."""
     before, _local.table = _local.table, new
     return before
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[None]:
-    """Nodes made meanwhile are interned among themselves, and forgotten."""
+    """Intern the nodes made in this context in a table of their own, which is then forgotten."""
     new = Table()
     new.deriving = _local.table.deriving
     before = exchange(new)
@@ -182,10 +196,12 @@ def scratch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def apart_from_recorded() -> Iterator[None]:
-    """Nodes made meanwhile are none that a program records, whatever it computes.
+    """Intern the nodes made in this context apart from those that users record.
 
-    A tape takes for constants what was recorded while it was not recording. The cos(x) in the
-    derivative of sin(x) must not be the node of a cos(x) that the user computed before.
+    A tape differentiates the nodes recorded in its window and takes all others for constants. Say
+    the user computes cos(x) before an outer tape begins, and sin(x) with its derivative inside. If
+    the cos(x) of the derivative were the node that the user recorded, the outer tape would take it
+    for a constant, and the second derivative of sin(x) would be zero.
     """
     before, _local.differentiates = _local.differentiates, True
     try:
@@ -195,20 +211,25 @@ def apart_from_recorded() -> Iterator[None]:
 
 
 def is_slope(node: Node) -> bool:
-    """Whether a node was made for a derivative, and nobody recorded it."""
+    """Whether a node was made for a derivative and is not one that a user recorded.
+
+    A derivative that is handed out twice, to two tapes, must be two nodes, as two recorded
+    applications are; `derive.gradient.hold_result` asks this before it makes a second node.
+    """
     return _local.table.slopes.get(structural_key(node.op, node.inputs, node.params)) is node
 
 
-# What an op makes of these specs where no operand needs a cast: most nodes of a growing program.
-_specs: dict[tuple[Any, ...], Any] = {}
+# The result specs of ops by their operands' specs, for operands that need no cast.
+_specs: dict[Key, Any] = {}
 
 
-def structural_key(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
+def structural_key(op: Op, inputs: tuple[Node, ...], params: Params) -> Key:
+    """The key under which an application is interned."""
     return (op, params, *inputs) if params else (op, *inputs)
 
 
-def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
-    """A new node: operands cast as the op wants them, spec inferred, errors raised."""
+def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
+    """A new node: casts the operands as the op wants, infers the spec, raises shape errors."""
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
     if found is None:
@@ -222,10 +243,10 @@ def build(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
     return Node(op, inputs, params, found)
 
 
-def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Node:
+def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
     current = table()
-    # An output of a node is recorded with it, and the same to all.
+    # The outputs of a node are recorded with it: there is one node for each output.
     apart = _local.differentiates and op is not PICK
     nodes = current.slopes if apart else current.nodes
     key = structural_key(op, inputs, params)
@@ -239,7 +260,7 @@ def apply(op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...] = ()) -> Nod
 
 
 def derive_from(node: Node | None) -> None:
-    """Say that nodes made from here on belong to the derivative of `node`."""
+    """Note that the nodes made from here on belong to the derivative of `node`."""
     _local.table.deriving = node
 
 
@@ -254,7 +275,7 @@ def leaf(ordinal: int, of: Spec) -> Node:
 
 
 def placeholder(of: Spec) -> Node:
-    """A fresh leaf that belongs to no recording; to be substituted before anything runs."""
+    """A new input that belongs to no recording; it is substituted before a plan runs."""
     return Node(PLACEHOLDER, (), (object(),), of)
 
 
@@ -268,12 +289,13 @@ def numbered_placeholder(number: int, of: Spec) -> Node:
     return found
 
 
-def constant(value: Any, of: Spec) -> Node:
-    """A structural constant: part of the program, not a leaf."""
+def constant(value: Scalar, of: Spec) -> Node:
+    """A constant that is part of the program, not a leaf."""
     if value == 0 and math.copysign(1.0, np.real(value)) < 0:
-        # Keys compare by value and -0.0 == 0.0: negative zero gets a structure of its own.
+        # Keys compare by value and -0.0 == 0.0: negative zero is the negative of zero.
         return apply(REGISTRY["negative"], (constant(0, of),))
-    # Found by the spec, an object: shapes and dtypes are slow to hash. True == 1, but not here.
+    # The spec is found by identity: shapes and dtypes are slow to hash. The type is part of the key
+    # because True == 1.
     current = table()
     nodes = current.slopes if _local.differentiates else current.nodes
     key = ("constant", type(value), value, of)
@@ -284,8 +306,8 @@ def constant(value: Any, of: Spec) -> Node:
     return found
 
 
-def slope_constant(value: Any, of: Spec) -> Node:
-    """A constant of a derivative, which is none that a user records."""
+def slope_constant(value: Scalar, of: Spec) -> Node:
+    """A constant that is part of a derivative, apart from those that users record."""
     found = table().slopes.get(("constant", type(value), value, of))
     if found is not None:
         return found
@@ -303,15 +325,16 @@ def outputs(node: Node) -> tuple[Node, ...]:
     return tuple(pick(node, index) for index in range(len(node.spec)))
 
 
-def _binary(name: str, left: Any, right: Any) -> Node:
-    if type(left) is not Node:
+def _binary(name: str, left: Operand, right: Operand) -> Node:
+    if not isinstance(left, Node):
+        assert isinstance(right, Node)
         left = constant(left, right.spec.scalar(type(left)))
-    elif type(right) is not Node:
+    elif not isinstance(right, Node):
         right = constant(right, left.spec.scalar(type(right)))
     return apply(REGISTRY[name], (left, right))
 
 
-def _no_kernel(*_: Any, **__: Any) -> Any:
+def _no_kernel(*_: object, **__: object) -> NoReturn:
     raise AssertionError("leaves and placeholders have no kernel")
 
 
@@ -327,14 +350,18 @@ PLACEHOLDER = declare(
 )  # fmt: skip
 
 
-def _pick_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], *, position: int) -> Any:
-    # Cotangents of a node with several outputs travel as a tuple; see transforms.reverse.
-    cotangents: list[Any] = [None] * len(inputs[0].spec)
+def _pick_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], *, position: int
+) -> tuple[Node | None, ...]:
+    # The cotangents of a node with several outputs are one tuple; see transforms.reverse.
+    cotangents: list[Node | None] = [None] * len(inputs[0].spec)
     cotangents[position] = g
     return tuple(cotangents)
 
 
-def _pick_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], *, position: int) -> Any:
+def _pick_jvp(
+    tangents: Sequence[Sequence[Node | None]], y: Node, inputs: tuple[Node, ...], *, position: int
+) -> Node | None:
     return tangents[0][position]
 
 

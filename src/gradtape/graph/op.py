@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph.facts import Accumulation
+from gradtape.graph.vector_code import LlvmRule, MathFunction
 
 Rule = Callable[..., Any]
 
@@ -44,7 +46,7 @@ class Op:
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
     | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
     | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
-    | llvm | how the compiler computes it; filled by families |
+    | llvm | `llvm(builder, *vectors, **params)` → vector, in kernels; see graph/vector_code.py |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
 
     `pullback` is for ops with several outputs whose cotangents are one computation. It is given a
@@ -66,7 +68,6 @@ class Op:
     promote: Rule | None = None
     batch: Rule | Undefined | None = None
     sparsity: Rule | Undefined | None = None
-    llvm: Any = None
     samples: Rule = no_samples
     params: tuple[str, ...] = ()
     # Operand positions whose dtypes a Python scalar adapts to; None means all of them.
@@ -79,7 +80,16 @@ class Op:
     view: bool = False
     # A value that comes from outside the graph or differs between applications: never shared.
     opaque: bool = False
+    # How the compiler computes it.
+    # Without `llvm`, an element-wise op is not fused: NumPy or a library computes it.
+    llvm: LlvmRule | None = None
+    # The mathematical function that `llvm` calls, if there is one.
+    function: MathFunction | None = None
+    # The rough cost of one element, in loads from memory.
+    compiled_cost: int = 1
     doc: str = field(default="", repr=False)
+    reduction: Accumulation | None = None
+    scan: Accumulation | None = None
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

@@ -1,21 +1,23 @@
-"""Program: a closed static graph with numbered inputs. Every observation ends in one."""
+"""Programs: closed static graphs with numbered inputs, and their text form."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, product
+from string import ascii_lowercase
 from typing import Any
 from weakref import WeakValueDictionary
 
 from gradtape.errors import GraphError
-from gradtape.graph.node import LEAF, PLACEHOLDER, Node
+from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import topological
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Inputs, nodes in an order that can be run, outputs.
+    """A closed graph: inputs, nodes in an order in which they can run, outputs.
 
     >>> x = gt.asarray([1.0, 2.0])
     >>> print(gt.program_of(gt.sum(x * x)))
@@ -27,13 +29,13 @@ class Program:
     inputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    # What was made of this program before, by question; see `closed`.
-    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
+    # What was derived from this program before, by question; see `closed`.
+    derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
-    def key(self) -> tuple[Any, ...]:
-        """What two programs that compute the same way have in common, whatever their leaves."""
+    def key(self) -> Key:
+        """A key that is equal for programs of the same structure, whichever leaves they read."""
         number = {node: index for index, node in enumerate(self.inputs)}
-        key: list[Any] = [node.spec for node in self.inputs]
+        key: list[object] = [node.spec for node in self.inputs]
         for node in self.nodes:
             number[node] = len(number)
             key.append((node.op, node.params, *[number[parent] for parent in node.inputs]))
@@ -41,8 +43,6 @@ class Program:
         return tuple(key)
 
     def __str__(self) -> str:
-        from gradtape.graph.show import show
-
         return show(self)
 
 
@@ -60,10 +60,10 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
 
 
 def sealed(found: Program) -> Program:
-    """The same program, which does not tell how its inputs were computed.
+    """The same program with placeholders for the inputs that are computed nodes.
 
-    A plan is found by what programs have in common, and that is not how values came about which
-    are known already: a pass must not look through them.
+    A plan is shared by all programs of the same structure, and the structure ends at the inputs: an
+    optimiser pass must not look at how an input was computed.
     """
     inputs = sealed_inputs(found)
     new = dict(zip(found.inputs, inputs, strict=True))
@@ -78,7 +78,7 @@ def sealed(found: Program) -> Program:
 
 
 def sealed_inputs(found: Program) -> tuple[Node, ...]:
-    """Inputs that do not tell how they were computed."""
+    """The inputs of a program, with placeholders for computed nodes."""
     return tuple(
         [
             node if node.op in (LEAF, PLACEHOLDER) else Node(PLACEHOLDER, (), (at,), node.spec)
@@ -87,19 +87,19 @@ def sealed_inputs(found: Program) -> tuple[Node, ...]:
     )
 
 
-_closed: WeakValueDictionary[tuple[Any, ...], Program] = WeakValueDictionary()
+_closed: WeakValueDictionary[Key, Program] = WeakValueDictionary()
 
 
 def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     """The one program that computes `outputs` from `inputs` and nothing else, by structure.
 
-    It is a copy with inputs of its own. The same computation is the same object, so ops may hold
-    it as a param: whatever repeats the op finds the same node.
+    It is a copy with inputs of its own. The same computation is the same object, so an op may hold
+    it as a param, and a repeated application of that op is the same node.
     """
     given = set(inputs)
     order = [node for node in topological(outputs, stop=given) if node not in given]
     number = {node: index for index, node in enumerate(inputs)}
-    key: list[Any] = [tuple(node.spec for node in inputs)]
+    key: list[object] = [tuple(node.spec for node in inputs)]
     for node in order:
         if node.op is LEAF or node.op is PLACEHOLDER:
             raise GraphError(f"closed: {node} is read, but is no input.")
@@ -108,7 +108,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     key.append(tuple(number[node] for node in outputs))
     found = _closed.get(tuple(key))
     if found is None:
-        # setdefault: of two threads that race here, both must end with the same object.
+        # setdefault: two threads that race here must end with the same object.
         found = _closed.setdefault(tuple(key), _copied(inputs, order, outputs))
     noted = provenance()
     if noted is not None:
@@ -126,3 +126,32 @@ def _copied(inputs: Sequence[Node], order: Sequence[Node], outputs: Sequence[Nod
         parents = tuple(new[parent] for parent in node.inputs)
         new[node] = Node(node.op, parents, node.params, node.spec)
     return Program(given, tuple(new[node] for node in order), tuple(new[n] for n in outputs))
+
+
+def names() -> Iterator[str]:
+    """Names in order: a, b, …, z, aa, ab, …"""
+    for length in count(1):
+        for letters in product(ascii_lowercase, repeat=length):
+            yield "".join(letters)
+
+
+def show(program: Program) -> str:
+    """One line per node: name, spec, op, inputs, params."""
+    fresh = names()
+    name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
+    arguments = ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)
+    lines = []
+    for node in program.nodes:
+        name[node] = next(fresh)
+        parts = [name[parent] for parent in node.inputs]
+        parts += [f"{key}={_shown(value)}" for key, value in node.keywords.items()]
+        lines.append(f"  {name[node]}: {node.spec} = {node.op.name}({', '.join(parts)})")
+    results = ", ".join(name[node] for node in program.outputs)
+    return "\n".join([f"program({arguments}) -> {results}", *lines])
+
+
+def _shown(value: object) -> str:
+    """A param as text; a body is indented."""
+    if isinstance(value, tuple) and any(isinstance(one, Program) for one in value):
+        return "(" + ", ".join(map(_shown, value)) + ")"
+    return str(value).replace("\n", "\n    ") if isinstance(value, Program) else str(value)

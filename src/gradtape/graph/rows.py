@@ -1,4 +1,4 @@
-"""Rows: a cotangent that is zero but for some rows, as a look-up in a table gives it."""
+"""Rows: cotangents that are zero but for some rows, such as those of an embedding table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ class Rows:
     spec: Spec
 
     def dense(self) -> Node:
+        """The cotangent as one array."""
         nothing = constant(0, self.spec)
         return apply(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
 
     def joined(self, other: Rows) -> Rows:
+        """The sum of two cotangents: their rows one after the other."""
         concat = REGISTRY["concat"]
         return Rows(
             apply(concat, (self.indices, other.indices), (0,)),

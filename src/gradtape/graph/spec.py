@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -24,7 +24,7 @@ class Spec:
         self.ndim = len(shape)
         self.inexact = dtype.kind in "fc"
         self.size = math.prod(shape)
-        # Spec of a Python scalar that meets a tensor of this spec, by the scalar's type.
+        # The spec of a Python scalar beside a tensor of this spec, by the scalar's type.
         self.scalars: dict[type, Spec] = {}
 
     @property
@@ -32,6 +32,7 @@ class Spec:
         return self.size * self.dtype.itemsize
 
     def scalar(self, kind: type) -> Spec:
+        """The spec of a Python scalar of this type beside a tensor of this spec."""
         found = self.scalars.get(kind)
         if found is None:
             found = self.scalars[kind] = spec((), of_scalar(kind, self.dtype))
@@ -40,7 +41,7 @@ class Spec:
     def __repr__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Spec], tuple[Shape, DType]]:
         return spec, (self.shape, self.dtype)
 
 
@@ -52,9 +53,9 @@ def spec(shape: Shape, dtype: DType) -> Spec:
     key = (shape, dtype)
     found = _interned.get(key)
     if found is None:
-        # Faces have shapes and dtypes of their own, which compare equal: here they are plain.
+        # gradtape.tf has subclasses of tuple and dtype that compare equal: specs hold plain ones.
         shape, dtype = tuple(shape), np.dtype(dtype)
         key = (shape, dtype)
-        # setdefault: of two threads that race here, both must end with the same object.
+        # setdefault: two threads that race here must end with the same object.
         found = _interned.setdefault(key, Spec(shape, dtype))
     return found

@@ -1,4 +1,4 @@
-"""The verifier: what must hold of every program, checked between passes in tests."""
+"""The verifier: the invariants of programs, checked between optimiser passes in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over a graph: order, reachability, substitution. All iterative: graphs can be deep."""
+"""Walks over a graph: order, reachability, substitution. Graphs are deep: no walk recurses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def topological(
     stop: Collection[Node] = (),
     parents: Callable[[Node], Iterable[Node]] = _inputs,
 ) -> list[Node]:
-    """Every node that the roots need, inputs first; nodes in `stop` are listed, not entered."""
+    """Every node that the roots read, inputs first; nodes in `stop` are listed, not entered."""
     done: set[Node] = set()
     order: list[Node] = []
     stack = list(reversed(list(roots)))
@@ -38,7 +38,7 @@ def topological(
 
 
 def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
-    """The nodes of a topological order that depend on any source; sources count."""
+    """The sources among the nodes of a topological order, and the nodes that depend on them."""
     found: set[Node] = set()
     for node in order:
         if node in sources or any(parent in found for parent in node.inputs):

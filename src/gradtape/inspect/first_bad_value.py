@@ -32,7 +32,7 @@ def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad)
         arrays = [values[parent] for parent in node.inputs]
         with np.errstate(all="ignore"):
             values[node] = node.op.numpy(*arrays, **node.keywords)
-        made = values[node] if type(node.spec) is tuple else (values[node],)
+        made: Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
         if any(is_bad(array) for array in made):
             inside = INSIDE.get(node.op.name)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.show import names
+from gradtape.graph.program import Program, names
 from gradtape.optimize import optimize
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
@@ -34,6 +33,7 @@ def show_config() -> str:
     host = llvm.host()
     libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
     library = blas.library()
+    in_python = switch.why_python()
     lines = {
         "gradtape": __version__,
         "python": platform.python_version(),
@@ -42,10 +42,10 @@ def show_config() -> str:
         "vector math": "libmvec" if libmvec else "libm",
         "BLAS": library.name,
         "threads": str(threads.get_num_threads()),
-        "recorder": "native" if native.installed() else "Python",
+        "recorder": "native" if in_python is None else f"Python: {in_python}",
         "GRADTAPE_JIT": tiers.MODE,
         "GRADTAPE_CONTRACT": builder.CONTRACT,
-        "GRADTAPE_RECORDER": native.MODE,
+        "GRADTAPE_RECORDER": switch.MODE,
     }
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gradtape.errors import ShapeError
 from gradtape.ops.elementwise.arithmetic import clip, minimum, stop_gradient, where
@@ -17,20 +17,28 @@ from gradtape.ops.elementwise.special import erfc
 from gradtape.ops.elementwise.unary import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
 from gradtape.ops.families.axes import inexact_operand
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.signatures import Axis, kind_of_operand
 from gradtape.ops.reductions.reduction import max as largest
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = [
     "elu", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu",
     "selu", "sigmoid", "silu", "softmax", "softplus", "swish", "tanh",
 ]  # fmt: skip
 
+Activation = Callable[..., Any]
+# What layers take: a function of a tensor, its name, or None for none.
+ActivationLike = Activation | str | None
+Same = TypeVar("Same")
+
 # Such that mean 0 and variance 1 are kept (Klambauer et al. 2017).
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
-def linear(x: Any) -> Any:
+def linear(x: Same) -> Same:
     """The argument as it is.
 
     >>> gt.nn.activations.linear(2.0)
@@ -39,7 +47,8 @@ def linear(x: Any) -> Any:
     return x
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+@kind_of_operand
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     """x where it is positive, `negative_slope` times x elsewhere.
 
     >>> gt.nn.leaky_relu(gt.asarray([-1.0, 2.0])).tolist()
@@ -49,7 +58,8 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
     return x * cast(where(x > 0.0, 1.0, negative_slope), x.dtype)
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+@kind_of_operand
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     >>> gt.nn.elu(gt.asarray([0.0, 2.0])).tolist()
@@ -59,7 +69,8 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     return relu(x) + alpha * expm1(minimum(x, 0.0))
 
 
-def selu(x: Any) -> Any:
+@kind_of_operand
+def selu(x: TensorLike) -> Tensor:
     """1.0507 * elu(x, 1.6733), which keeps mean 0 and variance 1.
 
     >>> round(float(gt.nn.selu(1.0)), 4)
@@ -68,7 +79,8 @@ def selu(x: Any) -> Any:
     return _SELU_SCALE * elu(x, _SELU_ALPHA)
 
 
-def gelu(x: Any, approximate: bool = False) -> Any:
+@kind_of_operand
+def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """x times the distribution function of the standard normal; or its approximation by tanh.
 
     >>> round(float(gt.nn.gelu(1.0)), 6), round(float(gt.nn.gelu(1.0, approximate=True)), 6)
@@ -81,7 +93,8 @@ def gelu(x: Any, approximate: bool = False) -> Any:
     return 0.5 * x * erfc(x * -math.sqrt(0.5))
 
 
-def silu(x: Any) -> Any:
+@kind_of_operand
+def silu(x: TensorLike) -> Tensor:
     """x * sigmoid(x), also called swish.
 
     >>> float(gt.nn.silu(0.0))
@@ -94,7 +107,8 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-def mish(x: Any) -> Any:
+@kind_of_operand
+def mish(x: TensorLike) -> Tensor:
     """x * tanh(softplus(x)).
 
     >>> float(gt.nn.mish(0.0))
@@ -104,7 +118,8 @@ def mish(x: Any) -> Any:
     return x * tanh(softplus(x))
 
 
-def hard_sigmoid(x: Any) -> Any:
+@kind_of_operand
+def hard_sigmoid(x: TensorLike) -> Tensor:
     """x / 6 + 1 / 2, held between 0 and 1.
 
     >>> gt.nn.hard_sigmoid(gt.asarray([-4.0, 0.0, 4.0])).tolist()
@@ -113,7 +128,8 @@ def hard_sigmoid(x: Any) -> Any:
     return clip(inexact_operand(x) / 6.0 + 0.5, 0.0, 1.0)
 
 
-def softmax(x: Any, axis: Any = -1) -> Any:
+@kind_of_operand
+def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """exp(x) over its sum along an axis or several, without overflow.
 
     Elements that are -inf get 0. Where all are, the result is NaN.
@@ -125,7 +141,8 @@ def softmax(x: Any, axis: Any = -1) -> Any:
     return terms / total(terms, axis=axis, keepdims=True)
 
 
-def log_softmax(x: Any, axis: Any = -1) -> Any:
+@kind_of_operand
+def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """The logarithm of softmax, exact where that is too small for a float.
 
     >>> gt.nn.log_softmax(gt.asarray([1e4, 0.0])).tolist()
@@ -135,7 +152,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
     return x - log(total(exp(x), axis=axis, keepdims=True))
 
 
-def _below_zero(name: str, x: Any, axis: Any) -> Any:
+def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
     """The operand less its largest element along an axis: the result is the same, and exact."""
     x = inexact_operand(x)
     if not x.ndim:
@@ -146,7 +163,7 @@ def _below_zero(name: str, x: Any, axis: Any) -> Any:
     return x - where(isfinite(top), top, 0.0)
 
 
-BY_NAME: dict[str, Callable[..., Any]] = {
+BY_NAME: dict[str, Activation] = {
     "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "leaky_relu": leaky_relu,
     "linear": linear, "log_softmax": log_softmax, "mish": mish, "relu": relu, "selu": selu,
     "sigmoid": sigmoid, "silu": silu, "softmax": softmax, "softplus": softplus, "swish": silu,
@@ -154,7 +171,7 @@ BY_NAME: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def get(identifier: Any) -> Callable[..., Any] | None:
+def get(identifier: ActivationLike) -> Activation | None:
     """The activation of a name; functions as they are, and None for None.
 
     >>> gt.nn.activations.get("relu") is gt.relu

@@ -9,6 +9,8 @@ from gradtape.nn.layer import Layer, words
 from gradtape.nn.recurrent import RNN
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import flip
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["Bidirectional"]
 
@@ -54,7 +56,7 @@ class Bidirectional(Layer):
         for layer in (self.forward_layer, self.backward_layer):
             layer.ensure_built(input_shape, self.dtype)
 
-    def call(self, x: Any, initial_state: Any = None, mask: Any = None) -> Any:
+    def call(self, x: Tensor, initial_state: Any = None, mask: TensorLike | None = None) -> Any:
         """The merged outputs, and the last states of both if they were asked for."""
         first, second = self.forward_layer, self.backward_layer
         starts: tuple[Any, Any] = (None, None)
@@ -89,13 +91,13 @@ def _reversed(layer: RNN) -> RNN:
     return made
 
 
-def check_mode(mode: Any) -> None:
+def check_mode(mode: object) -> None:
     """Raise an error unless outputs can be merged so."""
     if mode not in MODES:
         raise ValueError(f"Bidirectional: merge_mode={mode!r} is unknown. Use one of {MODES}.")
 
 
-def merged(mode: str | None, one: Any, two: Any) -> Any:
+def merged(mode: str | None, one: Tensor, two: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     """The outputs of both directions as one, or both."""
     if mode == "concat":
         return concat([one, two], axis=-1)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from gradtape.dtypes import default_dtype
+from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.nn import activations, initializers
+from gradtape.nn.activations import ActivationLike
 from gradtape.nn.dense import project
+from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.creation import ones, zeros
 from gradtape.ops.arrays.joining import concat, split
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
-State = tuple[Any, ...]
+State = tuple[Tensor, ...]
+# One tensor or several, or None for zeros.
+StateLike = TensorLike | Sequence[TensorLike] | None
 
 
 class Cell(Layer):
@@ -32,13 +38,14 @@ class Cell(Layer):
     def __init__(
         self,
         units: int,
-        activation: Any,
-        use_bias: bool,
-        kernel_initializer: Any,
-        recurrent_initializer: Any,
-        bias_initializer: Any,
-        dtype: Any,
-        name: str | None,
+        activation: ActivationLike = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        *,
+        dtype: DTypeLike | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
         if units <= 0:
@@ -67,16 +74,16 @@ class Cell(Layer):
         """The shape of the bias."""
         return (self.gates * self.units,)
 
-    def bias_start(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def bias_start(self, shape: tuple[int, ...], dtype: DTypeLike | None) -> Tensor:
         """The starting value of the bias."""
         return initializers.get(self.bias_initializer)(shape, dtype)
 
-    def project(self, x: Any) -> Any:
+    def project(self, x: Tensor) -> Tensor:
         """What the gates get from inputs of shape (..., features)."""
         y = project(self.name, x, self.kernel)
         return y if self.bias is None else y + self.bias
 
-    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
         """Output and next state, from a projected input and the state."""
         raise NotImplementedError
 
@@ -85,7 +92,7 @@ class Cell(Layer):
         dtype = default_dtype() if self.dtype is None else self.dtype
         return tuple(zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 
-    def as_state(self, state: Any, batch: int) -> State:
+    def as_state(self, state: StateLike, batch: int) -> State:
         """A state that was given as one tensor or a list of them, checked; zeros for None."""
         if state is None:
             return self.initial_state(batch)
@@ -99,7 +106,7 @@ class Cell(Layer):
             )
         return parts
 
-    def call(self, x: Any, state: Any = None) -> tuple[Any, list[Any]]:
+    def call(self, x: Tensor, state: StateLike = None) -> tuple[Tensor, list[Tensor]]:
         """Output and list of next states, for inputs of shape (batch, features)."""
         output, new = self.step(self.project(x), self.as_state(state, x.shape[0]))
         return output, list(new)
@@ -118,24 +125,7 @@ class RNNCell(Cell):
     ((2, 4), (2, 4))
     """
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = "tanh",
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        *,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, dtype, name,
-        )  # fmt: skip
-
-    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
         """Output and next state, which are the same."""
         h = self.activation(projected + state[0] @ self.recurrent_kernel)
         return h, (h,)
@@ -164,25 +154,25 @@ class LSTMCell(Cell):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike = "tanh",
+        recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         unit_forget_bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(
             units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, dtype, name,
+            bias_initializer, dtype=dtype, name=name,
         )  # fmt: skip
         self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
         self.unit_forget_bias = bool(unit_forget_bias)
 
-    def bias_start(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def bias_start(self, shape: tuple[int, ...], dtype: DTypeLike | None) -> Tensor:
         """The starting value of the bias, 1 for the forget gate."""
         start = initializers.get(self.bias_initializer)
         if not self.unit_forget_bias:
@@ -190,7 +180,7 @@ class LSTMCell(Cell):
         n = self.units
         return concat([start((n,), dtype), ones((n,), dtype=dtype), start((2 * n,), dtype)])
 
-    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
         """Output and next state (h, c)."""
         h, c = state
         i, f, g, o = split(projected + h @ self.recurrent_kernel, 4, axis=-1)
@@ -223,20 +213,20 @@ class GRUCell(Cell):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike = "tanh",
+        recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         reset_after: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(
             units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, dtype, name,
+            bias_initializer, dtype=dtype, name=name,
         )  # fmt: skip
         self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
         self.reset_after = bool(reset_after)
@@ -245,14 +235,14 @@ class GRUCell(Cell):
         """One row of bias for the input, and with `reset_after` one for the state."""
         return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
 
-    def project(self, x: Any) -> Any:
+    def project(self, x: Tensor) -> Tensor:
         """What the gates get from inputs of shape (..., features)."""
         y = project(self.name, x, self.kernel)
         if self.bias is None:
             return y
         return y + (self.bias[0] if self.reset_after else self.bias)
 
-    def step(self, projected: Any, state: State) -> tuple[Any, State]:
+    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
         """Output and next state, which are the same."""
         (h,) = state
         gate, n = self.recurrent_activation, self.units

@@ -17,13 +17,18 @@ from gradtape.ops.elementwise.special import multiply_no_nan
 from gradtape.ops.elementwise.unary import log, softplus
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.ops.reductions.reduction import any as some
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 
-def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, *, reduction: str = "none") -> Any:
+@kind_of_operand
+def sigmoid_cross_entropy_with_logits(
+    labels: TensorLike, logits: TensorLike, *, reduction: str = "none"
+) -> Tensor:
     """The cross-entropy of labels 0 to 1 and sigmoid(logits), element by element as in TensorFlow.
 
     >>> gt.nn.losses.sigmoid_cross_entropy_with_logits([1.0, 0.0], [1e4, 1e4]).tolist()
@@ -35,9 +40,10 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, *, reduction: st
     return reduced(loss, reduction)
 
 
+@kind_of_operand
 def softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, axis: int = -1, *, reduction: str = "none"
-) -> Any:
+    labels: TensorLike, logits: TensorLike, axis: int = -1, *, reduction: str = "none"
+) -> Tensor:
     """The cross-entropy of labels and softmax(logits) along an axis, one for each example.
 
     >>> gt.nn.losses.softmax_cross_entropy_with_logits([[0.0, 1.0]], [[1e4, 0.0]]).tolist()
@@ -47,23 +53,24 @@ def softmax_cross_entropy_with_logits(
     return reduced(_crossed(labels, log_softmax(logits, axis), axis), reduction)
 
 
-def _crossed(labels: Any, logs: Any, axis: int) -> Any:
+def _crossed(labels: TensorLike, logs: Any, axis: int) -> Tensor:
     """-sum(labels * logs), where a label of 0 counts nothing even beside an infinite logarithm."""
     return -total(multiply_no_nan(logs, labels), axis=axis)
 
 
-def _smoothed(labels: Any, smoothing: float, classes: int) -> Any:
+def _smoothed(labels: Tensor, smoothing: float, classes: int) -> Tensor:
     return labels * (1.0 - smoothing) + smoothing / classes if smoothing else labels
 
 
+@kind_of_operand
 def binary_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     *,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The mean of -(t log(p) + (1 - t) log(1 - p)) along the last axis.
 
     Probabilities are held between 1e-7 and 1 - 1e-7; logits need not be.
@@ -81,22 +88,23 @@ def binary_crossentropy(
     return reduced(last_axis(mean, loss), reduction)
 
 
-def _log_probabilities(y_pred: Any, from_logits: bool, axis: int) -> Any:
+def _log_probabilities(y_pred: TensorLike, from_logits: bool, axis: int) -> Tensor:
     if from_logits:
         return log_softmax(y_pred, axis)
     shares = y_pred / total(y_pred, axis=axis, keepdims=True)
     return log(clip(shares, EPSILON, 1.0 - EPSILON))
 
 
+@kind_of_operand
 def categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
     *,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """-sum(y_true * log(p)) along an axis, for targets that are distributions such as one-hot rows.
 
     Probabilities are divided by their sum and held between 1e-7 and 1 - 1e-7; logits need not be.
@@ -111,14 +119,15 @@ def categorical_crossentropy(
     return reduced(_crossed(y_true, logs, axis), reduction)
 
 
+@kind_of_operand
 def sparse_categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     axis: int = -1,
     *,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """-log(p) of the class that an integer names, along an axis.
 
     Labels have the shape of the predictions without the axis, or with length 1 there. One out of
@@ -132,21 +141,22 @@ def sparse_categorical_crossentropy(
     [-0.0, 0.693147]
     """
     name = "sparse_categorical_crossentropy"
-    y_true, y_pred = asarray(y_true), predictions(y_pred)
+    targets: Tensor = asarray(y_true)
+    y_pred = predictions(y_pred)
     axis = normalize_axis(name, axis, y_pred.ndim)
     classes = y_pred.shape[axis]
-    labels = _labels(name, y_true, y_pred.shape, axis)
+    labels = _labels(name, targets, y_pred.shape, axis)
     logs = _log_probabilities(y_pred, from_logits, axis)
     # Compared with every class in the loop that computes the logarithms: nothing is looked up.
     numbers = np.arange(classes).reshape((classes,) + (1,) * (y_pred.ndim - axis - 1))
     chosen = equal(labels, numbers)
     loss = _crossed(cast(chosen, logs.dtype), logs, axis)
-    if known_value(y_true) is None:
+    if known_value(targets) is None:
         loss = loss + cast(where(some(chosen, axis=axis), 0.0, math.nan), loss.dtype)
     return reduced(loss, reduction)
 
 
-def _labels(name: str, y_true: Any, shape: tuple[int, ...], axis: int) -> Any:
+def _labels(name: str, y_true: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
     """Integer labels with an axis of length 1 where the classes are; known ones are checked."""
     if y_true.dtype.kind not in "iu":
         raise DtypeError(

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.nn import activations
+from gradtape.nn.activations import ActivationLike
+from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.movement import reshape
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
 __all__ = ["Dense"]
 
@@ -28,13 +33,13 @@ class Dense(Layer):
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
         *,
         in_features: int | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
@@ -60,7 +65,7 @@ class Dense(Layer):
         if self.use_bias:
             self.bias = self.add_variable("bias", (self.units,), self.bias_initializer)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: Tensor) -> Tensor:
         """The output for inputs of shape (..., features)."""
         y = project(self.name, x, self.kernel)
         y = y if self.bias is None else y + self.bias
@@ -71,7 +76,7 @@ class Dense(Layer):
         return words(units=self.units, activation=self.activation, use_bias=self.use_bias)
 
 
-def project(name: str, x: Any, kernel: Any) -> Any:
+def project(name: str, x: Tensor, kernel: Variable | Tensor) -> Tensor:
     """`x @ kernel` along the last axis, as one product of matrices."""
     if not x.shape or x.shape[-1] != kernel.shape[0]:
         raise ShapeError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradtape import random
 from gradtape.dtypes import to_inexact
+from gradtape.nn.initializers import Seed
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.elementwise.arithmetic import greater_equal
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_shapes
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["Dropout"]
 
@@ -29,7 +32,12 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: Any = None, *, name: str | None = None
+        self,
+        rate: float,
+        noise_shape: Sequence[int] | None = None,
+        seed: Seed = None,
+        *,
+        name: str | None = None,
     ) -> None:
         super().__init__(name)
         if not 0.0 <= rate <= 1.0:
@@ -39,17 +47,17 @@ class Dropout(Layer):
         self.generator = random.Generator(seed) if isinstance(seed, int) else seed
         self.built = True
 
-    def cast_input(self, x: Any) -> Any:
+    def cast_input(self, x: Tensor) -> Tensor:
         """The input as it is: there is no dtype to keep to."""
         return x
 
-    def call(self, x: Any, training: bool | None = None) -> Any:
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         """The input with elements dropped, if `training`; None stands for the module's own flag."""
         if self.rate == 0.0 or not (self.training if training is None else training):
             return x
         return self.drop(x, x.shape if self.noise_shape is None else self.noise_shape)
 
-    def drop(self, x: Any, shape: tuple[int, ...]) -> Any:
+    def drop(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The input with elements dropped, by random numbers of a shape."""
         broadcast_shapes("Dropout", [x.shape, shape])
         draw: Any = random if self.generator is None else self.generator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gradtape.dtypes import default_dtype
+from gradtape.dtypes import DTypeLike, default_dtype
+from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.indexing import take
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["Embedding"]
 
@@ -26,9 +26,9 @@ class Embedding(Layer):
         self,
         input_dim: int,
         output_dim: int,
-        embeddings_initializer: Any = "uniform",
+        embeddings_initializer: InitializerLike = "uniform",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name, default_dtype() if dtype is None else dtype)
@@ -44,11 +44,11 @@ class Embedding(Layer):
         )
         self.built = True
 
-    def __call__(self, indices: Any) -> Any:
+    def __call__(self, indices: TensorLike) -> Tensor:
         """The rows at the indices, of shape indices.shape + (output_dim,)."""
         return self.call(asarray(indices))
 
-    def call(self, indices: Any) -> Any:
+    def call(self, indices: Tensor) -> Tensor:
         """The same for a tensor of integers."""
         return take(self.embeddings, indices, axis=0)
 

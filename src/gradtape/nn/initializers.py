@@ -13,16 +13,17 @@ last one ended.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape import random
-from gradtape.dtypes import default_dtype
+from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.creation import full
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = [
     "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
@@ -30,13 +31,17 @@ __all__ = [
     "variance_scaling", "zeros",
 ]  # fmt: skip
 
-Initializer = Callable[..., Any]
+# From a shape and a dtype to the starting value.
+Initializer = Callable[..., Tensor]
+# What layers take: an initialiser, a function that makes one, its name, or the value itself.
+InitializerLike = Initializer | Callable[..., Initializer] | str | TensorLike
+Seed = int | random.Generator | None
 
 # The standard deviation of a standard normal cut off at two: what it was divided by before.
 _CUT = 0.87962566103423978
 
 
-def _draw(seed: Any, kind: str, shape: Any, dtype: Any, **more: Any) -> Any:
+def _draw(seed: Seed, kind: str, shape: Sequence[int], dtype: DTypeLike | None, **more: Any) -> Any:
     """Numbers from the shared stream, from an integer seed, or from a generator."""
     source: Any = random
     if seed is not None:
@@ -62,18 +67,18 @@ def ones() -> Initializer:
     return constant(1.0)
 
 
-def constant(value: Any = 0.0) -> Initializer:
+def constant(value: TensorLike = 0.0) -> Initializer:
     """One number everywhere, or an array of the right shape.
 
     >>> gt.nn.initializers.constant(0.5)((2,)).tolist()
     [0.5, 0.5]
     """
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         dtype = default_dtype() if dtype is None else dtype
         array = np.asarray(value, dtype)
         if array.ndim == 0:
-            return full(shape, array.item(), dtype=dtype)
+            return full(tuple(shape), array.item(), dtype=dtype)
         if array.shape != tuple(shape):
             raise ShapeError(
                 f"constant: a value of shape {array.shape} does not fit a variable of shape "
@@ -84,46 +89,46 @@ def constant(value: Any = 0.0) -> Initializer:
     return initializer
 
 
-def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Any = None) -> Initializer:
+def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> Initializer:
     """Numbers from minval to maxval, evenly distributed.
 
     >>> bool(gt.all(gt.abs(gt.nn.initializers.uniform(seed=0)((100,))) <= 0.05))
     True
     """
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "uniform", shape, dtype, low=minval, high=maxval)
 
     return initializer
 
 
-def normal(mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> Initializer:
+def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
     """Normally distributed numbers.
 
     >>> gt.nn.initializers.normal(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "normal", shape, dtype, loc=mean, scale=stddev)
 
     return initializer
 
 
-def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> Initializer:
+def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
     """Normally distributed numbers, none further than two standard deviations from the mean.
 
     >>> bool(gt.all(gt.abs(gt.nn.initializers.truncated_normal(seed=0)((100,))) <= 0.1))
     True
     """
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "truncated_normal", shape, dtype, loc=mean, scale=stddev)
 
     return initializer
 
 
-def _fans(shape: Any) -> tuple[float, float]:
+def _fans(shape: Sequence[int]) -> tuple[float, float]:
     """How many numbers an output depends on and an input goes to, for kernels (..., in, out)."""
     if len(shape) < 2:
         size = shape[0] if shape else 1
@@ -136,7 +141,7 @@ def variance_scaling(
     scale: float = 1.0,
     mode: str = "fan_in",
     distribution: str = "truncated_normal",
-    seed: Any = None,
+    seed: Seed = None,
 ) -> Initializer:
     """Numbers of mean 0 and variance scale / n, where n is the number of inputs or outputs.
 
@@ -159,7 +164,7 @@ def variance_scaling(
             'Use "truncated_normal", "untruncated_normal" or "uniform".'
         )
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         fan_in, fan_out = _fans(shape)
         count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[mode]
         variance = scale / max(1.0, count)
@@ -173,7 +178,7 @@ def variance_scaling(
     return initializer
 
 
-def glorot_uniform(seed: Any = None) -> Initializer:
+def glorot_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
 
     >>> bool(gt.all(gt.abs(gt.nn.initializers.glorot_uniform(seed=0)((3, 3))) <= 1.0))
@@ -182,7 +187,7 @@ def glorot_uniform(seed: Any = None) -> Initializer:
     return variance_scaling(1.0, "fan_avg", "uniform", seed)
 
 
-def glorot_normal(seed: Any = None) -> Initializer:
+def glorot_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 2 / (inputs + outputs).
 
     >>> gt.nn.initializers.glorot_normal(seed=0)((3, 4)).shape
@@ -191,7 +196,7 @@ def glorot_normal(seed: Any = None) -> Initializer:
     return variance_scaling(1.0, "fan_avg", "truncated_normal", seed)
 
 
-def he_uniform(seed: Any = None) -> Initializer:
+def he_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(6 / inputs) (He et al. 2015).
 
     >>> gt.nn.initializers.he_uniform(seed=0)((3, 4)).shape
@@ -200,7 +205,7 @@ def he_uniform(seed: Any = None) -> Initializer:
     return variance_scaling(2.0, "fan_in", "uniform", seed)
 
 
-def he_normal(seed: Any = None) -> Initializer:
+def he_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 2 / inputs.
 
     >>> gt.nn.initializers.he_normal(seed=0)((3, 4)).shape
@@ -209,7 +214,7 @@ def he_normal(seed: Any = None) -> Initializer:
     return variance_scaling(2.0, "fan_in", "truncated_normal", seed)
 
 
-def lecun_uniform(seed: Any = None) -> Initializer:
+def lecun_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(3 / inputs).
 
     >>> gt.nn.initializers.lecun_uniform(seed=0)((3, 4)).shape
@@ -218,7 +223,7 @@ def lecun_uniform(seed: Any = None) -> Initializer:
     return variance_scaling(1.0, "fan_in", "uniform", seed)
 
 
-def lecun_normal(seed: Any = None) -> Initializer:
+def lecun_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 1 / inputs.
 
     >>> gt.nn.initializers.lecun_normal(seed=0)((3, 4)).shape
@@ -227,7 +232,7 @@ def lecun_normal(seed: Any = None) -> Initializer:
     return variance_scaling(1.0, "fan_in", "truncated_normal", seed)
 
 
-def orthogonal(gain: float = 1.0, seed: Any = None) -> Initializer:
+def orthogonal(gain: float = 1.0, seed: Seed = None) -> Initializer:
     """A random orthogonal matrix times `gain`; columns or rows of one where it is not square.
 
     Further leading axes count as rows (Saxe et al. 2014).
@@ -237,7 +242,7 @@ def orthogonal(gain: float = 1.0, seed: Any = None) -> Initializer:
     True
     """
 
-    def initializer(shape: Any, dtype: Any = None) -> Any:
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         if len(shape) < 2:
             raise ShapeError(
                 f"orthogonal: a variable of shape {tuple(shape)} is no matrix. "
@@ -264,7 +269,7 @@ BY_NAME = {
 }
 
 
-def get(identifier: Any) -> Initializer:
+def get(identifier: InitializerLike) -> Initializer:
     """The initialiser of a name; functions and values as they are.
 
     >>> gt.nn.initializers.get("ones")((2,)).tolist()
@@ -272,7 +277,8 @@ def get(identifier: Any) -> Initializer:
     """
     if callable(identifier):
         # The maker itself stands for what it makes by default.
-        return identifier() if identifier in BY_NAME.values() else identifier
+        made: Any = identifier() if identifier in BY_NAME.values() else identifier
+        return made
     if isinstance(identifier, str):
         if identifier not in BY_NAME:
             raise ValueError(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from gradtape.dtypes import as_dtype, default_dtype
+from gradtape.dtypes import DType, DTypeLike, as_dtype, default_dtype
 from gradtape.nn import initializers
+from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.module import Module
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Layer"]
@@ -36,7 +38,7 @@ class Layer(Module):
     are cast to it.
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         self.name = _unique(type(self).__name__.lower()) if name is None else name
         self.dtype = None if dtype is None else as_dtype(dtype)
         self.built = False
@@ -45,20 +47,24 @@ class Layer(Module):
         """Make the variables for inputs of this shape. It is called once."""
 
     def add_variable(
-        self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        initializer: InitializerLike,
+        trainable: bool = True,
     ) -> Variable:
         """A variable with a starting value, named after the layer."""
         start = initializers.get(initializer)(tuple(shape), self.dtype)
         # As a value: a pending tensor would be part of whatever is being recorded.
         return Variable(asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
 
-    def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, x: TensorLike, *args: Any, **kwargs: Any) -> Any:
         """What `call` gives, once the variables are made and the input is a tensor of our dtype."""
-        x = asarray(x)
-        self.ensure_built(x.shape, x.dtype)
-        return self.call(self.cast_input(x), *args, **kwargs)
+        tensor: Tensor = asarray(x)
+        self.ensure_built(tensor.shape, tensor.dtype)
+        return self.call(self.cast_input(tensor), *args, **kwargs)
 
-    def ensure_built(self, input_shape: tuple[int, ...], dtype: Any = None) -> None:
+    def ensure_built(self, input_shape: tuple[int, ...], dtype: DType | None = None) -> None:
         """Make the variables, if they are not made yet."""
         if self.built:
             return
@@ -67,9 +73,11 @@ class Layer(Module):
         self.build(tuple(input_shape))
         self.built = True
 
-    def cast_input(self, x: Any) -> Any:
+    def cast_input(self, x: Tensor) -> Tensor:
         """The input in the dtype of the layer; complex numbers stay what they are."""
-        return cast(x, self.dtype) if x.dtype != self.dtype and x.dtype.kind != "c" else x
+        if self.dtype is None or x.dtype == self.dtype or x.dtype.kind == "c":
+            return x
+        return cast(x, self.dtype)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

@@ -8,7 +8,6 @@ along the last axis as its formula says; `reduction` says what becomes of the ex
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from gradtape.nn.crossentropy import (
     binary_crossentropy,
@@ -21,9 +20,12 @@ from gradtape.nn.reduce import EPSILON, last_axis, matched, reduced
 from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
 from gradtape.ops.elementwise.complexes import abs as absolute
 from gradtape.ops.elementwise.unary import log, relu, softplus, sqrt, square
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.ops.reductions.reduction import all as every
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "cosine_similarity", "hinge", "huber",
@@ -33,7 +35,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def mean_squared_error(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def mean_squared_error(
+    y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean"
+) -> Tensor:
     """The mean of (y_true - y_pred)².
 
     >>> float(gt.nn.losses.mean_squared_error([0.0, 1.0], [2.0, 1.0]))
@@ -43,7 +48,10 @@ def mean_squared_error(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> 
     return reduced(last_axis(mean, square(y_true - y_pred)), reduction)
 
 
-def mean_absolute_error(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def mean_absolute_error(
+    y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean"
+) -> Tensor:
     """The mean of |y_true - y_pred|.
 
     >>> float(gt.nn.losses.mean_absolute_error([0.0, 1.0], [2.0, 1.0]))
@@ -53,7 +61,10 @@ def mean_absolute_error(y_true: Any, y_pred: Any, *, reduction: str = "mean") ->
     return reduced(last_axis(mean, absolute(y_true - y_pred)), reduction)
 
 
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def huber(
+    y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0, *, reduction: str = "mean"
+) -> Tensor:
     """The mean of e² / 2 for errors up to delta, and of delta * (|e| - delta / 2) beyond.
 
     >>> gt.nn.losses.huber([[0.0], [0.0]], [[0.5], [3.0]], reduction="none").tolist()
@@ -66,7 +77,8 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0, *, reduction: str = "mea
     return reduced(last_axis(mean, loss), reduction)
 
 
-def log_cosh(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def log_cosh(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The mean of log(cosh(y_pred - y_true)), without overflow.
 
     >>> round(float(gt.nn.losses.log_cosh([0.0], [1000.0])), 4)
@@ -77,7 +89,8 @@ def log_cosh(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
     return reduced(last_axis(mean, error + softplus(-2.0 * error) - math.log(2.0)), reduction)
 
 
-def hinge(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def hinge(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The mean of max(1 - y_true * y_pred, 0) for targets -1 and 1; targets 0 and 1 serve too.
 
     >>> float(gt.nn.losses.hinge([-1.0, 1.0], [0.5, 2.0]))
@@ -89,7 +102,8 @@ def hinge(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
     return reduced(last_axis(mean, relu(1.0 - signs * y_pred)), reduction)
 
 
-def kl_divergence(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def kl_divergence(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The sum of y_true * log(y_true / y_pred), both held between 1e-7 and 1.
 
     >>> float(gt.nn.losses.kl_divergence([[0.5, 0.5]], [[0.5, 0.5]]))
@@ -100,7 +114,10 @@ def kl_divergence(y_true: Any, y_pred: Any, *, reduction: str = "mean") -> Any:
     return reduced(last_axis(total, y_true * log(y_true / y_pred)), reduction)
 
 
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1, *, reduction: str = "mean") -> Any:
+@kind_of_operand
+def cosine_similarity(
+    y_true: TensorLike, y_pred: TensorLike, axis: int = -1, *, reduction: str = "mean"
+) -> Tensor:
     """Minus the cosine of the angle between targets and predictions, so that -1 is best.
 
     >>> round(float(gt.nn.losses.cosine_similarity([[1.0, 0.0]], [[2.0, 0.0]])), 6)
@@ -111,6 +128,6 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1, *, reduction: st
     return reduced(-total(products, axis=axis), reduction)
 
 
-def _directed(x: Any, axis: int) -> Any:
+def _directed(x: Tensor, axis: int) -> Tensor:
     """Vectors of length 1; those shorter than 1e-6 stay shorter."""
     return x / sqrt(maximum(total(square(x), axis=axis, keepdims=True), 1e-12))

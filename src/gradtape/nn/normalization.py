@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.dtypes import DTypeLike
+from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.elementwise.unary import rsqrt, square
 from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.signatures import Axis
 from gradtape.ops.reductions.reduction import mean
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
 __all__ = ["LayerNorm"]
+
+Parameter = Tensor | Variable | None
 
 
 class LayerNorm(Layer):
@@ -25,14 +32,14 @@ class LayerNorm(Layer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: Axis = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
@@ -52,7 +59,7 @@ class LayerNorm(Layer):
         if self.center:
             self.beta = self.add_variable("beta", shape, self.beta_initializer)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: Tensor) -> Tensor:
         """The normalised input."""
         axes = normalize_axes("LayerNorm", self.axis, x.ndim)
         return normalized(x, axes, self.epsilon, self.gamma, self.beta)
@@ -62,7 +69,9 @@ class LayerNorm(Layer):
         return words(axis=self.axis, epsilon=self.epsilon)
 
 
-def normalized(x: Any, axes: tuple[int, ...], epsilon: float, gamma: Any, beta: Any) -> Any:
+def normalized(
+    x: Tensor, axes: tuple[int, ...], epsilon: float, gamma: Parameter, beta: Parameter
+) -> Tensor:
     """The input with mean 0 and variance 1 along axes, scaled and shifted where that is given."""
     distance = x - mean(x, axis=axes, keepdims=True)
     variance = mean(square(distance), axis=axes, keepdims=True)

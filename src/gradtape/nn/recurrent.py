@@ -6,19 +6,23 @@ from typing import Any
 
 from gradtape import dtypes
 from gradtape.control.scan import scan
+from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
-from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State
+from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State, StateLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
-def over_time(cell: Any, inputs: Any, state: State, mask: Any = None) -> tuple[Any, Any, State]:
+def over_time(
+    cell: Cell, inputs: Tensor, state: State, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, State]:
     """All outputs, the last one, and the last state, for inputs that have time as first axis.
 
     Where the mask (time, batch) is False, a step leaves the state as it is and gives the output of
@@ -29,7 +33,7 @@ def over_time(cell: Any, inputs: Any, state: State, mask: Any = None) -> tuple[A
         return _over_masked_time(cell, projected, state, mask)
     is_state: list[bool] = []
 
-    def step(state: State, projected: Any) -> tuple[State, Any]:
+    def step(state: State, projected: Tensor) -> tuple[State, Tensor]:
         output, new = cell.step(projected, state)
         is_state.append(output is new[0])
         return new, output
@@ -39,10 +43,14 @@ def over_time(cell: Any, inputs: Any, state: State, mask: Any = None) -> tuple[A
     return outputs, state[0] if is_state[-1] else outputs[-1], state
 
 
-def _over_masked_time(cell: Any, projected: Any, state: State, mask: Any) -> tuple[Any, Any, State]:
+def _over_masked_time(
+    cell: Cell, projected: Tensor, state: State, mask: Tensor
+) -> tuple[Tensor, Tensor, State]:
     batch, dtype = projected.shape[1], state[0].dtype
 
-    def step(known: Any, now: Any) -> Any:
+    def step(
+        known: tuple[Tensor, State], now: tuple[Tensor, Tensor]
+    ) -> tuple[tuple[Tensor, State], Tensor]:
         (before, state), (projected, counts) = known, now
         counts = reshape(counts, (batch, 1))
         output, new = cell.step(projected, state)
@@ -72,15 +80,17 @@ class RNN(Layer):
     ((2, 4), (2, 4))
     """
 
+    cell_class: type[Cell] = RNNCell
+
     def __init__(
         self,
-        cell: Any,
+        cell: Cell | int,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
         *,
         time_major: bool = False,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         name: str | None = None,
         **options: Any,
     ) -> None:
@@ -101,14 +111,16 @@ class RNN(Layer):
 
     def make_cell(self, units: int, **options: Any) -> Cell:
         """The cell for a number of units."""
-        return RNNCell(units, name=f"{self.name}.cell", **options)
+        return self.cell_class(units, name=f"{self.name}.cell", **options)
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Make the variables of the cell."""
         self.cell.ensure_built(input_shape, self.dtype)
         self.dtype = self.cell.dtype
 
-    def call(self, x: Any, initial_state: Any = None, mask: Any = None) -> Any:
+    def call(
+        self, x: Tensor, initial_state: StateLike = None, mask: TensorLike | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
         """The last output or all, and the last state if it was asked for."""
         time = 0 if self.time_major else 1
         if x.ndim != 3 or not x.shape[time]:
@@ -128,7 +140,7 @@ class RNN(Layer):
             last = sequence if self.time_major else moveaxis(sequence, 0, 1)
         return (last, *state) if self.return_state else last
 
-    def _checked(self, mask: Any, shape: tuple[int, ...]) -> Any:
+    def _checked(self, mask: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A mask as booleans of shape (time, batch)."""
         steps, batch = shape[:2]
         expected = (steps, batch) if self.time_major else (batch, steps)
@@ -157,9 +169,7 @@ class LSTM(RNN):
     True
     """
 
-    def make_cell(self, units: int, **options: Any) -> Cell:
-        """The cell for a number of units."""
-        return LSTMCell(units, name=f"{self.name}.cell", **options)
+    cell_class = LSTMCell
 
 
 class GRU(RNN):
@@ -172,6 +182,4 @@ class GRU(RNN):
     (2, 4)
     """
 
-    def make_cell(self, units: int, **options: Any) -> Cell:
-        """The cell for a number of units."""
-        return GRUCell(units, name=f"{self.name}.cell", **options)
+    cell_class = GRUCell

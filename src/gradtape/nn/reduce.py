@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from gradtape.dtypes import default_dtype, promote
 from gradtape.errors import ShapeError
+from gradtape.ops.families.axes import in_dtype
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 # How close to 0 and 1 probabilities may come.
 EPSILON = 1e-7
 
 
-def predictions(y_pred: Any) -> Any:
+def predictions(y_pred: TensorLike) -> Tensor:
     """Predictions as a tensor of floats."""
-    y_pred = asarray(y_pred)
-    return y_pred if y_pred.dtype.kind == "f" else cast(y_pred, default_dtype())
+    found: Tensor = asarray(y_pred)
+    return found if found.dtype.kind == "f" else cast(found, default_dtype())
 
 
-def matched(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+def matched(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor, Tensor]:
     """Both as tensors of one shape and of the dtype of the predictions."""
-    y_true, y_pred = asarray(y_true), predictions(y_pred)
-    if y_true.shape != y_pred.shape:
+    targets: Tensor = asarray(y_true)
+    found = predictions(y_pred)
+    if targets.shape != found.shape:
         # Not broadcast: targets (n,) with predictions (n, 1) would give n × n errors.
         raise ShapeError(
-            f"{name}: targets of shape {y_true.shape} and predictions of shape {y_pred.shape} "
+            f"{name}: targets of shape {targets.shape} and predictions of shape {found.shape} "
             "differ. Reshape one of them."
         )
-    dtype = y_pred.dtype if y_true.dtype.kind in "biu" else promote(y_true.dtype, y_pred.dtype)
-    return in_dtype(y_true, dtype), in_dtype(y_pred, dtype)
+    dtype = found.dtype if targets.dtype.kind in "biu" else promote(targets.dtype, found.dtype)
+    return in_dtype(targets, dtype), in_dtype(found, dtype)
 
 
-def in_dtype(x: Any, dtype: Any) -> Any:
-    return x if x.dtype == dtype else cast(x, dtype)
-
-
-def last_axis(function: Callable[..., Any], x: Any) -> Any:
+def last_axis(function: Callable[..., Tensor], x: Tensor) -> Tensor:
     """Reduced along the last axis; a single number is its own sum and mean."""
     return function(x, axis=-1) if x.ndim else x
 
 
-def reduced(loss: Any, reduction: str) -> Any:
+def reduced(loss: Tensor, reduction: str) -> Tensor:
     """The mean or sum of the examples, or each."""
     if reduction == "mean":
         return mean(loss)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gradtape.nn.module import Module
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["Sequential"]
 
@@ -43,7 +44,7 @@ class Sequential(Module):
             )
         self.layers.append(layer)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: Tensor) -> Any:
         """What the last layer gives."""
         for layer in self.layers:
             x = layer(x)
@@ -52,8 +53,8 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Callable[..., Any]:
         return self.layers[index]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
         return iter(self.layers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.rate import LearningRate
 
 __all__ = ["Adagrad"]
 
@@ -28,23 +29,17 @@ class Adagrad(Optimizer):
 
     slots = ("accumulator",)
     rows_suffice = True
+    hyperparameters = ("initial_accumulator_value", "epsilon")
 
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         initial_accumulator_value: float = 0.1,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[SharedArguments],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
-        )
+        super().__init__(learning_rate, **shared)
         self.initial_accumulator_value = float(initial_accumulator_value)
         self.epsilon = float(epsilon)
 
@@ -59,8 +54,3 @@ class Adagrad(Optimizer):
         (rate,) = rates
         accumulator = slots[0] + square(gradient)
         return weight - rate * gradient / sqrt(accumulator + self.epsilon), [accumulator]
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimiser, without its state."""
-        names = ("initial_accumulator_value", "epsilon")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from gradtape.dtypes import float64
 from gradtape.ops.elementwise.arithmetic import maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.families.casting import cast
-from gradtape.optimizers.optimizer import Optimizer, root
+from gradtape.optimizers.optimizer import (
+    ArgumentsAfterDecay,
+    Optimizer,
+    SharedArguments,
+    root,
+    with_shared_arguments,
+)
+from gradtape.optimizers.rate import LearningRate
 
 __all__ = ["Adam", "AdamW"]
 
@@ -38,24 +45,19 @@ class Adam(Optimizer):
     [0.9, -0.9]
     """
 
+    hyperparameters = ("beta_1", "beta_2", "epsilon", "amsgrad")
+
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[SharedArguments],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
-        )
+        super().__init__(learning_rate, **shared)
         for word, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"{type(self).__name__}: {word}={beta} is not from 0 to below 1.")
@@ -85,11 +87,6 @@ class Adam(Optimizer):
             new.append(largest)
         return weight - alpha * momentum / (root(largest) + self.epsilon), new
 
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimiser, without its state."""
-        names = ("beta_1", "beta_2", "epsilon", "amsgrad")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), 0.004 by default as in Keras.
@@ -104,22 +101,17 @@ class AdamW(Adam):
     0.95
     """
 
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         weight_decay: float | None = 0.004,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[ArgumentsAfterDecay],
     ) -> None:
         super().__init__(
-            learning_rate, beta_1, beta_2, epsilon, amsgrad,
-            weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy,
-        )  # fmt: skip
+            learning_rate, beta_1, beta_2, epsilon, amsgrad, weight_decay=weight_decay, **shared
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
-from gradtape.optimizers.rate import Rate, as_rate, rate_config, rate_now
+from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
 from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
@@ -22,6 +24,9 @@ from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Optimizer"]
+
+Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made", bound="Optimizer")
 
 
 class Optimizer:
@@ -51,12 +56,14 @@ class Optimizer:
     accepts = "f"
     # The slots of each variable: their names, in the order in which `update` gets them.
     slots: tuple[str, ...] = ()
+    # Arguments of the constructor that the optimiser adds, kept as attributes of the same names.
+    hyperparameters: tuple[str, ...] = ()
     # Whether a gradient of zero changes nothing: then rows that were not looked up can stay.
     rows_suffice = False
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         weight_decay: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
@@ -288,6 +295,7 @@ class Optimizer:
             "global_clipnorm": self._clipping.global_clipnorm,
             "name": self.name,
             "lazy": self.lazy,
+            **{name: getattr(self, name) for name in self.hyperparameters},
         }
 
     @classmethod
@@ -323,6 +331,56 @@ class Optimizer:
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
+
+
+class ArgumentsAfterDecay(TypedDict, total=False):
+    """Arguments of `Optimizer` that follow its `weight_decay`."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    name: str | None
+    lazy: bool
+
+
+class SharedArguments(ArgumentsAfterDecay, total=False):
+    """Arguments of `Optimizer` that every optimiser takes after its own."""
+
+    weight_decay: float | None
+
+
+_SHARED = [
+    parameter
+    for name, parameter in inspect.signature(Optimizer.__init__).parameters.items()
+    if name in SharedArguments.__optional_keys__
+]
+
+
+def with_shared_arguments(
+    constructor: Callable[Concatenate[Made, Arguments], None],
+) -> Callable[Concatenate[Made, Arguments], None]:
+    """Give a constructor with `**shared` the signature in which those arguments are named.
+
+    They may be passed by position too, as in Keras.
+    """
+    own = [
+        parameter
+        for parameter in inspect.signature(constructor).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    named = {parameter.name for parameter in own}
+    signature = inspect.Signature([*own, *(each for each in _SHARED if each.name not in named)])
+
+    @functools.wraps(constructor)
+    def construct(self: Made, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        try:
+            _, *rest = signature.bind(self, *args, **kwargs).arguments.items()
+        except TypeError as error:
+            raise TypeError(f"{constructor.__qualname__}() {error}") from None
+        constructor(self, **dict(rest))  # type: ignore[call-arg]
+
+    construct.__signature__ = signature  # type: ignore[attr-defined]
+    return construct
 
 
 def root(x: Any) -> Any:

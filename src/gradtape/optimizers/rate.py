@@ -16,6 +16,8 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 
 Rate = Variable | Tensor | Callable[[Any], Any]
+# What users pass: a number, or the configuration of a schedule, besides.
+LearningRate = float | Rate | dict[str, Any]
 
 
 def as_rate(given: Any, current: Rate | None = None, make: Any = None) -> Rate:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.rate import LearningRate
 
 __all__ = ["RMSprop"]
 
@@ -29,24 +30,19 @@ class RMSprop(Optimizer):
     0.683772
     """
 
+    hyperparameters = ("rho", "momentum", "epsilon", "centered")
+
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         rho: float = 0.9,
         momentum: float = 0.0,
         epsilon: float = 1e-7,
         centered: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[SharedArguments],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
-        )
+        super().__init__(learning_rate, **shared)
         self.rho = float(rho)
         self.momentum = float(momentum)
         self.epsilon = float(epsilon)
@@ -70,8 +66,3 @@ class RMSprop(Optimizer):
         if self.momentum > 0.0:
             step = found["momentum"] = self.momentum * found["momentum"] + step
         return weight - step, list(found.values())
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimiser, without its state."""
-        names = ("rho", "momentum", "epsilon", "centered")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from gradtape.optimizers.optimizer import Optimizer
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
 
 __all__ = ["SGD"]
@@ -31,23 +32,17 @@ class SGD(Optimizer):
     """
 
     accepts = "fc"
+    hyperparameters = ("momentum", "nesterov")
 
+    @with_shared_arguments
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRate = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-        *,
-        lazy: bool = False,
+        **shared: Unpack[SharedArguments],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name, lazy=lazy
-        )
+        super().__init__(learning_rate, **shared)
         if not 0.0 <= momentum <= 1.0:
             raise ValueError(f"SGD: momentum={momentum} is not between 0 and 1.")
         self.momentum = float(momentum)
@@ -75,8 +70,3 @@ class SGD(Optimizer):
         if slots:
             return super().update_sparsely(gradient, weight, slots, *rates)
         return add_to_rows(weight, gradient, lambda values: -(rates[0] * values)), []
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimiser, without its state."""
-        own = {"momentum": self.momentum, "nesterov": self.nesterov}
-        return {**super().get_config(), **own}

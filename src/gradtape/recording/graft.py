@@ -1,4 +1,4 @@
-"""Graft: a pending graph of one recording as a graph of another."""
+"""Graft: copies a pending graph of one recording into another."""
 
 from __future__ import annotations
 

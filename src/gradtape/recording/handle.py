@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
-from gradtape.recording.hooks import hooks
 from gradtape.recording.value import Value
 
 if TYPE_CHECKING:
@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """What a user holds: a node in a recording while pending or tracked, a value once computed."""
+    """What a tensor holds: a node in a recording while pending or tracked, a value once computed.
+
+    Recording closures and the native recorder read these slots directly.
+    """
 
     __slots__ = ("__weakref__", "computed", "node", "recording")
 
-    # The class of what ops on this handle return, and of what views of it are.
+    # The class of the results of ops on this handle, and of views of it.
     result_class: type[Handle]
     view_class: type[Handle]
 
-    def __init__(self, node: Any, recording: Any, computed: Value | None) -> None:
+    def __init__(self, node: Any, recording: Recording | None, computed: Value | None) -> None:
+        # None once a value was computed that no tape tracks; a Node otherwise.
         self.node: Any = node
-        self.recording: Recording | None = recording
+        self.recording = recording
         self.computed = computed
 
     def enter(self, recording: Recording) -> Node:
@@ -33,15 +37,19 @@ class Handle:
         if recording.outer is not None and self.recording is not None:
             return recording.capture(self)
         if self.recording is not None and self.recording.capturing:
-            # What is computed from it elsewhere comes back as a mere number.
-            self.recording.escape()  # type: ignore[attr-defined]
+            # The capture sees a result computed elsewhere from this handle as a plain constant.
+            self.recording.escape()
         if self.computed is None:
             hooks.compute_handle(self)
-            if self.recording is recording:  # it was pending here all along
+            if self.recording is recording:  # it is a node of this recording after all
                 return self.node
         if recording.capturing or recording.outer is not None:
             return recording.enter_handle(self)
         return recording.enter_value(self.computed)  # type: ignore[arg-type]
+
+    def materialize(self) -> None:
+        """Give a handle that belongs to no recording its value; for classes that compute it."""
+        raise AssertionError("this handle has neither a recording nor a value")
 
 
 Handle.result_class = Handle.view_class = Handle

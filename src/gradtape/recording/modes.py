@@ -7,10 +7,12 @@ from typing import Any
 
 
 class Modes(threading.local):
-    """Switches that each thread has of its own."""
+    """The modes of the running thread; `tensor.modes` turns them on and off for users."""
 
-    # What a recording lists its handles in; the eager debug mode installs a list that evaluates.
+    # The class of a recording's list of handles. The eager debug mode, debug_nans and the report
+    # of saved values set a subclass whose `append` looks at each new handle.
     handle_list: type[list[Any]] = list
+    # Whether results that differ between runs, such as unseeded random numbers, are refused.
     deterministic = False
 
 

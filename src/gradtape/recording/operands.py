@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import of_scalar
+from gradtape.dtypes import DType, of_scalar
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
 from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import host_value
 
 SCALARS = frozenset((bool, int, float, complex, Deferred))
 
 
-def enter(recording: Recording, operand: Any, partner: Any = None) -> Node:
-    """The node that stands for any operand; a Python scalar adapts to dtype `partner`."""
+def enter(recording: Recording, operand: Any, partner: DType | None = None) -> Node:
+    """The node that stands for an operand; a Python scalar adapts to the dtype `partner`."""
     kind = type(operand)
     if kind is Deferred:
         return recording.add_number(operand, scalar_spec(operand.value, operand.kind, partner))
@@ -36,7 +36,8 @@ def enter(recording: Recording, operand: Any, partner: Any = None) -> Node:
     return recording.enter_value(host_value(operand))
 
 
-def scalar_spec(value: Any, kind: type, partner: Any) -> Spec:
+def scalar_spec(value: Any, kind: type, partner: DType | None) -> Spec:
+    """The spec of a Python scalar beside operands of dtype `partner`."""
     dtype = of_scalar(kind, partner)
     if kind is int and dtype.kind in "iu":
         bounds = np.iinfo(dtype)
@@ -48,7 +49,7 @@ def scalar_spec(value: Any, kind: type, partner: Any) -> Spec:
     return spec((), dtype)
 
 
-def any_handle(nest: Any) -> bool:
+def any_handle(nest: object) -> bool:
     """Whether a nest of lists holds a tensor or variable."""
     if isinstance(nest, (list, tuple)):
         return any(any_handle(item) for item in nest)
@@ -56,12 +57,12 @@ def any_handle(nest: Any) -> bool:
 
 
 def stack_nest(nest: Any) -> Any:
-    """A list of tensors is the stack of them, as NumPy would have it."""
+    """The stack of a list of tensors, which is what NumPy makes of a list of arrays."""
     parts = [stack_nest(item) if isinstance(item, (list, tuple)) else item for item in nest]
     return hooks.stack(tuple(parts))
 
 
-def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:
+def partner_dtype(op: Op, operands: tuple[Any, ...]) -> DType | None:
     """The dtype that Python scalars among the operands adapt to, or None."""
     positions = range(len(operands)) if op.weak is None else op.weak
     found = None
@@ -74,7 +75,7 @@ def partner_dtype(op: Op, operands: tuple[Any, ...]) -> Any:
 
 def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
     """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
-    nodes: list[Any] = []
+    nodes: list[Any] = []  # None for a scalar, until the dtype of the others is known
     scalars = False
     for operand in operands:
         if type(operand) in SCALARS:
@@ -100,10 +101,10 @@ def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> t
 
 
 def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
-    """The same where an array, a list or another foreign object is among them."""
+    """`enter_operands` where an array, a list or another foreign object is among the operands."""
     partner = None
     if any(type(operand) in SCALARS for operand in operands):
-        operands = as_arrays(operands)
+        operands = _with_dtypes(operands)
         partner = partner_dtype(op, operands)
     weak = op.weak
     return tuple(
@@ -112,8 +113,8 @@ def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> 
     )
 
 
-def as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give lists and other nests a dtype, so that scalars beside them can adapt."""
+def _with_dtypes(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands with lists and other nests as arrays, so that scalars can adapt to them."""
     return tuple(
         operand
         if type(operand) in SCALARS or hasattr(operand, "dtype")

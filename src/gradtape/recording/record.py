@@ -1,20 +1,24 @@
-"""Record: one more application of an op, on operands of any kind."""
+"""Record: applies an op to operands of any kind, lazily."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradtape.graph.node import Node, apply, constant, outputs
+from gradtape.graph.hooks import hooks
+from gradtape.graph.node import Node, Params, apply, constant, outputs
 from gradtape.graph.op import Op
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.operands import enter_operands, partner_dtype, scalar_spec
 from gradtape.recording.thread_state import state
 
 
-def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Any:
-    """Apply an op to operands of any kind. On nodes it builds the graph, on all else it records."""
+def record(op: Op, operands: tuple[Any, ...], params: Params = ()) -> Any:
+    """Apply an op: to nodes it gives a node, to anything else a handle in the recording.
+
+    This is the general path. Closures in `ops.families.elementwise` and the native recorder take
+    shortcuts for operands that the recording knows already.
+    """
     for operand in operands:
         if type(operand) is Node:
             return apply(op, _as_nodes(op, operands), params)
@@ -40,8 +44,8 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
     else:
         result = observed = recording.hold(node, kind)
     if recording.closed and observed.computed is None:
-        # The collector ran, and the last tape to hold the recording died. No operand is pending
-        # there, or the recording would have lived: once more.
+        # The garbage collector ran and freed the last tape that held the recording. No operand was
+        # pending in it, or it would not have been closed: record once more in the next one.
         return record(op, operands, params)
     if op.may_fail:
         recording.defer(node, observed)
@@ -49,7 +53,7 @@ def record(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...] = ()) -> A
             try:
                 recording.compute_at_once(observed)
             except BaseException:
-                # The traceback holds on to what failed: it must not be tried again with other work.
+                # The traceback keeps the failed handle alive: later flushes must not run it again.
                 recording.forget(result if type(result) is tuple else (result,))
                 raise
     return result

@@ -1,7 +1,7 @@
-"""Recordings: the pending work of a thread, that is, leaves with values and handles on nodes.
+"""Recordings: the pending work of a thread.
 
-Nodes are static. What differs from one run of a program to the next lives here: the values of the
-leaves, the order of application, the handles that are still held, and the values computed so far.
+Nodes are static. Everything that differs from one run of a program to the next lives here: the
+values of the leaves, the order of applications, the handles, and the values computed so far.
 """
 
 from __future__ import annotations
@@ -9,31 +9,54 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
-from gradtape.graph.node import TABLE_LIMIT, Node, Table, build, leaf, structural_key, table
+from gradtape.graph.node import (
+    TABLE_LIMIT,
+    Key,
+    Node,
+    Params,
+    Table,
+    build,
+    leaf,
+    structural_key,
+    table,
+)
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.modes import modes
 from gradtape.recording.traffic import traffic
-from gradtape.recording.value import Value
+from gradtape.recording.value import Content, LeafValue, Value
 
-# Past this many pending applications outside any tape, a recording is cut and computed.
+# Past this many pending applications outside any tape, a recording is flushed.
 PENDING_LIMIT = 10_000
 
 _stamps = itertools.count(1)
 _reopening = new_lock()
 
+H = TypeVar("H", bound=Handle)
+
+
+class DerivativeRule(Protocol):
+    """The derivative of a custom node, as a Python closure that only its recording knows."""
+
+    def pull(self, recording: Any, node: Node, cotangents: Any) -> Sequence[Any]: ...
+
+    def push(self, recording: Any, node: Node, tangents: Any) -> Sequence[Any]: ...
+
 
 class Recording:
-    """One thread's pending work since the last flush, or since the first live tape."""
+    """One thread's pending work since the last flush, or since the first live tape.
 
-    # Where operands come from if this is the trace of a function of arguments without values.
+    The native recorder reads `handles`, `leaves`, `nodes`, `stamp` and `table` by slot.
+    """
+
+    # The recording in which the traced function was called, if this is a trace.
     outer: Any = None
 
     __slots__ = (
@@ -66,52 +89,60 @@ class Recording:
         "watched",
     )
 
-    # Whether looks at values are noted: see gradtape.functions.capture.
+    # Whether this is a capture, which notes every look at a value: see gradtape.functions.capture.
     capturing = False
-    # Whether its plans may round as is quickest.
+    # Whether its plans may reorder floating-point arithmetic.
     fastmath = False
 
     def __init__(self) -> None:
+        # The number of this recording: nodes and values remember the latest one that used them.
         self.stamp = next(_stamps)
         self.thread = threading.get_ident()
-        # In a forked child this lock may be held by a thread that is not there: see `guard`.
+        # In a forked child, the thread that holds this lock may not exist: see `guard`.
         self.lock = threading.RLock()
         self.forks = Process.forks
         self.table: Table = table()
         self.interned = self.table.nodes
+        # Values and Python scalars; in a trace, None for a leaf without a value.
         self.leaves: list[Any] = []
+        # The applications in order: a tape records the stretches between its entry and its exit.
         self.nodes: list[Node] = []
         self.handles: list[Handle] = modes.handle_list()
+        # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
-        self.repeats: dict[tuple[Any, ...], Node] = {}
-        # Values kept while a tape may ask for them, and the interned history that led to them.
-        self.values: dict[Node, Any] = {}
-        self.available: Any = None
+        # The latest twin of each application that was made more than once: see `twin`.
+        self.repeats: dict[Key, Node] = {}
+        # Values kept while a tape may ask for them. `available` stands for their history: two
+        # recordings of one program that flushed and dropped the same have the same object here, so
+        # plans and derivatives that depend on which values are known are found by identity.
+        self.values: dict[Node, Value] = {}
+        self.available: object = None
         # How many tapes are entered here; live tapes, by id, and whether each is persistent.
         self.active = 0
         self.tapes: dict[int, bool] = {}
         self.watched: dict[Node, None] = {}
-        # Scalars whose gradient was asked for: losses, which are likely to be looked at.
+        # Scalars whose gradient was asked for: losses, which the user is likely to look at.
         self.targets: dict[Node, None] = {}
         # Python closures of custom derivatives, by node.
-        self.rules: dict[Node, Any] = {}
-        # Nodes inside a checkpoint, which are not kept for the backward pass, and those which are
-        # whatever they cost.
+        self.rules: dict[Node, DerivativeRule] = {}
+        # Nodes inside a checkpoint, whose values are not kept for the backward pass, and nodes that
+        # the user asked to save, whose values are kept even if they are cheap.
         self.recomputed: set[Node] = set()
         self.saved: set[Node] = set()
-        # The user's line that recorded a node which may fail when it runs, later.
+        # The user's line that recorded each node that may fail when a later flush runs it.
         self.lines: dict[Node, str] = {}
-        # Variables with a pending update, and those read but not yet assigned.
+        # How many variables have a pending update, and the variables read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
-        # Whether something was computed from this without a flush: the next step begins anew.
+        # Whether a bound plan ran on this recording outside a flush: the next outermost tape then
+        # begins with a new recording.
         self.observed = False
-        # Whether it is being flushed: its list of handles is empty then, though they are pending.
+        # Whether a flush is running, which has taken the handles off the list.
         self.flushing = False
         self.closed = False
 
-    def guard(self) -> Any:
-        """Its lock, to be held while it is computed; a new one where a fork has come between."""
+    def guard(self) -> threading.RLock:
+        """The lock to hold while this is computed; a new one if the process was forked since."""
         if self.forks != Process.forks:
             with _reopening:
                 if self.forks != Process.forks:
@@ -120,7 +151,7 @@ class Recording:
         return self.lock
 
     def close(self) -> None:
-        """Let go of everything; handles that were computed keep their values."""
+        """Release everything; handles that were computed keep their values."""
         self.closed = True
         traffic.recordings += 1
         traffic.applications += len(self.nodes)
@@ -138,14 +169,14 @@ class Recording:
         self.lines = {}
         self.unassigned = set()
         if traffic.recordings >= traffic.due:
-            traffic.tell()
+            hooks.consider_native_recorder()
 
-    def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> bool:
-        """Whether so much is pending that it should be computed before this application.
+    def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
+        """Whether so much is pending that it should be flushed before this application.
 
-        That is where the first application of the recording comes again, or at least its op. A
-        cut at a count of nodes would drift through the program that repeats, and each place
-        would make structures of its own.
+        The cut is where the first application of the recording comes again, or at least its op. A
+        cut after a fixed count of nodes would fall on another op of a loop each time, and every
+        cut would need a plan of its own.
         """
         pending = len(self.nodes)
         if pending < PENDING_LIMIT or op is not self.nodes[0].op:
@@ -154,19 +185,33 @@ class Recording:
         return again or pending >= 2 * PENDING_LIMIT
 
     def is_full(self) -> bool:
-        """Whether `should_be_cut` has to be asked."""
+        """Whether recording one more application has to ask `should_be_cut`."""
         return len(self.nodes) >= PENDING_LIMIT
 
     def lacks_value(self, node: Node) -> bool:
-        """Whether a node cannot be computed yet; see gradtape.recording.trace."""
+        """Whether a node depends on a leaf without a value, as only a trace has them."""
         return False
 
     def capture(self, operand: Any) -> Node:
-        """The leaf that stands for an operand from outside, which only a trace has."""
+        """The leaf that stands for an operand from outside the traced function."""
         raise AssertionError("this recording is inside no other")
 
+    # What a capture does in addition: gradtape.functions.capture overrides these.
+
+    def escape(self, what: str = "", meant: bool = False) -> None:
+        """Note that a value leaves for Python code that the capture does not see."""
+        raise AssertionError("this recording is no capture")
+
+    def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
+        """Handles on deferred effects that the wanted handles do not read."""
+        raise AssertionError("this recording is no capture")
+
+    def run(self, bound: Any) -> dict[Node, Content]:
+        """Run a bound plan of this recording and note it as a part of the replay."""
+        raise AssertionError("this recording is no capture")
+
     def is_pinned(self) -> bool:
-        """Whether only persistent tapes hold this: one that is not will ask once more, soon."""
+        """Whether only persistent tapes hold this: any other will ask for its gradient soon."""
         return all(self.tapes.values())
 
     def enter_value(self, value: Value) -> Node:
@@ -185,18 +230,23 @@ class Recording:
         return self.enter_value(handle.computed)  # type: ignore[arg-type]
 
     def add_number(self, number: Deferred, of: Spec) -> Node:
-        """The leaf of a deferred number, which outside a captured function is just a number."""
+        """The leaf of a deferred number, which outside a capture is just a number."""
         return self.add_leaf(number.read(), of)
 
-    def add_leaf(self, value: Any, of: Spec) -> Node:
+    def add_leaf(self, value: LeafValue, of: Spec) -> Node:
+        """One more leaf with this value."""
         leaves = self.leaves
         ordinal = len(leaves)
         leaves.append(value)
         found = self.interned.get((of, ordinal))
         return leaf(ordinal, of) if found is None else found
 
-    def application(self, op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]) -> Node:
-        """The node of one more application here."""
+    def application(self, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
+        """The node of one more application.
+
+        If this thread has recorded the same application before, in an earlier run of the program,
+        the node exists. Its stamp tells whether it was already applied in this recording.
+        """
         key = structural_key(op, inputs, params)
         found = self.interned.get(key)
         if found is None:
@@ -207,9 +257,7 @@ class Recording:
         self.nodes.append(found)
         return found
 
-    def first_application(
-        self, key: tuple[Any, ...], op: Op, inputs: tuple[Node, ...], params: tuple[Any, ...]
-    ) -> Node:
+    def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
         if len(self.interned) > TABLE_LIMIT:
@@ -220,11 +268,13 @@ class Recording:
         self.nodes.append(found)
         return found
 
-    def twin(self, key: tuple[Any, ...], first: Node) -> Node:
-        """Another node for an application that was made here before.
+    def twin(self, key: Key, first: Node) -> Node:
+        """A second node for an application that was made in this recording before.
 
-        `y = x * x` and `z = x * x` are two values to a user who asks for the derivative of one by
-        the other: applications are never merged while recording. The plan shares them again.
+        After `y = x * x; z = x * x` the derivative of z by y is zero, so y and z must be different
+        nodes, although the plan computes them once. Each twin is interned under the key of the
+        application with the twin before it: the next run of the program finds the same twins in
+        the same order.
         """
         latest = self.repeats.get(key, first)
         found = self.interned.get((*key, latest))
@@ -237,7 +287,7 @@ class Recording:
         return found
 
     def drop(self, nodes: set[Node]) -> None:
-        """Let go of values that were computed already and shall be computed again when needed."""
+        """Release kept values, which are computed again if a derivative reads them."""
         gone = frozenset(node for node in nodes if node in self.values)
         if gone:
             for node in gone:
@@ -245,29 +295,30 @@ class Recording:
             self.available = (self.available, gone)
 
     def defer(self, node: Node, handle: Handle) -> None:
-        """An op that may fail was recorded: if it does, later, its line is told."""
+        """Note the user's line of an op that may fail, for the error of a later flush."""
         if self.tapes:
             self.lines.setdefault(node, user_line())
 
     def compute_at_once(self, handle: Handle) -> None:
-        """Compute what may fail on the line that records it."""
+        """Compute an op that may fail on the line that records it."""
         hooks.compute_handle(handle)
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
-        """Take handles off the list of what a flush computes."""
+        """Take handles off the list: no flush computes them."""
         gone = {id(handle) for handle in handles}
         self.handles = type(self.handles)(h for h in self.handles if id(h) not in gone)
 
-    def hold(self, node: Node, kind: type[Handle]) -> Any:
-        """A handle on `node`, known to this recording."""
+    def hold(self, node: Node, kind: type[H]) -> H:
+        """A handle on `node`, listed for the next flush."""
         handle = kind(node, self, None)
         self.handles.append(handle)
         return handle
 
-    def hold_all(self, nodes: Sequence[Node], kind: type[Handle]) -> list[Any]:
-        """Handles on several nodes. Where each is computed at once, they are so together."""
+    def hold_all(self, nodes: Sequence[Node], kind: type[H]) -> list[H]:
+        """Handles on several nodes, listed for the next flush."""
         handles = [kind(node, self, None) for node in nodes]
-        list.extend(self.handles, handles[:-1])
+        # In the eager mode `append` computes: only after all of them are listed.
+        list.extend(self.handles, handles[:-1])  # type: ignore[misc]
         for handle in handles[-1:]:
             self.handles.append(handle)
         return handles

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import (
     PICK,
@@ -31,7 +32,6 @@ from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.recording.graft import graft
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
@@ -353,9 +353,6 @@ class Trace(Recording):
     def make(self, variable: Any) -> None:
         """A variable was made inside."""
 
-    # Installed by gradtape.control.batched_trace: what `new` is where the function was called.
-    carry_out: Any = None
-
     @contextlib.contextmanager
     def assigning(self, name: str, new: Any) -> Iterator[Any]:
         """A value that a variable outside is given: one for all examples, or it is refused."""
@@ -366,7 +363,7 @@ class Trace(Recording):
                 f"inside {self.name}, where it is one variable for all. Return the value, and "
                 "assign outside what you make of it, such as its mean."
             )
-        outside = self.carry_out(node)
+        outside = hooks.carry_out(self, node)
         with self.outside():
             yield outside
 

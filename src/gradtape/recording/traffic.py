@@ -1,18 +1,17 @@
-"""Traffic: how much was recorded so far, for those who decide what is worth compiling."""
+"""Traffic: how much was recorded so far, to decide whether compiling the recorder pays."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 
 class Traffic:
-    """What closed recordings held, and who is told after how many of them."""
+    """Counts of closed recordings and of their applications."""
 
     recordings = 0
     applications = 0
+    # The count of recordings at which `hooks.consider_native_recorder` is called next.
     due: float = math.inf
-    tell: Callable[[], None]
 
 
 traffic = Traffic()

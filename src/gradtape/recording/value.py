@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import DtypeError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec, spec
-from gradtape.recording.hooks import hooks
+
+
+class PoolBuffer(Protocol):
+    """Memory of the runtime's pool: see gradtape.runtime.buffer_pool."""
+
+    @property
+    def address(self) -> int: ...
+
+
+Content = Array | PoolBuffer
 
 
 class Value:
-    """A computed value. `entry` remembers under which leaf the latest recording knows it.
+    """A computed value.
 
-    `content` is a NumPy array, or a buffer of the runtime's pool that becomes one when somebody
-    looks: most values of a training loop are never looked at.
+    `content` is a NumPy array, or a buffer of the runtime's pool, over which an array is made only
+    when somebody looks: most values of a training loop are never looked at. `entry` is the stamp of
+    the latest recording that this value entered, with its leaf there: entering again is one
+    comparison.
     """
 
     __slots__ = ("_address", "content", "entry", "spec")
 
-    def __init__(self, content: Any, of: Spec) -> None:
+    def __init__(self, content: Content, of: Spec) -> None:
         self.content = content
         self.spec = of
         self._address = 0
@@ -30,7 +42,7 @@ class Value:
         self.entry: tuple[int, Node | None] = (0, None)
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The value as a NumPy array."""
         content = self.content
         if isinstance(content, np.ndarray):
@@ -39,7 +51,7 @@ class Value:
 
     @property
     def address(self) -> int:
-        """Where the elements lie, one after the other."""
+        """The address of the elements, which are contiguous."""
         if not self._address:
             content = self.content
             if isinstance(content, np.ndarray):
@@ -52,15 +64,21 @@ class Value:
 
 
 class _Unentered:
-    """What operands that always enter through their own method have for a value."""
+    """The `computed` of operands, such as variables, that must enter by their own method.
+
+    Its stamp is that of no recording, so the shortcut of the recording closures never takes it.
+    """
 
     entry = (-1, None)
 
 
 UNENTERED = _Unentered()
 
+# A leaf of a recording; None in a trace, where leaves may have no value.
+LeafValue = Value | bool | int | float | complex | None
 
-def host_value(data: Any, dtype: Any = None) -> Value:
+
+def host_value(data: object, dtype: object = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
     try:
         array = np.array(

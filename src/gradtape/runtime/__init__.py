@@ -1,1 +1,18 @@
-"""Plan and run: programs scheduled once, cached by structure, run many times."""
+"""Program to values: plans, the tiers that run them, and the memory and threads that they use.
+
+A program comes in through `plan_cache.plan_for`, runs as a `NumpyPlan` at first and as a
+`CompiledPlan` once that pays (`tiers`). Compiling goes program, `lowered_program` (steps over
+slots), `native_stretches` (instructions), `compiled_plan` (a run); loops and branches take the same
+way through `loop_bodies`.
+
+Other rooms import from here:
+
+- plan_cache: `plan_for`, `clear_plans`; plan: `Plan`, `Layout`, the types of inputs and contents;
+- tiers: `MODE`, `work`, `TieredPlan`; numpy_plan: `NumpyPlan`, to run a program once;
+- compiled_plan: `CompiledPlan`, to compare tiers (loads the compiler);
+- buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;
+- thread_team: `get_num_threads`, `set_num_threads`, and the address of `run_plan`;
+- counters: `counters`, `COUNTS`; footprint: bytes that a program will take;
+- source_text: `SourceText`, the one writer of Python source;
+- blas: `library`, for reports.
+"""

@@ -4,7 +4,7 @@ The library is MKL if it is installed (`pip install gradtape[mkl]`), else the on
 the function pointers that `scipy.linalg.cython_blas` exports; `GRADTAPE_BLAS=openblas` or `mkl`
 decides otherwise. Nothing is imported or loaded before the first product.
 
-Products are cut by our own thread team, so the library must run each part on one thread:
+Products are cut by gradtape's own thread team, so the library must run each part on one thread:
 
 - OpenBLAS counts threads per process (`openblas_set_num_threads_local` sets the same number for
   every thread in the builds without OpenMP, which SciPy's wheels are). `hold_instruction` and
@@ -22,18 +22,18 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
 from gradtape.codegen.plans import gemm
-from gradtape.codegen.plans.gemm import GemmArguments
+from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
+from gradtape.dtypes import DTypeLike
 from gradtape.runtime.shallow_products import panel_instruction
 from gradtape.runtime.thread_team import get_num_threads
 
@@ -89,13 +89,14 @@ def address(routine: str) -> int:
 
 
 def _scipy() -> Library:
+    # Imported here because SciPy's linear algebra is slow to load.
     from scipy.linalg import cython_blas
 
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-    exported: Any = cython_blas.__pyx_capi__
+    exported: Mapping[str, object] = vars(cython_blas)["__pyx_capi__"]
 
     def find(routine: str) -> int:
         capsule = exported.get(routine)
@@ -120,12 +121,13 @@ def _thread_functions() -> Iterator[tuple[int, int]]:
 
 
 def _openblas_paths() -> Iterator[Path]:
+    # Imported here because only a product needs it.
     import scipy
 
     package = Path(scipy.__file__).parent
     for folder in (package.parent / "scipy.libs", package / ".dylibs", Path(sys.prefix) / "lib"):
         yield from sorted(folder.glob("*openblas*"))
-    # A library of the system, wherever it is. NumPy's own copy is not SciPy's.
+    # Else a library of the system, wherever it is. The copy of NumPy's wheels is not SciPy's.
     with contextlib.suppress(OSError):
         mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
         for name in sorted(mapped):
@@ -168,6 +170,7 @@ def _mkl() -> Library | None:
 
 
 def _mkl_paths() -> Iterator[Path]:
+    # Imported here because it is slow, and only a product looks for the optional package.
     from importlib.metadata import PackageNotFoundError, files
 
     pattern = {"win32": "mkl_rt*.dll", "darwin": "libmkl_rt*.dylib"}.get(
@@ -182,24 +185,8 @@ def _mkl_paths() -> Iterator[Path]:
     yield from sorted((Path(sys.prefix) / "lib").glob(pattern))
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A matrix, or a stack of them, in a buffer of the plan. Offset and strides are bytes."""
-
-    slot: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    conjugate: bool = False
-
-    def transposed(self) -> Operand:
-        """The same memory with its last two axes exchanged."""
-        (*outer, rows, columns), (*steps, down, across) = self.shape, self.strides
-        return replace(self, shape=(*outer, columns, rows), strides=(*steps, across, down))
-
-
 def gemm_instruction(
-    dtype: Any, a: Operand, b: Operand, c: Operand, *, accumulate: bool = False
+    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, *, accumulate: bool = False
 ) -> Instruction | None:
     """The instruction for c = a @ b, or c += a @ b, of one dtype and three shapes with strides.
 
@@ -234,15 +221,14 @@ def gemm_instruction(
         shallow = panel_instruction(dtype, a, b, c, m, n, k)
         if shallow is not None:
             return shallow
-    layout_a = _layout(m, k, a, item)
-    layout_b = _layout(k, n, b, item)
+    read_a, read_b = _read_as(m, k, a, item), _read_as(k, n, b, item)
     leading_c = _leading(m, n, c.strides[-2], c.strides[-1], item)
-    if layout_a is None or layout_b is None or not leading_c:
+    if read_a is None or read_b is None or not leading_c:
         return None
     words = GemmArguments(
         *(a.slot, a.offset, b.slot, b.offset, c.slot, c.offset),
-        *(m, n, k, layout_a[1], layout_b[1], leading_c),
-        *(layout_a[0], layout_b[0], int(accumulate), count, *steps, gemm.SPLIT_ROWS),
+        *(m, n, k, read_a[1], read_b[1], leading_c),
+        *(read_a[0], read_b[0], int(accumulate), count, *steps, gemm.SPLIT_ROWS),
     )
     if max(words[6:12]) > LARGEST:
         return None
@@ -274,7 +260,7 @@ def _outer_strides(operand: Operand, shape: tuple[int, ...]) -> list[int]:
     return [0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True)]
 
 
-def _layout(rows: int, columns: int, operand: Operand, item: int) -> tuple[int, int] | None:
+def _read_as(rows: int, columns: int, operand: Operand, item: int) -> tuple[int, int] | None:
     """How BLAS is to read a matrix: the code of its transposition, and its leading dimension."""
     down, across = operand.strides[-2:]
     if not operand.conjugate:
@@ -305,7 +291,7 @@ def _instruction(letter: str, words: GemmArguments) -> Instruction:
 
 
 def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
-    """The words of `gemv`, or None if this is no such product or needs a conjugate BLAS lacks."""
+    """The words of `gemv`; None if neither operand is a vector, or for a conjugate BLAS lacks."""
     if words.n == 1 and words.transb != gemm.CONJUGATE_TRANSPOSED:
         if words.transa == gemm.CONJUGATE_TRANSPOSED:
             return None
@@ -363,13 +349,13 @@ def _kernels(letter: str) -> dict[str, int]:
 
 
 def hold_instruction() -> Instruction | None:
-    """What a plan does before its products; None if the library needs no holding."""
+    """The instruction before the products of a plan; None if the library needs no holding."""
     hold = _hold()
     return None if hold is None else Instruction(hold[0], (), 0)
 
 
 def release_instruction() -> Instruction | None:
-    """What a plan does after its products; None if the library needs no holding."""
+    """The instruction after the products of a plan; None if the library needs no holding."""
     hold = _hold()
     return None if hold is None else Instruction(hold[1], (), 0)
 

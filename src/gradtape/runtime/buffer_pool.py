@@ -1,13 +1,15 @@
-"""Buffers: memory that is used again, because fresh pages cost more than most kernels.
+"""The buffer pool: memory that is recycled, because fresh pages cost more than most kernels.
 
-Writing to pages that the system has just given takes ten times as long as to pages in use. So a
-buffer's memory is not freed when its last holder dies, but kept on a list of blocks of that size
-for the next. Idle memory is bounded by `GRADTAPE_CACHE_LIMIT` (bytes, or such as `512M`, `4G`; `0`
-keeps none), by default half of the machine's or the container's memory; beyond it, blocks of the
-sizes that were asked for longest ago go back to the system first.
+The system zeroes a page when it is first written to, so writing to fresh pages takes ten times as
+long as writing to pages in use. A program that repeats asks for the same sizes again and again. So
+the memory of a buffer is not freed when its last holder dies, but kept on a list of blocks of that
+size for the next. Idle memory is bounded by `GRADTAPE_CACHE_LIMIT` (bytes, or such as `512M`, `4G`;
+`0` keeps none), by default half of the machine's or the container's memory; beyond it, blocks of
+the sizes that were asked for longest ago go back to the system first.
 
-There is no lock: a list's `append` and `pop` are atomic, `__del__` may run between any two
-instructions of any thread, and a forked child inherits lists that are whole.
+There is no lock: `append` and `pop` of a list are atomic, and a lock would be in danger from both
+`__del__`, which may run between any two instructions of the thread that holds it, and a fork, after
+which a child would inherit it taken.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import itertools
 import mmap
 import os
 from array import array as array_of_words
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.recording.hooks import hooks
+from gradtape.dtypes import DTypeLike
+from gradtape.graph.hooks import hooks
+from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 
 __all__ = ["empty_cache"]
 
@@ -38,9 +42,9 @@ SMALL = 1 << 16
 
 @dataclass
 class PoolCounts:
-    """Bytes that passed through the pool, and those idle in it, since the process began."""
+    """Bytes that passed through the pool since the process began, and bytes that are idle in it."""
 
-    # Fresh from the system, served from idle memory, and given back to the system.
+    # Taken from the system, served from idle memory, and returned to the system.
     bytes_allocated: int = 0
     bytes_recycled: int = 0
     bytes_returned: int = 0
@@ -53,7 +57,8 @@ class _Limit:
 
     __slots__ = ("nbytes",)
 
-    nbytes: int | None
+    # Negative while no limit has been chosen.
+    nbytes: int
 
 
 def capacity_for(nbytes: int) -> int:
@@ -64,14 +69,14 @@ def capacity_for(nbytes: int) -> int:
     return (((nbytes - 1) >> shift) + 1) << shift
 
 
-# The numbers of PoolCounts in that order, as words that native code counts in as well.
-_counts = array_of_words("q", [0, 0, 0, 0])
+# The numbers of PoolCounts in that order, as words that native code adds to as well.
+_counts: array_of_words[int] = array_of_words("q", [0, 0, 0, 0])
 ALLOCATED, RECYCLED, RETURNED, HELD = range(4)
 _limit = _Limit()
-_limit.nbytes = None
-# What owns the memory of each block, in use or idle, by address.
-_owners: dict[int, Any] = {}
-# When each capacity was last asked for; of the small ones, which hardly count, nothing is noted.
+_limit.nbytes = -1
+# The object that owns the memory of each block, in use or idle, by address.
+_owners: dict[int, object] = {}
+# When each capacity was last asked for. Small ones take little memory and are not noted.
 _asked: dict[int, int] = {}
 _tick = itertools.count(1).__next__
 _capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL // ALIGNMENT + 1)]
@@ -79,18 +84,18 @@ _capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL // ALIGN
 _free: dict[int, list[int]] = {capacity: [] for capacity in _capacities}
 
 
-# What `__del__` needs is in defaults: module globals may be gone when the interpreter ends.
+# `__del__` takes everything from defaults: module globals may be gone when the interpreter ends.
 def _trim(
     limit: int,
     free: dict[int, list[int]] = _free,
-    counts: Any = _counts,
-    owners: dict[int, Any] = _owners,
+    counts: array_of_words[int] = _counts,
+    owners: dict[int, object] = _owners,
     asked: dict[int, int] = _asked,
     held: int = HELD,
     returned: int = RETURNED,
 ) -> None:
     """Give idle blocks back to the system until no more than `limit` bytes are held."""
-    # Counted afresh: unlocked additions may have been lost.
+    # Counted afresh: additions without a lock may have been lost.
     idle = sorted(free.items(), key=lambda each: (each[0] <= SMALL, asked.get(each[0], 0)))
     counts[held] = sum(capacity * len(addresses) for capacity, addresses in idle)
     for capacity, addresses in idle:
@@ -117,9 +122,9 @@ class Buffer:
     def __del__(
         self,
         free: dict[int, list[int]] = _free,
-        counts: Any = _counts,
+        counts: array_of_words[int] = _counts,
         limit: _Limit = _limit,
-        trim: Any = _trim,
+        trim: Callable[[int], None] = _trim,
         held: int = HELD,
     ) -> None:
         capacity = self.capacity
@@ -155,22 +160,23 @@ def allocate(nbytes: int) -> Buffer:
     return Buffer(address, nbytes, capacity)
 
 
-def array(buffer: Buffer, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A writable array on the buffer's memory; it and every view of it keep the buffer."""
+def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """A writable array on the memory of a buffer; the array and all its views keep the buffer."""
     capacity = buffer.capacity
     kind = _kinds.get(capacity) or _new_kind(capacity)
-    # NumPy's views refer to the object that exports the memory, so that is what holds the buffer.
+    # Views in NumPy hold the object that exports the memory, so that object holds the buffer.
     memory = kind.from_address(buffer.address)
     memory.buffer = buffer
     return np.ndarray(shape, dtype, memory)
 
 
+# Values make arrays of buffers without importing the pool, which is above them.
 hooks.array_over = array
+# ctypes arrays by capacity; Any because their instances take an attribute that keeps the buffer.
 _kinds: dict[int, Any] = {}
 
 
 def _new_kind(capacity: int) -> Any:
-    # A class of its own for each capacity, whose instances take attributes.
     return _kinds.setdefault(capacity, type("Memory", (ctypes.c_char * capacity,), {}))
 
 
@@ -179,8 +185,8 @@ def idle(capacity: int) -> list[int]:
     return _free[capacity]
 
 
-def counts() -> Any:
-    """The words that are counted in, by native code as well."""
+def counts() -> array_of_words[int]:
+    """The counters in memory, which native code adds to as well."""
     return _counts
 
 
@@ -198,7 +204,7 @@ def empty_cache() -> None:
 
 
 def _fresh(nbytes: int, capacity: int) -> Buffer:
-    if _limit.nbytes is None:
+    if _limit.nbytes < 0:
         _limit.nbytes = _chosen_limit()
     try:
         address, owner = _from_system(capacity)
@@ -216,7 +222,7 @@ def _fresh(nbytes: int, capacity: int) -> Buffer:
     return Buffer(address, nbytes, capacity)
 
 
-def _from_system(capacity: int) -> tuple[int, Any]:
+def _from_system(capacity: int) -> tuple[int, object]:
     """An address, and the object whose death frees the memory there."""
     if capacity < LARGE:
         block = np.empty(capacity + ALIGNMENT, np.uint8)
@@ -240,35 +246,3 @@ def _chosen_limit() -> int:
     if not text:
         return physical_memory() // 2
     return parse_bytes("GRADTAPE_CACHE_LIMIT=", text, "0, which keeps no idle memory")
-
-
-def parse_bytes(name: str, given: str, least: str) -> int:
-    """A number of bytes, written such as `512M` or `4G`."""
-    text = given.upper()
-    number, unit = text.removesuffix("IB").removesuffix("B"), 1
-    for power, letter in enumerate("KMGT", start=1):
-        if number.endswith(letter):
-            number, unit = number[:-1], 1 << 10 * power
-    try:
-        found = float(number) * unit
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise ValueError(
-            f"{name}{given!r} is not a number of bytes. Set it to such as 2G, 512M or {least}."
-        )
-    return int(found)
-
-
-def physical_memory() -> int:
-    """The machine's memory, or the container's if that is less."""
-    try:
-        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        found = 8 << 30
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            found = min(found, int(Path("/sys/fs/cgroup", name).read_text("utf-8")))
-        except (OSError, ValueError):
-            continue
-    return found

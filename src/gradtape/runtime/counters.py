@@ -1,4 +1,4 @@
-"""Counters that tests and users read instead of clocks."""
+"""Counters of what the runtime did; tests and users read them instead of clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Counters", "counters"]
 
 @dataclass
 class Counters:
-    """How often the runtime did what, since the process began.
+    """Counts of the work of the runtime since the process began.
 
     >>> before = gt.counters()
     >>> y = gt.sin(gt.asarray([0.0, 1.0])).numpy()
@@ -23,26 +23,26 @@ class Counters:
     # Plans run, and ops evaluated in them.
     plans_run: int = 0
     ops_run: int = 0
-    # Structures that needed a new plan, and those that found one.
+    # Programs whose structure needed a new plan, and programs that found one.
     plans_built: int = 0
     plan_hits: int = 0
-    # Kernels made native, and those found by structure when a plan was compiled.
+    # Kernels compiled, and kernels that a newly compiled plan found by their structure.
     kernels_compiled: int = 0
     kernels_reused: int = 0
-    # Memory fresh from the system, served from the pool, and idle in it now.
+    # Bytes fresh from the system, bytes served from the pool, and bytes idle in it now.
     bytes_allocated: int = 0
     bytes_recycled: int = 0
     bytes_held: int = 0
-    # Gradient graphs derived, and those found by the structure of the recording.
+    # Gradient graphs derived, and gradient graphs found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
-    # Graphs of one example that were batched, and those found by their structure.
+    # Graphs of one example that were batched, and batched graphs found by their structure.
     batches_built: int = 0
     batch_hits: int = 0
 
 
 COUNTS = Counters()
-# Plans and ops that ran in native code from call to return.
+# Plans and ops of native calls, which machine code counts.
 NATIVE = array("q", [0, 0])
 
 

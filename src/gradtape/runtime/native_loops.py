@@ -1,20 +1,19 @@
-"""Loops and branches in native code: a body's plan, run by one instruction of the plan around it.
+"""Loops and branches in native code: one instruction runs the instructions of a body.
 
 A loop is native if all of its body is: kernels, matrix products, loops and branches. Otherwise its
-NumPy kernel runs it, node by node.
+NumPy rule runs it, node by node.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans.control import (
@@ -24,29 +23,47 @@ from gradtape.codegen.plans.control import (
     WHILE_WORDS,
     control_ir,
 )
-from gradtape.codegen.plans.instructions import Instruction
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.runtime import thread_team as threads
+from gradtape.runtime.native_stretches import ControlInstruction
+from gradtape.runtime.plan import Place
 
-# A slot and an offset in bytes.
-Place = tuple[int, int]
+# Takes so many bytes of the arena around a loop, for as long as the loop runs.
 Take = Callable[[int], Place]
 Row = Sequence[int]
 
 
-@dataclass(frozen=True)
-class ControlInstruction:
-    """An instruction that runs bodies, with what a plan has to know of them."""
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The native instructions of a body, and the slots that a loop has to fill for them."""
 
-    instruction: Instruction
+    stream: Instructions
     products: bool
     work: int
     parallel: bool
-    # Tables that the instruction names by address.
-    kept: tuple[Any, ...]
+    slots: int
+    input_slots: Sequence[int]
+    output_slots: Sequence[int]
+    arena_slot: int
+    arena_size: int
+    # Constant tables by slot.
+    tables: Sequence[tuple[int, np.ndarray]]
+    # Keeps alive everything that the instructions name by address.
+    kept: object
+
+
+class NativeControl(Protocol):
+    """A loop or branch that is one instruction."""
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> ControlInstruction:
+        """The instruction, with operands and results at these places."""
+        ...
 
 
 @lru_cache(maxsize=1)
@@ -55,20 +72,20 @@ def _functions() -> dict[str, int]:
     return {name: compiled.address(name) for name in ("scan", "repeat", "choose")}
 
 
-def with_controls(program: Program) -> tuple[Program, dict[Node, Any], Fused]:
-    """The program fused, and its loops and branches that are native.
+def with_controls(
+    program: Program, body_of: Callable[[Program], Body | None]
+) -> tuple[Program, Mapping[Node, NativeControl], Fused]:
+    """The program fused, and its native loops and branches.
 
-    Their operands lie in memory one element after the other: what does not is copied.
+    The operands of these must be contiguous: the program copies an operand that is not.
     """
-    controls: dict[Node, Any] = {}
+    controls: dict[Node, NativeControl] = {}
     for node in program.nodes:
         if node.op.family == "control":
-            found = _native(node)
+            found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
     fused = fuse(program, fusible)
-    if not controls:
-        return program, controls, fused
     scattered = {
         operand for node in controls for operand in node.inputs if not _lies_whole(operand, fused)
     }
@@ -85,9 +102,9 @@ def _lies_whole(node: Node, fused: Fused) -> bool:
 
 
 def with_copies(
-    program: Program, copied: set[Node], readers: Any
+    program: Program, copied: Collection[Node], readers: Collection[Node]
 ) -> tuple[Program, dict[Node, Node]]:
-    """The program with copies of some nodes, read by some readers; and what nodes have become."""
+    """The program in which `readers` read copies of `copied`, and the new node of each old one."""
     new: dict[Node, Node] = {node: node for node in program.inputs}
     copies: dict[Node, Node] = {}
     nodes: list[Node] = []
@@ -112,32 +129,23 @@ def copy_of(node: Node) -> Node:
     return Node(REGISTRY["identity"], (node,), (), node.spec)
 
 
-def _native(node: Node) -> Any:
+def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeControl | None:
     name = node.op.name
     if name == "scan":
-        body = _plan(node.params[0])
+        body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
         return NativeScan(node, body) if body is not None and node.params[3] else None
     if name == "while":
-        condition, body = _plan(node.params[0]), _plan(node.params[1])
+        condition, body = body_of(node.params[0]), body_of(node.params[1])
         return NativeWhile(node, condition, body) if condition and body else None
-    branches = [_plan(body) for body in node.params[0]]
-    if node.inputs[0].dtype != np.int64 or any(body is None for body in branches):
+    branches = [body_of(branch) for branch in node.params[0]]
+    found = [body for body in branches if body is not None]
+    if node.inputs[0].dtype != np.int64 or len(found) < len(branches):
         return None
-    return NativeBranch(node, branches)
+    return NativeBranch(node, found)
 
 
-def _plan(body: Program) -> Any:
-    """The plan of a body, or None if it is not all native."""
-    key = ("native", builder.rounding_mode(), threads.get_num_threads())
-    if key not in body.derived:
-        from gradtape.runtime.loop_bodies import body_plan
-
-        body.derived[key] = body_plan(body)
-    return body.derived[key]
-
-
-def _table(rows: Sequence[Row]) -> tuple[Any, int]:
+def _table(rows: Sequence[Row]) -> tuple[ctypes.Array[ctypes.c_int64], int]:
     """Rows of words in memory, and their address."""
     words = [word for row in rows for word in row]
     table = (ctypes.c_int64 * max(len(words), 1))(*words)
@@ -146,13 +154,13 @@ def _table(rows: Sequence[Row]) -> tuple[Any, int]:
 
 def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
     common = {"run": threads.plan_address(), "team": threads.team_word()}
-    given = {**common, **words}
-    return Instruction(_functions()[function], [given[name] for name in names], 1)
+    known = {**common, **words}
+    return Instruction(_functions()[function], [known[name] for name in names], 1)
 
 
-def _own_bindings(body: Any, take: Take) -> list[Row]:
-    """Bindings of what a body has besides operands and results."""
-    rows: list[Row] = [(slot, LITERAL, address) for slot, address in body.fixed]
+def _own_bindings(body: Body, take: Take) -> list[Row]:
+    """Bindings of the constant tables and the arena of a body."""
+    rows: list[Row] = [(slot, LITERAL, table.ctypes.data) for slot, table in body.tables]
     if body.arena_size:
         rows.append((body.arena_slot, *take(body.arena_size)))
     return rows
@@ -161,7 +169,7 @@ def _own_bindings(body: Any, take: Take) -> list[Row]:
 class NativeScan:
     """A scan as one instruction."""
 
-    def __init__(self, node: Node, body: Any) -> None:
+    def __init__(self, node: Node, body: Body) -> None:
         self.node = node
         self.body = body
 
@@ -177,7 +185,7 @@ class NativeScan:
         moves: list[Row] = []
 
         def follow(slot: int, place: Place, nbytes: int) -> None:
-            """Bind a slot to the first element that is looked at, and move it on."""
+            """Bind a slot to the element of the first step, and move the slot on with each step."""
             start = (length - 1) * nbytes if reverse else 0
             bindings.append((slot, place[0], place[1] + start))
             if nbytes and length > 1:
@@ -217,9 +225,9 @@ class NativeScan:
 
 
 class NativeWhile:
-    """A loop without a fixed length as one instruction."""
+    """A while loop as one instruction."""
 
-    def __init__(self, node: Node, condition: Any, body: Any) -> None:
+    def __init__(self, node: Node, condition: Body, body: Body) -> None:
         self.node = node
         self.condition = condition
         self.body = body
@@ -269,7 +277,7 @@ class NativeWhile:
             "carried": len(rows),
         }
         made = _instruction("repeat", WHILE_WORDS, words)
-        # However long it takes: others may run meanwhile.
+        # Its length is unknown: count it as long, so that the call gives up the GIL.
         return ControlInstruction(
             made, condition.products or body.products, 1 << 30,
             condition.parallel or body.parallel, (condition, body, tables),
@@ -279,7 +287,7 @@ class NativeWhile:
 class NativeBranch:
     """A choice between bodies as one instruction."""
 
-    def __init__(self, node: Node, branches: Sequence[Any]) -> None:
+    def __init__(self, node: Node, branches: Sequence[Body]) -> None:
         self.node = node
         self.branches = branches
 

@@ -1,16 +1,19 @@
-"""Stretches: native instructions of a plan between two library calls, as one call."""
+"""Stretches: the native instructions of a plan between two NumPy calls, run by one call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gradtape.codegen.kernels.lower import Lowered
+from gradtape.codegen.kernels.arguments import Lowered
+from gradtape.codegen.kernels.compile import compile_kernels
+from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
+from gradtape.graph.node import Node
 from gradtape.runtime import blas
-from gradtape.runtime import native_loops as control
 from gradtape.runtime import thread_team as threads
+from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.plan import Place, Stretch
 
 # Work, in operand loads, below which a second thread costs more than it brings.
 PARALLEL_WORK = 1 << 18
@@ -19,29 +22,68 @@ QUICK_WORK = 1 << 14
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Native instructions, and how to run them on the slots at an address."""
+class PlacedKernel:
+    """A lowered loop, and the places of the values that it reads and writes."""
 
-    run: Callable[[int], None]
-    instructions: Instructions
+    lowered: Lowered
+    places: Mapping[Node | str, Place]
+
+
+@dataclass(frozen=True)
+class ControlInstruction:
+    """An instruction that runs bodies, with the properties of a stretch that it brings along."""
+
+    instruction: Instruction
+    products: bool
+    work: int
     parallel: bool
-    # So quick that the GIL is kept.
-    quick: bool
+    # The tables and bodies that the instruction names by address.
+    kept: object
 
 
-def packed(content: list[Any], addresses: dict[Any, int]) -> Stretch:
-    """A stretch of native instructions as one call."""
-    instructions, products, work, parallel = unpacked(content, addresses)
-    if products:
+# An Instruction by itself is a matrix product.
+StretchItem = Instruction | PlacedKernel | ControlInstruction
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The instructions of a stretch, and their demands on BLAS, the GIL and the thread team."""
+
+    instructions: list[Instruction]
+    products: bool
+    work: int
+    # Whether any instruction, or one in a body, is cut for several threads.
+    parallel: bool
+
+
+def kernel_addresses(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, int]:
+    """The addresses of all kernels, compiled together where they are new."""
+    kernels = [
+        item.lowered.kernel
+        for items in stretches
+        for item in items
+        if isinstance(item, PlacedKernel)
+    ]
+    addresses, fresh = compile_kernels(kernels)
+    COUNTS.kernels_compiled += fresh
+    COUNTS.kernels_reused += len(kernels) - fresh
+    return addresses
+
+
+def stretch_of(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> Stretch:
+    """Native instructions as one call."""
+    found = assembled(items, addresses)
+    instructions = found.instructions
+    if found.products:
         before, after = blas.hold_instruction(), blas.release_instruction()
         instructions = [i for i in (before, *instructions, after) if i is not None]
     stream = Instructions(instructions)
-    parallel = parallel or stream.parallel
-    quick = not products and work < QUICK_WORK
+    parallel = found.parallel or stream.parallel
+    quick = not found.products and found.work < QUICK_WORK
     runner = threads.plan_runner(keep_gil=quick)
     count = stream.count
     # The tables of loops and branches live as long as the instructions that name them.
-    kept = (stream, content)
+    kept = (stream, items)
 
     def run(slots: int) -> None:
         runner(threads.team() if parallel else 0, kept[0].address, count, slots)
@@ -49,40 +91,36 @@ def packed(content: list[Any], addresses: dict[Any, int]) -> Stretch:
     return Stretch(run, stream, parallel, quick)
 
 
-def unpacked(
-    content: list[Any], addresses: dict[Any, int]
-) -> tuple[list[Instruction], bool, int, bool]:
-    """The instructions of a stretch; whether there are products, the work, and whether any of them,
-    or of those inside, is parallel."""
+def assembled(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> Assembled:
+    """The items of a stretch as instructions."""
     instructions: list[Instruction] = []
     products, work, parallel = False, 0, False
-    for item in content:
+    for item in items:
         if isinstance(item, Instruction):
             products = True
             work += QUICK_WORK
             parallel = parallel or item.parallel
             instructions.append(item)
-            continue
-        if isinstance(item, control.ControlInstruction):
+        elif isinstance(item, ControlInstruction):
             products, parallel = products or item.products, parallel or item.parallel
             work += item.work
             instructions.append(item.instruction)
-            continue
-        lowered, places = item
-        work += lowered.work
-        instructions.append(
-            Instruction(
-                addresses[lowered.kernel],
-                _arguments(lowered, places),
-                lowered.total,
-                lowered.grain,
-                lowered.work >= PARALLEL_WORK,
+        else:
+            lowered = item.lowered
+            work += lowered.work
+            instructions.append(
+                Instruction(
+                    addresses[lowered.kernel],
+                    _arguments(lowered, item.places),
+                    lowered.total,
+                    lowered.grain,
+                    lowered.work >= PARALLEL_WORK,
+                )
             )
-        )
-    return instructions, products, work, parallel
+    return Assembled(instructions, products, work, parallel)
 
 
-def _arguments(item: Lowered, places: dict[Any, tuple[int, int]]) -> list[int]:
+def _arguments(item: Lowered, places: Mapping[Node | str, Place]) -> list[int]:
     arguments = list(item.sizes)
     table = item.kernel.tabled
     tabled = set(table)

@@ -1,4 +1,4 @@
-"""Plan: a program scheduled over numbered slots, and tier 0, which runs it op by op in NumPy."""
+"""The NumPy plan, tier 0: a program over numbered slots, run op by op by the NumPy rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.recording.value import Value
+from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.plan import Input
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.
 LARGE = 1 << 16
@@ -20,7 +21,7 @@ LARGE = 1 << 16
 Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 
 
-class Plan:
+class NumpyPlan:
     """Steps over slots. Inputs fill the first; a slot is used again when its value is dead."""
 
     __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
@@ -53,8 +54,8 @@ class Plan:
         self.output_slots = tuple(slot[node] for node in program.outputs)
         self.output_specs = tuple(node.spec for node in program.outputs)
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Evaluate on Values and Python scalars; gives one array per output."""
+    def run(self, inputs: Sequence[Input]) -> list[Content]:
+        """Evaluate on Values and Python numbers; gives one array per output."""
         slots: list[Any] = [None] * self.size
         for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
             slots[index] = value.array if type(value) is Value else convert(value)
@@ -92,7 +93,6 @@ def last_uses(program: Program) -> dict[Node, int]:
             last[parent] = position
     never = len(program.nodes)
     last.update((node, never) for node in program.outputs)
-    # An input's slot belongs to the caller's value and is not reused before its last use.
     return last
 
 
@@ -106,4 +106,5 @@ def _kernel(node: Node) -> Callable[..., Any]:
 
 def _convert(node: Node) -> Callable[[Any], Any]:
     # A Python scalar takes the leaf's dtype here; NumPy would read it as float64 in some kernels.
-    return node.spec.dtype.type
+    convert: Callable[[Any], Any] = node.dtype.type
+    return convert

@@ -1,7 +1,7 @@
-"""Results: where the outputs of a program come to lie, and what is computed straight into them.
+"""Output places: where the outputs of a program lie, and which nodes are computed into them.
 
-Parts of a joined result are computed where they belong in it, not copied there afterwards, and a
-result that was only reshaped is the memory of what it was reshaped from.
+The parts of a concatenation or stack that is an output are computed where they belong in it, not
+copied there afterwards, and an output that was only reshaped is the memory of its operand.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Parts = dict[Node, tuple[Node, int]]
 
 
 @dataclass(frozen=True)
-class Results:
-    """How the outputs of a program come about."""
+class OutputPlaces:
+    """How each output of a program comes into memory."""
 
-    # By node: written by a unit, returned by a library call, or copied from a view.
+    # By node: "written" by a unit, "called" (returned by a NumPy call), or copied from a "viewed".
     how: dict[Node, str]
-    # Outputs by the node whose whole memory, in order, they are.
+    # For an output that is all the memory of a written node, in order: that node.
     same: dict[Node, Node]
     parts: Parts
 
@@ -45,11 +45,16 @@ class Results:
         return joined, offset
 
 
-def find_results(program: Program, fused: Fused, is_product: Callable[[Node], bool]) -> Results:
-    """How each output comes about; copies that are not needed are dropped from the units."""
+def place_outputs(
+    program: Program, fused: Fused, is_native_call: Callable[[Node], bool]
+) -> OutputPlaces:
+    """Place each output; copies that are not needed are dropped from the units.
+
+    `is_native_call` says of a node outside loops whether native code computes it all the same.
+    """
     produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
     called = {unit.node for unit in fused.units if isinstance(unit, Call)}
-    produced.update(node for node in called if is_product(node))
+    produced.update(node for node in called if is_native_call(node))
     how: dict[Node, str] = {}
     same: dict[Node, Node] = {}
     for node in dict.fromkeys(program.outputs):
@@ -61,7 +66,7 @@ def find_results(program: Program, fused: Fused, is_product: Callable[[Node], bo
             how[node] = "called" if node in called else "viewed"
     results = [node for node, way in how.items() if way == "written"]
     kept = {*program.outputs, *results}
-    return Results(how, same, place_parts(fused, results, produced.__contains__, kept))
+    return OutputPlaces(how, same, place_parts(fused, results, produced.__contains__, kept))
 
 
 def _contents(node: Node, fused: Fused) -> Node | None:
@@ -74,7 +79,7 @@ def _contents(node: Node, fused: Fused) -> Node | None:
 
 
 def read_again(program: Program, fused: Fused, parts: Parts) -> set[Node]:
-    """Nodes whose memory is read after it was written; what lies in place is not read to join."""
+    """Nodes whose memory is read after it was written; a part in its place is not read to join."""
     found: set[Node] = set()
     for node in program.nodes:
         for parent in node.inputs:
@@ -90,8 +95,8 @@ def place_parts(
 ) -> Parts:
     """The nodes that may be written straight into a joined result; their copies are dropped.
 
-    `results` have memory of their own. `makes` says of a node whether a unit writes it wherever it
-    is told to; `kept` nodes need memory of their own as well.
+    `results` have memory of their own. `makes` says of a node whether a unit can write it to any
+    place; `kept` nodes need memory of their own as well.
     """
     parts: Parts = {}
     for unit in reversed(fused.units):

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from gradtape.graph.node import Node
 from gradtape.recording.value import Value
+from gradtape.runtime.plan import Input
+
+# By dtype, the letter that `struct` has for one number; and the format of one with its padding.
+LETTERS = {
+    "f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q", "u4": "I",
+    "u2": "H", "u1": "B", "b1": "?",
+}  # fmt: skip
+FORMATS = {kind: f"{letter}{8 - int(kind[1])}x" for kind, letter in LETTERS.items()}
+FORMATS |= {"c16": "dd", "c8": "ff"}
+
+Conversion = Callable[[Input], complex]
 
 
-def python_types(node: Node) -> Sequence[Any]:
-    """What makes Python numbers that `struct` takes of a scalar; two of a complex one."""
+def python_types(node: Node) -> Sequence[Conversion]:
+    """Conversions of a scalar to the Python numbers that `struct` takes; two for a complex one."""
     if node.dtype.kind == "c":
         return (_real_part, _imaginary_part)
     return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
 
 
-def _real_part(value: Any) -> float:
+def _real_part(value: Input) -> float:
     return complex(value).real
 
 
-def _imaginary_part(value: Any) -> float:
+def _imaginary_part(value: Input) -> float:
     return complex(value).imag
 
 
-def python_number(value: Any, kind: Any) -> Any:
+def python_number(value: Input, conversion: Conversion) -> complex:
     """A Python number for `struct`."""
-    return kind(value.array.item() if type(value) is Value else value)
-
-
-FORMATS = {
-    "f8": "d", "f4": "f4x", "i8": "q", "i4": "i4x", "i2": "h6x", "i1": "b7x", "u8": "Q",
-    "u4": "I4x", "u2": "H6x", "u1": "B7x", "b1": "?7x", "c16": "dd", "c8": "ff",
-}  # fmt: skip
+    return conversion(value.array.item() if type(value) is Value else value)

@@ -1,26 +1,31 @@
-"""Plans by structure: bounded, shared by all threads."""
+"""The cache of plans, by the structure of the program: bounded, shared by all threads.
+
+Programs that differ in sizes only have one *outline*; the compiled plan of one serves as the model
+of the others, which then need no new kernels.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Hashable
+from typing import TypeVar
 
 from gradtape.graph.locks import new_lock
 from gradtape.graph.program import Program, sealed, sealed_inputs
 from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.tiers import Tiered
+from gradtape.runtime.tiers import TieredPlan
 
 PLAN_LIMIT = 4096
 
 
 class Key:
-    """A long structure that is hashed once."""
+    """A long structure whose hash is computed once."""
 
     __slots__ = ("_hash", "structure")
 
-    def __init__(self, structure: tuple[Any, ...]) -> None:
+    def __init__(self, structure: tuple[Hashable, ...]) -> None:
         self.structure = structure
         self._hash = hash(structure)
 
@@ -31,15 +36,20 @@ class Key:
         return isinstance(other, Key) and self.structure == other.structure
 
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _Sizes = tuple[int, ...]
-_plans: OrderedDict[tuple[Key, _Sizes], Tiered] = OrderedDict()
+_plans: OrderedDict[tuple[Key, _Sizes], TieredPlan] = OrderedDict()
 # The latest plan of each outline, with its sizes.
-_models: OrderedDict[Key, tuple[Tiered, _Sizes]] = OrderedDict()
+_models: OrderedDict[Key, tuple[TieredPlan, _Sizes]] = OrderedDict()
 _lock = new_lock()
 
 
-def plan_for(program: Program, fast: bool = False) -> Tiered:
-    """The plan of this structure, built at its first sighting; `fast` rounds as is quickest."""
+def plan_for(program: Program, fast: bool = False) -> TieredPlan:
+    """The plan of a program, shared by all programs of its structure.
+
+    With `fast` its kernels round as is quickest.
+    """
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)
@@ -55,7 +65,7 @@ def plan_for(program: Program, fast: bool = False) -> Tiered:
     if model is not None:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
-        built = Tiered(optimize(sealed(program), fast), fast)
+        built = TieredPlan(optimize(sealed(program), fast), fast)
     with _lock:
         COUNTS.plans_built += 1
         _keep(_plans, (key, sizes), built)
@@ -64,7 +74,7 @@ def plan_for(program: Program, fast: bool = False) -> Tiered:
     return built
 
 
-def _keep(plans: OrderedDict[Any, Any], key: Any, plan: Any) -> None:
+def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V) -> None:
     plans[key] = plan
     if len(plans) > PLAN_LIMIT:
         plans.popitem(last=False)

@@ -1,35 +1,36 @@
-"""Shallow products: those of little depth, which kernels of our own do faster than a library.
+"""Shallow products: matrix products of little depth, which gradtape's kernels do faster than BLAS.
 
-Where, was measured against OpenBLAS on a processor with vectors of 512 bits: 1.15 to 1.3 times as
-fast on one core. On others, and for other shapes, the library has the product.
+The limits below were measured against OpenBLAS on a processor with vectors of 512 bits: 1.15 to 1.3
+times as fast on one core. On other processors, and for other shapes, BLAS computes the product.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from gradtape.codegen import llvm
 from gradtape.codegen.plans import panels
+from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import PanelArguments, Shape
+from gradtape.dtypes import DTypeLike
 
-# Multiplications from which a product is worth the kernel, and rows that a packed panel must serve.
+# The least multiplications, and the least rows that a packed panel must serve.
 WORK = 2_000_000
 ROWS = 32
 # Columns that are read one by one take longer to pack.
 ROWS_SCATTERED = 256
 PANELS = 4
-# The deepest that still beats the library, by the size of an element.
+# The deepest product that is still faster than BLAS, by the size of an element.
 DEEPEST = {4: 160, 8: 256}
 
 
 def panel_instruction(
-    dtype: Any, a: Any, b: Any, c: Any, m: int, n: int, k: int
+    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, m: int, n: int, k: int
 ) -> Instruction | None:
-    """The instruction for c = a @ b of three matrices, or None if a library is to do it."""
+    """The instruction for c = a @ b of three matrices, or None if BLAS is to compute it."""
     item = np.dtype(dtype).itemsize
     if np.dtype(dtype).kind != "f" or llvm.host().bits != 512:
         return None

@@ -21,6 +21,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+LONGEST_SHARED = 10_000
+
 
 class SourceText:
     """Lines of Python source, and the objects that they mention by name."""
@@ -62,7 +64,10 @@ class SourceText:
 
     def compiled(self, function_name: str) -> Callable[..., Any]:
         """Run the text, and return the function of this name that it defines."""
-        exec(_code(str(self), function_name), self._names)
+        source = str(self)
+        # Long texts hardly come twice, and would be kept for nothing.
+        code = _code if len(source) < LONGEST_SHARED else _code.__wrapped__
+        exec(code(source, function_name), self._names)
         function: Callable[..., Any] = self._names[function_name]
         return function
 
@@ -72,5 +77,5 @@ class SourceText:
 
 @lru_cache(maxsize=1024)
 def _code(text: str, function_name: str) -> CodeType:
-    """The code object of a text; the file name in tracebacks tells what the function does."""
+    """The code object of a text; the function is the file name in tracebacks."""
     return compile(text, f"<{function_name}>", "exec")

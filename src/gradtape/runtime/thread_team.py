@@ -1,10 +1,14 @@
 """The thread team: workers parked in native code, shared by every plan of the process.
 
-Workers are daemon threads that call `worker` once, without the GIL, and stay there: they spin for
-`IDLE_SECONDS` after their last work and then wait in the kernel. Nothing is started before the
-first parallel plan; a forked child has no workers and starts its own when it first needs them.
-At interpreter exit the workers are left where they are: they own no lock, and the memory that
-they look at is never freed.
+Workers are daemon threads that call `worker` once, without the GIL, and stay there. After their
+last work they spin for `IDLE_SECONDS`, so that a plan with many short parallel instructions finds
+them awake, and then wait in the kernel (a futex on Linux), so that an idle process takes no
+processor time. Nothing is started before the first parallel plan.
+
+A fork copies only the forking thread, so a child has no workers: it forgets the parent's team and
+starts its own when it first needs one. At interpreter exit the workers are left where they are:
+they own no lock, and the memory that they look at is never freed. A changed number of threads
+retires the whole team, and the next parallel plan starts another.
 """
 
 from __future__ import annotations
@@ -17,12 +21,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.team import READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
+from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
+from gradtape.runtime.machine_limits import default_thread_count
 
 __all__ = ["get_num_threads", "set_num_threads"]
 
@@ -34,9 +37,13 @@ IDLE_SECONDS = 100e-6
 ARRIVAL_SECONDS = 1.0
 
 
+# `run_plan(team, instructions, count, slots)`.
+PlanRunner = Callable[[int, int, int, int], None]
+
+
 @dataclass(frozen=True)
 class TeamCounts:
-    """What the team of now has done since it was started."""
+    """Counts of the present team since it was started."""
 
     workers: int = 0
     # Instructions cut into parts, and parts that the caller took back from a worker still asleep.
@@ -49,14 +56,14 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        # None: not started yet. Zero: one thread, no workers.
+        # None: not started yet. Zero: a team of one thread has no memory.
         self.address: int | None = None
         self.workers = 0
 
 
 _state = _State()
 _size: int | None = None
-# Where loops in native code find the team of now; 0 while there is none.
+# Where loops in native code find the address of the present team; 0 while there is none.
 _word = ctypes.c_int64(0)
 
 
@@ -91,7 +98,7 @@ def get_num_threads() -> int:
     """
     global _size
     if _size is None:
-        _size = _default_size()
+        _size = default_thread_count()
     return _size
 
 
@@ -113,10 +120,10 @@ def run(instructions: Instructions, slots: int) -> None:
     )
 
 
-def plan_runner(*, keep_gil: bool = False) -> Callable[[int, int, int, int], None]:
+def plan_runner(*, keep_gil: bool = False) -> PlanRunner:
     """`run_plan(team, instructions, count, slots)` as a Python callable.
 
-    With `keep_gil` other Python threads stand still meanwhile; for plans of a few microseconds.
+    With `keep_gil` other Python threads wait meanwhile; that is for plans of a few microseconds.
     """
     native = _native()
     return native.run_plan_with_gil if keep_gil else native.run_plan
@@ -128,7 +135,7 @@ def plan_address() -> int:
 
 
 def team_counts() -> TeamCounts:
-    """What the team has done; read by tests and reports."""
+    """The counts of the present team, for tests and reports."""
     address = _state.address
     if not address:
         return TeamCounts()
@@ -146,10 +153,11 @@ class _Native:
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
         plan = self.plan = compiled.address("run_plan")
-        self.run_plan = callable_at(plan, *arguments)
-        self.run_plan_with_gil = callable_at(plan, *arguments, keep_gil=True)
-        self.worker = callable_at(compiled.address("worker"), pointer)
-        self.retire = callable_at(compiled.address("retire"), pointer, integer)
+        self.run_plan: PlanRunner = callable_at(plan, *arguments)
+        self.run_plan_with_gil: PlanRunner = callable_at(plan, *arguments, keep_gil=True)
+        self.worker: Callable[[int], None] = callable_at(compiled.address("worker"), pointer)
+        retire = compiled.address("retire")
+        self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
         self.spins = _looks(callable_at(compiled.address("spin"), pointer, integer), IDLE_SECONDS)
 
 
@@ -158,7 +166,7 @@ def _native() -> _Native:
     return _Native()
 
 
-def _looks(spin: Any, seconds: float) -> int:
+def _looks(spin: Callable[[int, int], None], seconds: float) -> int:
     """How many looks fill so many seconds; a pause lasts 4 to 140 cycles, by processor."""
     word, count = ctypes.c_int32(0), 2000
     best = math.inf
@@ -204,14 +212,14 @@ def _memory(nbytes: int) -> int:
     """Zeroed memory that is never freed: parked workers look at it until the process ends."""
     allocate = ctypes.pythonapi.PyMem_RawCalloc
     allocate.restype, allocate.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_size_t)
-    found = allocate(1, nbytes + 128)
+    found: int | None = allocate(1, nbytes + LINE)
     if not found:
         raise MemoryError(f"threads: no memory for a team ({nbytes} bytes).")
-    return -(-found // 128) * 128
+    return -(-found // LINE) * LINE
 
 
 def _retire() -> None:
-    """Send the workers home; the next parallel plan starts a new team. Needs the lock."""
+    """Let the workers leave; the next parallel plan starts a new team. Needs the lock."""
     if _state.address:
         _native().retire(_state.address, _state.workers)
     _state.address, _state.workers = None, 0
@@ -219,7 +227,8 @@ def _retire() -> None:
 
 
 def _forget() -> None:
-    # Only the forking thread lives on in the child: no workers, and a lock that may be taken.
+    # Only the forking thread lives on in the child: no workers, and another thread of the parent
+    # may hold the lock for ever.
     global _state
     _state = _State()
     _word.value = 0
@@ -227,63 +236,3 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def _default_size() -> int:
-    for name in ("GRADTAPE_NUM_THREADS", "OMP_NUM_THREADS"):
-        # OpenMP allows one count per nesting level, separated by commas.
-        text = os.environ.get(name, "").split(",")[0].strip()
-        if not text:
-            continue
-        if text.isdecimal() and int(text) >= 1:
-            return int(text)
-        if name == "GRADTAPE_NUM_THREADS":
-            raise ValueError(f"{name}={text!r} is not a positive integer. Set it to 1 or more.")
-    if hasattr(os, "sched_getaffinity"):
-        available = len(os.sched_getaffinity(0))
-    else:
-        available = os.cpu_count() or 1
-    return max(1, math.ceil(min(available, cpu_quota())))
-
-
-def cpu_quota(
-    membership: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
-) -> float:
-    """The processors that this process's control groups allow it; infinite without a quota."""
-    try:
-        lines = membership.read_text("utf-8").splitlines()
-    except OSError:
-        return math.inf
-    quota = math.inf
-    for line in lines:
-        _, controllers, path = (line + "::").split(":")[:3]
-        if not controllers:
-            quota = min(quota, _smallest(mount, path, _quota_of_version_2))
-        elif "cpu" in controllers.split(","):
-            for folder in (controllers, "cpu"):
-                quota = min(quota, _smallest(mount / folder, path, _quota_of_version_1))
-    return quota
-
-
-def _smallest(root: Path, path: str, read: Callable[[Path], float]) -> float:
-    """The smallest quota from a group up to the root. A container sees its own group as root."""
-    group = root / path.strip("/")
-    groups = [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
-    return min(read(each) for each in groups)
-
-
-def _quota_of_version_2(group: Path) -> float:
-    try:
-        limit, period = (group / "cpu.max").read_text("utf-8").split()
-        return math.inf if limit == "max" else int(limit) / int(period)
-    except (OSError, ValueError):
-        return math.inf
-
-
-def _quota_of_version_1(group: Path) -> float:
-    try:
-        limit = int((group / "cpu.cfs_quota_us").read_text("utf-8"))
-        period = int((group / "cpu.cfs_period_us").read_text("utf-8"))
-    except (OSError, ValueError):
-        return math.inf
-    return limit / period if limit > 0 and period > 0 else math.inf

@@ -1,24 +1,36 @@
-"""Tiers: a plan runs in NumPy at first, and is compiled when that is likely to pay."""
+"""Tiers: a plan runs in NumPy at first, and is compiled when that is likely to pay.
+
+Compiling takes milliseconds, as long as NumPy needs for millions of elements. A program is compiled
+at its second run, or at its first if it has so much work that NumPy would take longer.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from gradtape.codegen.llvm import host
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
 from gradtape.ops.control.bodies import held
-from gradtape.runtime.numpy_plan import Plan
+from gradtape.recording.value import Content
+from gradtape.runtime.numpy_plan import NumpyPlan
+from gradtape.runtime.plan import BoundRun, Input, Layout
 
-# Element-ops past which compiling pays within one run: about what takes NumPy as long.
+if TYPE_CHECKING:
+    from gradtape.runtime.compiled_plan import CompiledPlan
+
+# Element-ops past which compiling pays within one run: NumPy takes about as long for them.
 WORTH_COMPILING = 30_000_000
-# Compiled at first sight and never used again this often: then a second sight is required.
+# After so many programs that were compiled at their first run and never ran again, programs are
+# compiled at their second run only.
 SPECULATIONS = 16
 
-# A program of more ops than this is compiled only when NumPy has taken about as long on it.
+# A program of more ops than this is compiled only after NumPy has run it for as long as compiling
+# would take.
 LONG_PROGRAM = 5000
 COMPILE_SECONDS = 5e-5
 
@@ -30,23 +42,23 @@ _lock = new_lock()
 _speculations = {"wasted": 0}
 
 
-class Tiered:
-    """One program, as a plan of tier 0 and, when it pays, of tier 1."""
+class TieredPlan:
+    """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
     __slots__ = ("_compiled", "_fast", "_guessed", "_plain", "_runs", "_spent", "program")
 
     def __init__(self, program: Program, fast: bool = False) -> None:
         self.program = program
         self._fast = fast
-        self._plain: Plan | None = None
-        self._compiled: Any = None
+        self._plain: NumpyPlan | None = None
+        self._compiled: CompiledPlan | None = None
         self._runs = 0
         self._guessed = False
-        # Seconds spent on it in NumPy so far.
+        # Seconds that NumPy has spent on it so far.
         self._spent = 0.0
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Evaluate on Values and Python scalars."""
+    def run(self, inputs: Sequence[Input]) -> list[Content]:
+        """Evaluate on Values and Python numbers."""
         compiled = self._compiled
         if compiled is not None and MODE != "off":
             if self._guessed and self._runs:
@@ -57,60 +69,54 @@ class Tiered:
         if MODE != "off" and self._should_compile():
             with _lock:
                 if self._compiled is None:
-                    from gradtape.codegen.kernels.builder import rounding
-                    from gradtape.runtime.compiled_plan import CompiledPlan
+                    # Imported here because it loads the compiler.
+                    from gradtape.runtime.compiled_plan import compiled_plan
 
-                    with rounding(self._fast):
-                        self._compiled = CompiledPlan(self.program)
+                    self._compiled = compiled_plan(self.program, self._fast)
             return self.run(inputs)
         self._runs += 1
         if self._plain is None:
-            self._plain = Plan(self.program)
+            self._plain = NumpyPlan(self.program)
         start = time.perf_counter()
         results = self._plain.run(inputs)
         self._spent += time.perf_counter() - start
         return results
 
-    def bound(
-        self, fixed: Mapping[int, Any], install: Callable[[Any], None]
-    ) -> Callable[..., list[Any]]:
+    def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
         """The run with some inputs fixed, as a function of the others, one by one.
 
-        As soon as the plan is compiled, a faster function of the same kind is installed.
+        As soon as the plan is compiled, `install` is called with a faster function.
         """
         count = len(self.program.inputs)
         positions = [position for position in range(count) if position not in fixed]
         template = [fixed.get(position) for position in range(count)]
 
-        def in_full(*given: Any) -> list[Any]:
+        def in_full(*others: Input) -> list[Content]:
             inputs = template.copy()
-            for position, value in zip(positions, given, strict=True):
+            for position, value in zip(positions, others, strict=True):
                 inputs[position] = value
             return self.run(inputs)
 
-        def run(*given: Any) -> list[Any]:
+        def run(*others: Input) -> list[Content]:
             if self._compiled is not None and MODE != "off":
                 install(self._compiled.bound(fixed, in_full) or in_full)
-            return in_full(*given)
+            return in_full(*others)
 
         return run
 
     @property
-    def layout(self) -> Any:
+    def layout(self) -> Layout | None:
         """How the slots of the compiled plan are filled, if it is compiled and one stretch."""
         return None if self._compiled is None or MODE == "off" else self._compiled.layout
 
-    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> Tiered | None:
-        """The same with other sizes, if it was compiled and nothing depends on them."""
+    def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> TieredPlan | None:
+        """The plan of the program with other sizes, if compiled code does not depend on them."""
         if self._compiled is None or MODE == "off":
             return None
-        from gradtape.codegen.kernels.builder import rounding
-
-        with rounding(self._fast):
-            compiled = self._compiled.resized(inputs, sizes)
+        compiled = self._compiled.resized(inputs, sizes, self._fast)
         if compiled is None:
             return None
-        found = Tiered(compiled.program, self._fast)
+        found = TieredPlan(compiled.program, self._fast)
         found._compiled = compiled
         return found
 
@@ -130,23 +136,21 @@ class Tiered:
 
 
 def work(program: Program) -> int:
-    """A rough count of element-ops."""
+    """A rough count of the element-ops of a program."""
     return sum(_elements(node) for node in program.nodes)
 
 
 def _elements(node: Node) -> int:
     if node.op.family == "control":
-        steps = node.keywords.get("length", 1)
+        steps: int = node.keywords.get("length", 1)
         return steps * sum(work(body) for body in held(node))
     if type(node.spec) is tuple:
         return sum(of.size for of in node.spec)
     if node.op.family == "reduction":
         return node.inputs[0].size
-    return node.spec.size
+    return node.size
 
 
 if MODE == "always":
-    # The first evaluation will compile: what it needs is loaded with the rest of the library.
-    from gradtape.codegen.llvm import host
-
+    # The first evaluation will compile, so LLVM is loaded with the rest of the library.
     host()

@@ -6,10 +6,8 @@ the outputs, packs addresses and numbers into the slots, calls the native code, 
 
 from __future__ import annotations
 
-import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,47 +15,15 @@ import numpy as np
 from gradtape.recording.value import Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.native_stretches import Stretch
+from gradtape.runtime.packing import LETTERS
+from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory
 from gradtape.runtime.source_text import SourceText
 
 # Plans with more inputs and outputs than this gain nothing.
 MOST = 96
-_LETTERS = {
-    "f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q", "u4": "I",
-    "u2": "H", "u1": "B",
-}  # fmt: skip
-
-# The slots and numbers of one run, and the address of this memory.
-RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the slots of a plan are filled, with what takes part in a run."""
-
-    # Where the addresses and the numbers come from: positions among the inputs of the plan.
-    arrays: Sequence[int]
-    scalars: Sequence[tuple[int, np.dtype[Any]]]
-    # Bytes into the memory of a run, of each number.
-    offsets: Sequence[int]
-    # Sizes of the outputs, and in which order they are returned.
-    written: Sequence[int]
-    order: Sequence[int]
-    unset: Sequence[int]
-    arena: int
-    slots: int
-    ops: int
-    stretch: Stretch
-    # Packs all slots and numbers; the slots alone; makes `struct` take numbers of any kind.
-    pack: Callable[..., None]
-    pack_slots: Callable[..., None]
-    converted: Callable[[Sequence[Any]], list[Any]]
-    new_memory: Callable[[], RunMemory]
-
-
-def unrolled_run(
-    layout: Layout, idle: list[RunMemory], slow: Callable[[Sequence[Any]], list[Any]]
-) -> Callable[[Sequence[Any]], list[Any]] | None:
+def unrolled_run(layout: Layout, idle: list[RunMemory], slow: Run) -> Run | None:
     """The run as a function of the list of inputs; None if the plan has too many.
 
     `slow` is the same run with loops; it takes over when an input is not a `Value` or a number.
@@ -76,9 +42,7 @@ def unrolled_run(
     return _written_out(text, layout, "inputs", [f"pack(memory, 0, {packed})"])
 
 
-def bound_run(
-    layout: Layout, fixed: Mapping[int, Any], slow: Callable[..., list[Any]]
-) -> Callable[..., list[Any]] | None:
+def bound_run(layout: Layout, fixed: Mapping[int, Input], slow: BoundRun) -> BoundRun | None:
     """The run with some inputs fixed: a function of the other inputs, one parameter each.
 
     The fixed numbers are written into the memory of a run when that memory is made.
@@ -103,7 +67,7 @@ def bound_run(
     packing = [f"pack(memory, 0, {', '.join(_slots(layout, words))})"]
     for number, (position, dtype) in enumerate(layout.scalars):
         if position not in fixed:
-            pack = text.name(struct.Struct(f"={_LETTERS[dtype.str[1:]]}").pack_into, "pack")
+            pack = text.name(struct.Struct(f"={LETTERS[dtype.str[1:]]}").pack_into, "pack")
             value = _number(text, dtype, f"x{number}", f"a{position}")
             packing.append(f"{pack}(memory, {layout.offsets[number]}, {value})")
     parameters = ", ".join(f"a{position}" for position in sorted(free))
@@ -130,9 +94,7 @@ def _common_names(
     )  # fmt: skip
 
 
-def _written_out(
-    text: SourceText, layout: Layout, parameters: str, packing: list[str]
-) -> Callable[..., list[Any]]:
+def _written_out(text: SourceText, layout: Layout, parameters: str, packing: list[str]) -> BoundRun:
     text.line(f"def run({parameters}):")
     with text.block():
         # Another thread may have taken the memory of the last run.
@@ -165,11 +127,11 @@ def _number(text: SourceText, dtype: np.dtype[Any], local: str, source: str) -> 
     return f"{local} if type({local} := {source}) is {kind} else {read}({local})"
 
 
-def _reader(dtype: np.dtype[Any]) -> Callable[[Any], float | int]:
+def _reader(dtype: np.dtype[Any]) -> Callable[[Input], float | int]:
     kind = float if dtype.kind == "f" else int
     memory = np.ctypeslib.as_ctypes_type(dtype).from_address
 
-    def read(given: Any) -> float | int:
+    def read(given: Input) -> float | int:
         number: float | int = memory(given.address).value if type(given) is Value else kind(given)
         return number
 

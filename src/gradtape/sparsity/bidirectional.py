@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.sparsity import greedy, native
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import (
     PATIENCE,
     TOO_MUCH,
@@ -145,7 +145,7 @@ def staircase(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Sta
     times = np.full(count, count)
     most = np.zeros(2, np.int64)
     costs = (round(SCALE * forward_cost), round(SCALE * reverse_cost))
-    native.run(
+    loop_runner.run(
         greedy.eliminate_lines,
         count,
         (np.array([rows, room, *costs]), starts, neighbours),
@@ -195,7 +195,7 @@ def _partly(pattern: Pattern, wanted: Any, orders: Sequence[str]) -> Colours:
         spent += work
         colours = np.full(size, -1)
         forbidden = np.zeros(size + 1, np.int64)
-        count = native.run(
+        count = loop_runner.run(
             greedy.colour_partly, len(sequence), (sequence, *sides), (colours, forbidden), work
         )
         if best is None or count < best.count:

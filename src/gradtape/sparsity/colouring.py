@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.sparsity import greedy, native
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.orders import ORDERS, order_columns, work_of
 from gradtape.sparsity.pattern import Pattern, listed_pattern
@@ -106,7 +106,7 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Any) 
         spent += 4.0 * work if order == "smallest_last" else work
         colours = start.copy()
         forbidden = np.zeros(pattern.shape[1] + 1, np.int64)
-        count = native.run(
+        count = loop_runner.run(
             greedy.colour_apart, len(sequence), (sequence, *sides), (colours, forbidden), work
         )
         count = max(count, int(start.max(initial=-1)) + 1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import SparsityError
-from gradtape.sparsity import greedy, native
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.bidirectional import Split
 from gradtape.sparsity.colouring import Colours
 from gradtape.sparsity.pattern import Pattern, listed_pattern
@@ -124,7 +124,7 @@ def substitution(pattern: Pattern, colours: Colours) -> Substitution:
     left = np.diff(members.indptr).astype(np.int64)
     queue, sequence = np.zeros(len(places) + 1, np.int64), np.zeros(count, np.int64)
     solved_from = np.full(count, -1)
-    solved = native.run(
+    solved = loop_runner.run(
         greedy.peel_trees,
         len(places),
         (edge_groups, members.indptr, members.indices),

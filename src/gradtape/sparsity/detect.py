@@ -15,7 +15,6 @@ import numpy as np
 
 from gradtape.graph.node import LEAF, PICK, Node, constant
 from gradtape.graph.walk import dependents, topological
-from gradtape.ops.control.bodies import Transforms
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
@@ -277,6 +276,3 @@ class Walk:
             sizes = [part.size for part in parts]
             total = dependence.one_set(dependence.joined(parts, sizes), size)
         return total
-
-
-Transforms.detect = staticmethod(detect)

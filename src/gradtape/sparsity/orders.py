@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.sparsity import greedy, native
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern
 
 # Cheap ones first.
@@ -52,7 +52,7 @@ def _smallest_last(pattern: Pattern, degrees: Any) -> Any:
     )
     heads = np.zeros(int(degrees.max(initial=0)) + 1, np.int64)
     following, preceding, order = np.zeros((3, count), np.int64)
-    native.run(
+    loop_runner.run(
         greedy.order_smallest_last,
         count,
         sides,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError, SparsityError
-from gradtape.sparsity import greedy, native
+from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import Colours, compact
 from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.orders import ORDERS, order_columns
@@ -159,9 +159,9 @@ def _pass(graph: Pattern, sequence: Any, acyclic: bool, work: float) -> Any:
         parents = np.arange(edges)
         visits = np.zeros((2, edges), np.int64)
         outputs = (colours, room[0], room[1], room[2], parents, visits[0], visits[1])
-        native.run(greedy.colour_trees, size, inputs, outputs, 2 * work)
+        loop_runner.run(greedy.colour_trees, size, inputs, outputs, 2 * work)
     else:
         star, hub = np.zeros((2, edges + 1), np.int64)
         outputs = (colours, *room, treated, star, hub)
-        native.run(greedy.colour_stars, size, inputs, outputs, 2 * work)
+        loop_runner.run(greedy.colour_stars, size, inputs, outputs, 2 * work)
     return colours

@@ -81,7 +81,7 @@ class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
         """
 
         def rule(primals: Any, tangents: Any, **kwargs: Any) -> tuple[object, object]:
-            value = self(*primals, **kwargs)
+            value: Any = self(*primals, **kwargs)
             check_count("arguments", len(primals), list(rules))
             pairs = zip(rules, tangents, strict=True)
             parts = [each(t, value, *primals) for each, t in pairs if each is not None]

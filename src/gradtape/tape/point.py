@@ -113,7 +113,7 @@ class Point:
         """A scalar value and its gradient, in one run."""
         with apart(self._recording):
             plan = derive_value_and_gradient(self._view, self._y, self._x)
-            value, slope = plan.run(self._recording, {})
+            value, slope = plan.arrays(self._recording)
             return float(value), np.array(slope)
 
     def gradient(self) -> np.ndarray:

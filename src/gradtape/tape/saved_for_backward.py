@@ -127,7 +127,7 @@ def _line(noted: Provenance, node: Node) -> str:
         )
         if inside is not None:
             return inside
-    found = noted.lines.get(several) or noted.lines.get(noted.origin(several))
+    found = noted.lines.get(several) or noted.lines.get(noted.origin(several) or several)
     return "unknown" if found is None else found
 
 

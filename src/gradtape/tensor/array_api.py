@@ -18,8 +18,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.recording.operands import SCALARS
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
+    from gradtape.dtypes import DTypeLike
     from gradtape.tensor.tensor import Tensor
     from gradtape.tensor.tensor_like import TensorLike
     from gradtape.tensor.variable import Variable
@@ -72,9 +71,9 @@ class IntegerLimits:
 
 
 def _dtype_of(thing: Typed) -> DType:
-    if isinstance(thing, (np.dtype, type, str)):
-        return as_dtype(thing)
-    return as_dtype(getattr(thing, "dtype", thing))
+    if isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype"):
+        return as_dtype(thing)  # type: ignore[arg-type]  # it raises for anything else
+    return as_dtype(thing.dtype)
 
 
 def finfo(type: Typed, /) -> FloatLimits:

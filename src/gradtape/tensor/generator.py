@@ -29,7 +29,7 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from gradtape.dtypes import DTypeLike
 
 # Both words of the key, and the counter.
 State: TypeAlias = tuple[int, int, int]
@@ -138,7 +138,7 @@ class Generator:
             return position
         start = int(position[2]) + (int(position[3]) << 64)
         if capture is not None and capture.is_outside(self):
-            capture.drew(self, start, start + draws.blocks(count))
+            capture.draws.drew(self, start, start + draws.blocks(count))
         if recording.capturing:
             return recording.draw(self, position)  # type: ignore[attr-defined]
         if isinstance(recording, Trace) and self.number < recording.number:
@@ -172,7 +172,7 @@ class Generator:
             self._counter = start
         capture = capturing(recording_state.recording)
         if capture is not None and capture.is_outside(self):
-            capture.gave_back(self, start)
+            capture.draws.gave_back(self, start)
         return True
 
     def restart(self, seed: int) -> None:
@@ -202,7 +202,7 @@ class Generator:
             stop = self._counter = start + times * width
         capture = capturing(recording_state.recording)
         if capture is not None and capture.is_outside(self):
-            capture.drew_again(self, start, width, stop)
+            capture.draws.drew_again(self, start, width, stop)
         return width
 
     def bits(self, shape: ShapeLike = ()) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,35 +13,23 @@ from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
 from gradtape.recording.thread_state import state
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
+    from gradtape.dtypes import DTypeLike
     from gradtape.tensor.tensor import Tensor
     from gradtape.tensor.tensor_like import TensorLike
 
-    UnaryMethod: TypeAlias = Callable[["Operators"], Tensor]
     BinaryMethod: TypeAlias = Callable[["Operators", TensorLike], Tensor]
 
-Axes: TypeAlias = int | Sequence[int] | None
 Number = TypeVar("Number", bool, int)
 Same = TypeVar("Same", bound="Operators")
 
 
-def unary(function: Callable[..., Any]) -> UnaryMethod:
-    """A public function as a method; the function itself, with the static type of a method."""
-    return function
-
-
-def binary(function: Callable[..., Any]) -> BinaryMethod:
-    """A public function of two operands as a method."""
-    return function
-
-
-def reflected(function: Callable[..., Any]) -> BinaryMethod:
+def reflected(function: BinaryFunction) -> BinaryMethod:
     """The method for a tensor that is the right operand."""
     known: BinaryMethod | None = getattr(function, "reflected", None)
     return known or (lambda right, left: function(left, right))
@@ -58,36 +46,36 @@ class Operators:
     dtype: DType
 
     # The functions themselves: a method that calls one would add a Python frame to every record.
-    __add__ = __radd__ = binary(arithmetic.add)
-    __sub__ = binary(arithmetic.subtract)
+    __add__ = __radd__ = arithmetic.add
+    __sub__ = arithmetic.subtract
     __rsub__ = reflected(arithmetic.subtract)
-    __mul__ = __rmul__ = binary(arithmetic.multiply)
-    __truediv__ = binary(arithmetic.divide)
+    __mul__ = __rmul__ = arithmetic.multiply
+    __truediv__ = arithmetic.divide
     __rtruediv__ = reflected(arithmetic.divide)
-    __floordiv__ = binary(arithmetic.floor_divide)
+    __floordiv__ = arithmetic.floor_divide
     __rfloordiv__ = reflected(arithmetic.floor_divide)
-    __mod__ = binary(arithmetic.remainder)
+    __mod__ = arithmetic.remainder
     __rmod__ = reflected(arithmetic.remainder)
-    __pow__ = binary(arithmetic.pow)
+    __pow__ = arithmetic.pow
     # Only the exponent makes `pow` more than `power`, and here the exponent is a tensor.
     __rpow__ = reflected(arithmetic.power)
-    __matmul__ = binary(contraction.matmul)
+    __matmul__ = contraction.matmul
     __rmatmul__ = reflected(contraction.matmul)
-    __and__ = __rand__ = binary(arithmetic.bitwise_and)
-    __or__ = __ror__ = binary(arithmetic.bitwise_or)
-    __xor__ = __rxor__ = binary(arithmetic.bitwise_xor)
-    __lshift__ = binary(arithmetic.bitwise_left_shift)
+    __and__ = __rand__ = arithmetic.bitwise_and
+    __or__ = __ror__ = arithmetic.bitwise_or
+    __xor__ = __rxor__ = arithmetic.bitwise_xor
+    __lshift__ = arithmetic.bitwise_left_shift
     __rlshift__ = reflected(arithmetic.bitwise_left_shift)
-    __rshift__ = binary(arithmetic.bitwise_right_shift)
+    __rshift__ = arithmetic.bitwise_right_shift
     __rrshift__ = reflected(arithmetic.bitwise_right_shift)
-    __neg__ = unary(elementwise.negative)
-    __pos__ = unary(elementwise.positive)
-    __invert__ = unary(elementwise.bitwise_invert)
-    __abs__ = unary(complexes.abs)
-    __lt__ = binary(arithmetic.less)
-    __le__ = binary(arithmetic.less_equal)
-    __gt__ = binary(arithmetic.greater)
-    __ge__ = binary(arithmetic.greater_equal)
+    __neg__ = elementwise.negative
+    __pos__ = elementwise.positive
+    __invert__ = elementwise.bitwise_invert
+    __abs__ = complexes.abs
+    __lt__ = arithmetic.less
+    __le__ = arithmetic.less_equal
+    __gt__ = arithmetic.greater
+    __ge__ = arithmetic.greater_equal
 
     def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)
@@ -98,10 +86,10 @@ class Operators:
             return elementwise.round(arithmetic.multiply(self, scale)) / scale
         return elementwise.round(self)
 
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         return NotImplemented if _incomparable(other) else arithmetic.equal(self, other)
 
-    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
         return NotImplemented if _incomparable(other) else arithmetic.not_equal(self, other)
 
     # Equality is element by element, so handles hash by identity, as dictionary keys expect.
@@ -120,7 +108,7 @@ class Operators:
             raise TypeError("iteration over a 0-d tensor. Use .item() or reshape it first.")
         return iter(joining.unstack(self))
 
-    def __contains__(self, item: object) -> bool:
+    def __contains__(self, item: Any) -> bool:
         return bool(reduction.any(arithmetic.equal(self, item)))
 
     # Observation: each of these computes what is pending.
@@ -247,15 +235,17 @@ class Operators:
         """Convert to another dtype."""
         return cast(self, dtype)
 
-    def reshape(self, *shape: SupportsIndex | Sequence[SupportsIndex]) -> Tensor:
+    def reshape(self, *shape: ShapeLike) -> Tensor:
         """The same elements in another shape."""
-        return movement.reshape(self, shape[0] if len(shape) == 1 else shape)
+        whole: Any = shape[0] if len(shape) == 1 else shape
+        return movement.reshape(self, whole)
 
-    def transpose(self, *axes: int | Sequence[int] | None) -> Tensor:
+    def transpose(self, *axes: Axis) -> Tensor:
         """Axes in the given order, reversed by default."""
         if not axes or axes == (None,):
             return self.T
-        return movement.permute_dims(self, axes[0] if len(axes) == 1 else axes)
+        order: Any = axes[0] if len(axes) == 1 else axes
+        return movement.permute_dims(self, order)
 
     def ravel(self) -> Tensor:
         """All elements along one axis."""
@@ -265,55 +255,55 @@ class Operators:
         """All elements along one axis."""
         return self.ravel()
 
-    def squeeze(self, axis: Axes = None) -> Tensor:
+    def squeeze(self, axis: Axis = None) -> Tensor:
         """Without the axes of length 1."""
         return movement.squeeze(self, axis=axis)
 
     def sum(
-        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Tensor:
         """Sum over axes."""
         return reduction.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
-        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Tensor:
         """Product over axes."""
         return reduction.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Mean over axes."""
         return reduction.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    def var(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Variance over axes."""
         return reduction.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    def std(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Standard deviation over axes."""
         return reduction.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Maximum over axes."""
         return reduction.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Minimum over axes."""
         return reduction.min(self, axis=axis, keepdims=keepdims)
 
-    def argmax(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def argmax(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
         """Index of the maximum."""
         return reduction.argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def argmin(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
         """Index of the minimum."""
         return reduction.argmin(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Whether any element is nonzero."""
         return reduction.any(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Whether every element is nonzero."""
         return reduction.all(self, axis=axis, keepdims=keepdims)
 

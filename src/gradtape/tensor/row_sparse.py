@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.tensor.tensor import Tensor

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
-from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
@@ -22,7 +23,6 @@ from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.operands import any_handle, scalar_spec, stack_nest
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
@@ -31,8 +31,7 @@ from gradtape.tensor.array_api import check_version
 from gradtape.tensor.operators import Operators
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
+    from gradtape.dtypes import DTypeLike
     from gradtape.tensor.tensor_like import TensorLike
     from gradtape.tensor.variable import Variable
 
@@ -82,9 +81,9 @@ class Tensor(Handle, Operators):
         """
         recording = self.recording
         if recording is not None and recording.capturing:
-            recording.escape()  # type: ignore[attr-defined]
+            recording.escape()
         elif state.recording.capturing:
-            state.recording.look(self)  # type: ignore[attr-defined]
+            state.recording.guard_outside(self)  # type: ignore[attr-defined]
         return self._look()
 
     def _look(self) -> np.ndarray:
@@ -95,10 +94,6 @@ class Tensor(Handle, Operators):
         if array.flags.writeable:
             array.flags.writeable = False
         return array
-
-    def materialize(self) -> None:
-        """Compute a value that is pending in no recording; only row-sparse tensors have such."""
-        raise AssertionError("a tensor is pending in a recording or computed")
 
     def __repr__(self) -> str:
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
@@ -240,7 +235,7 @@ class Tensor(Handle, Operators):
 
 Tensor.result_class = Tensor
 hooks.handle_class = Tensor
-native.offer(tiers.MODE != "off")
+switch.offer(tiers.MODE != "off")
 
 
 def _followed(node: Node) -> tuple[Node, ...]:

@@ -25,8 +25,7 @@ from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
+    from gradtape.dtypes import DTypeLike
     from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["Variable"]
@@ -281,7 +280,7 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
-    def restore(self, handle: Tensor, latest: Tensor) -> None:
+    def restore(self, handle: Tensor, latest: object) -> None:
         """Undo assignments: hold `handle` again, unless another thread has assigned since."""
         with self._lock:
             if self._handle is latest:

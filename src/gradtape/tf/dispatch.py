@@ -63,7 +63,7 @@ def leave_for_python() -> None:
     """Say that what comes now has to happen at every call of a function that is being captured."""
     recording = state.recording
     if recording.capturing:
-        recording.escape(meant=True)  # type: ignore[attr-defined]
+        recording.escape(meant=True)
 
 
 class Functions(threading.local):

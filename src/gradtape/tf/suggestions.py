@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from gradtape.suggestions import nearest
 
 # Names of TensorFlow that people will try, and what to do instead.
 REMEDIES = {
@@ -44,11 +45,7 @@ def missing(module: str, name: str, names: Mapping[str, Any]) -> str:
         return sentence
     if name in REMEDIES:
         return f"{sentence} {REMEDIES[name]}"
-    public = list(names.get("__all__", ()))
-    near = difflib.get_close_matches(name, public, 2, 0.6)
-    sure = difflib.get_close_matches(name, public, 2, 0.8)
-    words = [each for each in public if name in each.split("_")]
-    mine = [f"{module}.{each}" for each in dict.fromkeys([*sure, *words, *near])]
+    mine = [f"{module}.{each}" for each in nearest(name, names.get("__all__", ()))]
     found = [*elsewhere(name), *mine][:2]
     if found:
         return f"{sentence} Did you mean {' or '.join(found)}?"

@@ -44,7 +44,7 @@ class Tensor(core.Tensor):
         return _new_shape(TensorShape, self.spec.shape)
 
     if TYPE_CHECKING:  # ops on a tensor of this class give tensors of this class
-        __add__ = __sub__ = __mul__ = __truediv__ = cast(
+        __add__ = __sub__ = __mul__ = __truediv__ = __lt__ = __le__ = __gt__ = __ge__ = cast(
             Callable[["Tensor", Any], "Tensor"], core.Tensor.__add__
         )
         __getitem__ = cast(Callable[["Tensor", object], "Tensor"], core.Tensor.__getitem__)

@@ -8,15 +8,15 @@ import pytest
 
 import gradtape as gt
 from gradtape.codegen.cpython import native_recorder as native
-from gradtape.codegen.cpython import objects as cpython
+from gradtape.codegen.cpython import objects, switch
 from gradtape.functions import call_slot
 
-pytestmark = pytest.mark.skipif(not native.supported(), reason="not for this interpreter")
+pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")
 
 
 def test_python_is_back_after_uninstalling():
     before = native.installed()
-    assert native.install()
+    assert native.install() is None
     assert "native" in gt.show_config()
     native.uninstall()
     try:
@@ -29,7 +29,7 @@ def test_python_is_back_after_uninstalling():
 
 def test_layout_that_is_not_as_expected_is_refused(monkeypatch):
     assert call_slot.offsets(gt.Function) is not None
-    monkeypatch.setattr(cpython, "slot_offset", lambda kind, name: 16)
+    monkeypatch.setattr(objects, "slot_offset", lambda kind, name: 16)
     assert native.offsets() is None
     assert call_slot.offsets(gt.Function) is None
 
@@ -39,16 +39,16 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
         raise RuntimeError("no such target")
 
     monkeypatch.setattr(native, "install", fail)
-    monkeypatch.setattr(native, "MODE", "native")
-    monkeypatch.setattr(native.traffic, "due", native.traffic.due)
+    monkeypatch.setattr(switch, "MODE", "native")
+    monkeypatch.setattr(switch.traffic, "due", switch.traffic.due)
     with pytest.warns(UserWarning, match="goes on in Python"):
-        native.Watch()()
+        switch.Watch()()
 
 
 SCRIPT = """
 import gradtape as gt
 from gradtape.functions import call_slot
-from gradtape.codegen.cpython import objects as cpython
+from gradtape.codegen.cpython import objects, switch
 from gradtape.codegen.cpython import native_recorder as native
 x = gt.asarray([1.0, 2.0])
 for _ in range(40):

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 
 import gradtape as gt
 from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import objects
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
-pytestmark = pytest.mark.skipif(not native.supported(), reason="not for this interpreter")
+pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")
 
 
 class Recorder:
@@ -29,7 +30,7 @@ class Recorder:
 
     def use(self, on):
         if on:
-            assert native.install()
+            assert native.install() is None
         else:
             native.uninstall()
 

@@ -359,7 +359,7 @@ def _call() -> str:
     )
     r.go_if(r.same(tapes, "null"), "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
-    known = r.pointer("%function", "$Function_direct")
+    known = r.pointer("%function", "$Function_contexts")
     r.go_if(r.same(known, "null"), "python")
     bytes_of = r.word(known, "$list_size")
     contexts = r.at(known, "$bytes_content")

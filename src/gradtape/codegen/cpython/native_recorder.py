@@ -1,54 +1,39 @@
-"""Native: the recorder in machine code, put in the place of the closures when that pays.
+"""Native recorder: recording a known application in machine code instead of a Python closure.
 
-It is a shortcut through `ops.families` and nothing else (codegen.recorder says how). It relies on
-the layout of CPython's objects, so it is used only where that layout was checked: CPython 3.11 to
-3.13 with a GIL, 64 bits. `GRADTAPE_RECORDER` is `auto`, `python` or `native`; `auto` waits until
-the compiler is loaded for other reasons and enough was recorded to pay for compiling this too.
+It is a shortcut through the closures of `ops.families` and nothing else; `recorder` says how it
+works, and `switch` when it is installed.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
-import os
 import sys
 import threading
-import warnings
 import weakref
 from typing import Any
 
 import numpy as np
 
 from gradtape.codegen.cpython.objects import (
+    LAYOUT_DIFFERS,
     MethodDefinition,
     add_functions,
     prototype,
     slot_offsets,
     slot_wrapper,
-    supported,
+    unsupported,
     word,
 )
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
 from gradtape.recording.handle import Handle
-from gradtape.recording.hooks import hooks
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.recording.traffic import traffic
 from gradtape.recording.value import Value
 
-MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
-if MODE not in ("auto", "python", "native"):
-    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
-
-# Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
-# looks like a loop, beside the plans' own compilation: after so many recordings of so many
-# applications each; or when about three times as much was recorded in another pattern.
-SETTLED = 8
-APPLICATIONS = 10
-PAID_FOR = 200_000
 # Classes of handles that the native code may know.
 MOST_KINDS = 16
 
@@ -67,7 +52,7 @@ _SLOTS = {
     "compare": ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
 }
 
-_lock = threading.RLock()
+lock = threading.RLock()
 _kinds_lock = threading.Lock()
 
 
@@ -217,27 +202,31 @@ def local_dictionary() -> Any:
     return state.__dict__
 
 
+# The compiled recorder, and the same while it is in place.
 _compiled: list[Native] = []
 _installed: list[Native] = []
 
 
-def install() -> bool:
-    """Put the native recorder in place; False where it cannot be."""
-    with _lock:
+def install() -> str | None:
+    """Put the native recorder in place; returns the reason if it cannot be."""
+    with lock:
         if _installed:
-            return True
+            return None
         if not _compiled:
-            layout = offsets() if supported() else None
+            reason = unsupported()
+            if reason is not None:
+                return reason
+            layout = offsets()
             if layout is None:
-                return False
+                return LAYOUT_DIFFERS
             _compiled.append(Native(layout))
         native = _compiled[0]
-        for function, found in zip(RECORDERS, native.functions, strict=False):
+        for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)
         for special, wrapper in native.wrappers.items():
             setattr(hooks.handle_class, special, wrapper)
         _installed.append(native)
-        return True
+        return None
 
 
 def installed() -> bool:
@@ -247,51 +236,10 @@ def installed() -> bool:
 
 def uninstall() -> None:
     """Go back to recording in Python."""
-    with _lock:
+    with lock:
         if _installed:
             native = _installed.pop()
             for function in RECORDERS:
                 function.use(None)
             for special in native.wrappers:
                 delattr(hooks.handle_class, special)
-
-
-class Watch:
-    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
-
-    def __init__(self) -> None:
-        # Applications recorded at the last look at which the compiler was there.
-        self.seen: int | None = None
-
-    def __call__(self) -> None:
-        if MODE != "native" and not self._pays():
-            traffic.due = traffic.recordings + SETTLED
-            return
-        traffic.due = math.inf
-        # A finaliser may come here in the middle of a compilation: it must not wait for others.
-        if _lock.acquire(blocking=False):
-            try:
-                install()
-            except Exception as error:
-                # A shortcut that cannot be taken is no reason to stop.
-                warnings.warn(
-                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
-                    "Python; GRADTAPE_RECORDER=python does not try.",
-                    stacklevel=2,
-                )
-            finally:
-                _lock.release()
-
-    def _pays(self) -> bool:
-        if "llvmlite.binding" not in sys.modules:
-            return False
-        now, before = traffic.applications, self.seen
-        self.seen = now
-        return now >= PAID_FOR or (before is not None and now - before >= SETTLED * APPLICATIONS)
-
-
-def offer(compiling: bool) -> None:
-    """Have the native recorder considered from now on, if anything is compiled at all."""
-    if MODE != "python" and compiling:
-        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
-        traffic.tell = Watch()

@@ -10,6 +10,7 @@ import ctypes
 import sys
 import sysconfig
 from collections.abc import Iterable
+from types import WrapperDescriptorType
 from typing import Any
 
 # The latest CPython that the tests of native code were run on.
@@ -40,15 +41,29 @@ def word(address: int) -> int:
     return ctypes.c_size_t.from_address(address).value
 
 
+LAYOUT_DIFFERS = "a check of the layout of CPython's objects failed"
+
+
+def unsupported() -> str | None:
+    """Why this interpreter is not one that the native code was written for; None if it is."""
+    version = sys.version_info[:2]
+    if sys.implementation.name != "cpython":
+        return f"it needs CPython, and this is {sys.implementation.name}"
+    if not (3, 11) <= version <= LATEST:
+        known = f"3.11 to {LATEST[0]}.{LATEST[1]}"
+        return f"it was written for CPython {known}, and this is {version[0]}.{version[1]}"
+    if sys.maxsize != 2**63 - 1:
+        return "it needs pointers of 64 bits"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "this CPython is free-threaded, and it needs the GIL"
+    if sysconfig.get_config_var("Py_TRACE_REFS"):
+        return "this CPython traces references, which changes the layout of objects"
+    return None
+
+
 def supported() -> bool:
     """Whether this interpreter is one that the native code was written for."""
-    return (
-        sys.implementation.name == "cpython"
-        and (3, 11) <= sys.version_info[:2] <= LATEST
-        and sys.maxsize == 2**63 - 1
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
-        and not sysconfig.get_config_var("Py_TRACE_REFS")
-    )
+    return unsupported() is None
 
 
 def slot_offset(kind: type, name: str) -> int:
@@ -59,9 +74,11 @@ def slot_offset(kind: type, name: str) -> int:
 
 def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
     """A special method that fills its slot of the type directly, as those of C classes do."""
-    # What the method is called and how it calls a slot is CPython's own record of it.
-    base = word(id(lender.__dict__[special]) + 40)
-    assert ctypes.string_at(word(base)) == special.encode()
+    # The lender's wrapper points to CPython's own record of the method's name and slot.
+    lent = lender.__dict__[special]
+    base = word(id(lent) + 40) if type(lent) is WrapperDescriptorType else 0
+    if not base or ctypes.string_at(word(base)) != special.encode():
+        raise RuntimeError(f"CPython's record of {lender.__name__}.{special} was not found")
     make = prototype("PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
     return make(kind, base, function)
 
@@ -84,5 +101,6 @@ def add_functions(names: Iterable[str]) -> None:
 
     for name in names:
         address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        assert address is not None
+        if address is None:
+            raise RuntimeError(f"CPython does not export {name}")
         llvm.add_symbol(name, address)

@@ -1,1 +1,13 @@
-"""A fused loop becomes a kernel: structure, loops and memory as vector IR."""
+"""Fused loop to kernel: one loop nest without sizes, as vector IR.
+
+In the order that a loop passes through them:
+
+- `lower`, with `scans` and `copies`: a loop becomes a `Kernel` (`kernel`) and its arguments
+  (`arguments`)
+- `nests` and `reductions`: the loops of each layout, with `accumulators` for partial results
+- `loops` and `memory`: arguments, control flow, addresses; loads and stores
+- `builder`, with `complexvalues` and `element_types`: the body, written by the ops' `llvm` rules
+- `compile`: IR text becomes addresses, each kernel once per process
+
+Door: see `gradtape.codegen`.
+"""

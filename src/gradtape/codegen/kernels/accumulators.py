@@ -1,210 +1,151 @@
-"""Accumulators: what a reduction carries around its loops, and how two partial results become one.
+"""Accumulators: the values that a reduction carries around its loops.
 
 A partial result is a list of parts: one vector, two for complex numbers (real and imaginary parts)
-and for positions (the best value so far, and where it stands).
+and for positions (the best value so far, and its position).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gradtape.codegen.kernels.builder import Vector, scalar_type
+from gradtape.codegen.kernels.builder import Builder
+from gradtape.codegen.kernels.element_types import BOOL, INDEX, scalar_type
 from gradtape.codegen.kernels.kernel import Reduce
-from gradtape.codegen.kernels.loops import Emitter
+from gradtape.codegen.math.ir_text import vector
+from gradtape.dtypes import DType
+from gradtape.graph.vector_code import Vector
+from gradtape.ops.families.accumulations import COMBINATIONS
 
 Parts = list[str]
 
-_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True, "recurrence": 0}
-# The position of nothing yet: it loses every tie.
+# The position of a partial result that has no value yet: it loses every tie.
 _NOWHERE = 2**63 - 1
-_INDEX = np.dtype(np.int64)
 
 
 class Accumulator:
     """One reduction of a kernel."""
 
-    def __init__(self, e: Emitter, reduction: Reduce) -> None:
-        self.e = e
+    def __init__(self, b: Builder, reduction: Reduce) -> None:
+        self.b = b
         self.reduction = reduction
-        self.kind = reduction.kind
-
-    @property
-    def finds_positions(self) -> bool:
-        return self.kind in ("argmax", "argmin")
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of what is combined."""
-        return np.dtype(self.reduction.compared or self.reduction.dtype)
+        self.combination = COMBINATIONS[reduction.accumulation]
+        self.finds_positions = reduction.accumulation.gives_positions
+        self.dtype: DType = np.dtype(reduction.compared or reduction.dtype)
 
     def types(self) -> Parts:
         """The vector type of each part."""
-        vector = self.e.b.vector_type(self.dtype)
+        values = self.b.vector_type(self.dtype)
         if self.finds_positions:
-            return [vector, self.e.b.vector_type(_INDEX)]
-        return [vector] * (2 if self.dtype.kind == "c" else 1)
+            return [values, self.b.vector_type(INDEX)]
+        return [values] * (2 if self.dtype.kind == "c" else 1)
 
     def start(self) -> Parts:
-        """The partial result of nothing."""
-        first = self.e.b.constant(self._identity(), self.dtype)
+        """The partial result of no values."""
+        first = self._identity()
         if self.finds_positions:
-            return [first.name, self.e.b.constant(_NOWHERE, _INDEX).name]
+            return [first.name, self.b.constant(_NOWHERE, INDEX).name]
         return list(first.parts)
 
-    def _identity(self) -> Any:
-        found = _IDENTITY.get(self.kind)
-        if found is not None:
-            return found
-        largest = self.kind in ("max", "argmax")
-        if self.dtype.kind == "f":
-            return -np.inf if largest else np.inf
-        bounds = np.iinfo(self.dtype)
-        return bounds.min if largest else bounds.max
+    def _identity(self) -> Vector:
+        return self.b.constant(self.combination.identity(self.dtype), self.dtype)
 
     def of(self, value: Vector, position: str | None, mask: str | None) -> Parts:
-        """The partial result of one vector of points; what the mask leaves out is the identity."""
+        """The partial result of one vector of points; masked lanes have the identity."""
         if mask is not None:
-            nothing = self.e.b.constant(self._identity(), self.dtype)
-            value = self.e.b.select(Vector(mask, np.dtype(bool)), value, nothing)
+            value = self.b.select(Vector(mask, BOOL), value, self._identity())
         if self.finds_positions:
             assert position is not None
             return [value.name, position]
         return list(value.parts)
 
     def combine(self, x: Parts, y: Parts) -> Parts:
-        """Two partial results into one, lane by lane; x comes before y."""
-        return self._combine(x, y, self.e.lanes, ordered=True)
+        """Two partial results into one, lane by lane; all values of x come before those of y."""
+        return self._combine(x, y, self.b, ordered=True)
+
+    def _combine(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
+        if self.finds_positions:
+            return self._better(x, y, b, ordered)
+        first, second = Vector(x[0], self.dtype, *x[1:]), Vector(y[0], self.dtype, *y[1:])
+        return list(self.combination.join(b, first, second).parts)
 
     def following(self, state: Parts, values: list[Vector]) -> Parts:
-        """The state of a scan after one more step."""
-        value = values[self.reduction.value]
-        if self.kind != "recurrence":
-            return self.combine(state, list(value.parts))
-        b = self.e.b
-        before = Vector(state[0], self.dtype, *state[1:])
-        zero = b.constant(0, self.dtype)
-        grown = b.arithmetic("fmul", "mul", values[self.reduction.factor], before, contract=False)
-        # A state of 0 takes no part, even times an infinity.
-        grown = b.select(b.compare("oeq", "eq", before, zero), zero, grown)
-        return list(b.arithmetic("fadd", "add", grown, value, contract=False).parts)
+        """The state of a scan after one more element."""
+        numbers = (self.reduction.factor, self.reduction.value)
+        operands = [values[number] for number in numbers if number >= 0]
+        step = self.combination.step or self.combination.join
+        return list(step(self.b, Vector(state[0], self.dtype, *state[1:]), *operands).parts)
 
-    def _combine(self, x: Parts, y: Parts, lanes: int, ordered: bool) -> Parts:
-        b = self.e.b
-        dtype = self.dtype
-        vector = _vector(scalar_type(dtype), lanes)
-        if self.finds_positions:
-            return self._better(x, y, vector, lanes, ordered)
-        if self.kind == "prod" and dtype.kind == "c":
-            (a, c), (d, f) = x, y
-            ad, cf, af, cd = (
-                b.let(f"fmul {vector} {p}, {q}") for p, q in ((a, d), (c, f), (a, f), (c, d))
-            )
-            return [b.let(f"fsub {vector} {ad}, {cf}"), b.let(f"fadd {vector} {af}, {cd}")]
-        real = dtype.kind in "fc"
-        if self.kind in ("sum", "prod"):
-            word = {"sum": ("fadd", "add"), "prod": ("fmul", "mul")}[self.kind][0 if real else 1]
-        elif self.kind in ("any", "all"):
-            word = "or" if self.kind == "any" else "and"
-        else:
-            return [self._extreme(x[0], y[0], vector, lanes)]
-        return [b.let(f"{word} {vector} {p}, {q}") for p, q in zip(x, y, strict=True)]
-
-    def _extreme(self, x: str, y: str, vector: str, lanes: int) -> str:
-        """The larger or smaller; NaN wins, as in NumPy."""
-        b = self.e.b
-        bit = _vector("i1", lanes)
-        if self.dtype.kind == "f":
-            better = b.let(f"fcmp {'ogt' if self.kind == 'max' else 'olt'} {vector} {x}, {y}")
-            unknown = b.let(f"fcmp uno {vector} {x}, {x}")
-            choose = b.let(f"or {bit} {better}, {unknown}")
-        else:
-            word = ("s" if self.dtype.kind == "i" else "u") + ("gt" if self.kind == "max" else "lt")
-            choose = b.let(f"icmp {word} {vector} {x}, {y}")
-        return b.let(f"select {bit} {choose}, {vector} {x}, {vector} {y}")
-
-    def _better(self, x: Parts, y: Parts, vector: str, lanes: int, ordered: bool) -> Parts:
+    def _better(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
         """The better value with its position; the first NaN beats everything, ties go to the first.
 
-        Where x comes before y as a whole, y has to be better to be chosen.
+        If all of x comes before y, then y is chosen only if it is better. Otherwise positions
+        decide between equal values.
         """
-        b = self.e.b
-        bit, index = _vector("i1", lanes), _vector("i64", lanes)
-        word = "gt" if self.kind == "argmax" else "lt"
-        real = self.dtype.kind == "f"
-        if real:
-            # "Unordered or greater": true for a NaN in either.
-            choose = b.let(f"fcmp u{word} {vector} {y[0]}, {x[0]}")
-            known = b.let(f"fcmp ord {vector} {x[0]}, {x[0]}")
-            choose = b.let(f"and {bit} {choose}, {known}")
-        else:
-            word = ("s" if self.dtype.kind == "i" else "u") + word
-            choose = b.let(f"icmp {word} {vector} {y[0]}, {x[0]}")
+        values, bits, index = (b.vector_type(dtype) for dtype in (self.dtype, BOOL, INDEX))
+        choose = self._beats(y[0], x[0], b)
         if not ordered:
-            if real:
-                worse = b.let(f"fcmp u{word} {vector} {x[0]}, {y[0]}")
-                known = b.let(f"fcmp ord {vector} {y[0]}, {y[0]}")
-                worse = b.let(f"and {bit} {worse}, {known}")
-            else:
-                worse = b.let(f"icmp {word} {vector} {x[0]}, {y[0]}")
+            worse = self._beats(x[0], y[0], b)
             earlier = b.let(f"icmp slt {index} {y[1]}, {x[1]}")
-            level = b.let(f"xor {bit} {worse}, {self._ones(lanes)}")
-            level = b.let(f"and {bit} {level}, {earlier}")
-            choose = b.let(f"or {bit} {choose}, {level}")
+            ones = "true" if b.lanes == 1 else "<" + ", ".join(["i1 true"] * b.lanes) + ">"
+            level = b.let(f"xor {bits} {worse}, {ones}")
+            level = b.let(f"and {bits} {level}, {earlier}")
+            choose = b.let(f"or {bits} {choose}, {level}")
         return [
-            b.let(f"select {bit} {choose}, {kind} {new}, {kind} {old}")
-            for kind, old, new in zip((vector, index), x, y, strict=True)
+            b.let(f"select {bits} {choose}, {kind} {new}, {kind} {old}")
+            for kind, old, new in zip((values, index), x, y, strict=True)
         ]
 
-    def _ones(self, lanes: int) -> str:
-        return "true" if lanes == 1 else "<" + ", ".join(["i1 true"] * lanes) + ">"
+    def _beats(self, new: str, old: str, b: Builder) -> str:
+        """A mask of lanes whose new value is better than the old one, or the first NaN."""
+        values, word = b.vector_type(self.dtype), self.combination.better
+        if self.dtype.kind != "f":
+            sign = "s" if self.dtype.kind == "i" else "u"
+            return b.let(f"icmp {sign}{word} {values} {new}, {old}")
+        # "Unordered or greater": true for a NaN in either.
+        found = b.let(f"fcmp u{word} {values} {new}, {old}")
+        known = b.let(f"fcmp ord {values} {old}, {old}")
+        return b.let(f"and {b.vector_type(BOOL)} {found}, {known}")
 
     def across(self, parts: Parts) -> Parts:
-        """All lanes into one scalar, halving each time."""
-        b = self.e.b
+        """All lanes into one scalar, by combining the upper half with the lower half each time."""
         types = [scalar_type(self.dtype)] * len(parts)
         if self.finds_positions:
-            types[1] = "i64"
-        lanes = self.e.lanes
+            types[1] = scalar_type(INDEX)
+        lanes = self.b.lanes
         while lanes > 1:
             half = lanes // 2
             pairs = [
-                _halves(b, value, _vector(ty, lanes), half)
+                _halves(self.b, value, vector(ty, lanes), half)
                 for value, ty in zip(parts, types, strict=True)
             ]
             low, high = [low for low, _ in pairs], [high for _, high in pairs]
-            parts = self._combine(low, high, half, ordered=False)
+            parts = self._combine(low, high, self.b.narrowed(half), ordered=False)
             lanes = half
         return parts
 
     def result(self, parts: Parts, lanes: int) -> Parts:
-        """What is stored of a final partial result."""
+        """The parts that are stored of a final partial result."""
         if not self.finds_positions:
             return parts
-        # Nothing was better than the identity: everything equals it, and the first element is it.
-        b = self.e.b
-        index = _vector("i64", lanes)
+        # If nothing was better than the identity, every element equals it, the first one too.
+        index = vector("i64", lanes)
         nowhere, zero = str(_NOWHERE), "0"
         if lanes > 1:
-            nowhere = b.constant(_NOWHERE, _INDEX).name
+            nowhere = self.b.constant(_NOWHERE, INDEX).name
             zero = "zeroinitializer"
-        none = b.let(f"icmp eq {index} {parts[1]}, {nowhere}")
-        chosen = b.let(f"select {_vector('i1', lanes)} {none}, {index} {zero}, {index} {parts[1]}")
-        return [chosen]
+        none = self.b.let(f"icmp eq {index} {parts[1]}, {nowhere}")
+        bits = vector("i1", lanes)
+        return [self.b.let(f"select {bits} {none}, {index} {zero}, {index} {parts[1]}")]
 
 
-def _vector(element: str, lanes: int) -> str:
-    return f"<{lanes} x {element}>" if lanes > 1 else element
-
-
-def _halves(b: Any, value: str, vector: str, half: int) -> tuple[str, str]:
+def _halves(b: Builder, value: str, whole: str, half: int) -> tuple[str, str]:
+    """The lower and the upper half of a vector."""
     if half == 1:
-        low = b.let(f"extractelement {vector} {value}, i32 0")
-        return low, b.let(f"extractelement {vector} {value}, i32 1")
+        low = b.let(f"extractelement {whole} {value}, i32 0")
+        return low, b.let(f"extractelement {whole} {value}, i32 1")
     low, high = (
         b.let(
-            f"shufflevector {vector} {value}, {vector} poison, <{half} x i32> <"
+            f"shufflevector {whole} {value}, {whole} poison, <{half} x i32> <"
             + ", ".join(f"i32 {first + i}" for i in range(half))
             + ">"
         )

@@ -1,30 +1,26 @@
 """Builder: SSA lines of vector IR for one kernel, typed by dtype.
 
-Ops lower themselves with it: an Op's `llvm` rule is called as `llvm(builder, *values, **params)`.
-A value is an IR name with a dtype; its vector width is the builder's. A complex value is two names,
-and what the methods do with it is written in `complexvalues`.
+An Op's `llvm` rule is called as `llvm(builder, *values, **params)` and appends its instructions.
+A value is an IR name with a dtype, and all values have the builder's number of lanes. A complex
+value has two names; `complexvalues` writes complex arithmetic as arithmetic of parts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import itertools
 import os
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from gradtape.codegen.math import vectormath
-
-_TYPES = {
-    "b": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64",
-    "u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double",
-    "c8": "float", "c16": "double",
-}  # fmt: skip
-BOOL = np.dtype(bool)
+from gradtape.codegen.kernels import complexvalues
+from gradtape.codegen.kernels.element_types import BOOL, scalar_type
+from gradtape.codegen.math import complexmath, vectormath
+from gradtape.codegen.math.ir_text import Found, vector
+from gradtape.dtypes import COMPLEX_OF, DType
+from gradtape.graph.vector_code import Intrinsic, MathFunction, NotLowered, Vector
 
 # GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
 CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
@@ -32,13 +28,13 @@ if CONTRACT not in ("on", "off"):
     raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
 
 
-# What `gt.function(fastmath=True)` allows: sums in another order, quotients by reciprocals, 0.0 for
-# -0.0. Not allowed is to take for granted that no NaN and no infinity appears.
+# LLVM's flags of float instructions. `gt.function(fastmath=True)` allows sums in another order,
+# quotients by reciprocals, and 0.0 for -0.0. LLVM may never assume away NaNs and infinities.
 _FLAGS = {"on": "contract", "off": "", "fast": "reassoc nsz arcp contract"}
 
 
 class _Rounding(threading.local):
-    """How the thread that compiles rounds now."""
+    """Whether the kernels that this thread compiles may round as is fastest."""
 
     fast = False
 
@@ -48,7 +44,7 @@ _rounding = _Rounding()
 
 @contextlib.contextmanager
 def rounding(fast: bool) -> Iterator[None]:
-    """Compile kernels that round as is quickest, or strictly."""
+    """Compile kernels that round as is fastest, or strictly."""
     before, _rounding.fast = _rounding.fast, fast
     try:
         yield
@@ -57,50 +53,8 @@ def rounding(fast: bool) -> Iterator[None]:
 
 
 def rounding_mode() -> str:
-    """What tells kernels apart that compute the same and round differently."""
+    """A key that tells apart kernels which compute the same and round differently."""
     return "fast" if _rounding.fast else CONTRACT
-
-
-class NotLowered(Exception):  # noqa: N818 - a question answered, not a fault
-    """This op has no lowering for these dtypes; it runs as a library call."""
-
-
-def scalar_type(dtype: Any) -> str:
-    """The IR type of one element in a register, or of one part of a complex number.
-
-    Booleans are single bits there.
-    """
-    dtype = np.dtype(dtype)
-    found = _TYPES.get(dtype.kind if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize}")
-    if found is None:
-        raise NotLowered(str(dtype))
-    return found
-
-
-def memory_type(dtype: Any) -> str:
-    """The IR type of one element in memory; booleans are bytes there."""
-    return "i8" if np.dtype(dtype).kind == "b" else scalar_type(dtype)
-
-
-@dataclass(frozen=True)
-class Vector:
-    """One SSA value, one element per lane; of complex numbers the real parts, and another name."""
-
-    name: str
-    dtype: Any
-    imaginary: str = ""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of all that make up the value."""
-        return (self.name, self.imaginary) if self.imaginary else (self.name,)
-
-
-def _complex() -> Any:
-    """What is done with complex values; imported when the first one is met."""
-    from gradtape.codegen.kernels import complexvalues
-
-    return complexvalues
 
 
 class Builder:
@@ -111,40 +65,51 @@ class Builder:
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.definitions: dict[str, None] = {}
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._constants: dict[tuple[str, str], str] = {}
+
+    def narrowed(self, lanes: int) -> Builder:
+        """A builder of fewer lanes that appends to the same lines; one lane is a scalar."""
+        other = copy.copy(self)
+        other.lanes = lanes
+        other._constants = {}
+        return other
 
     # Names, lines, blocks.
 
     def fresh(self, hint: str = "v") -> str:
-        self._count += 1
-        return f"%{hint}{self._count}"
+        """A name that is not used yet."""
+        return f"%{hint}{next(self._numbers)}"
 
     def line(self, text: str) -> None:
+        """Append an instruction."""
         self.lines.append(f"  {text}")
 
     def let(self, text: str, hint: str = "v") -> str:
-        """A new name for the result of an instruction."""
+        """Append an instruction, and give the new name of its result."""
         name = self.fresh(hint)
         self.line(f"{name} = {text}")
         return name
 
     def label(self, name: str) -> None:
+        """Begin a block."""
         self.lines.append(f"{name}:")
 
     def define(self, text: str) -> None:
+        """Make the module contain a declaration or a function, once."""
         self.definitions[text] = None
 
-    def vector_type(self, dtype: Any) -> str:
-        return f"<{self.lanes} x {scalar_type(dtype)}>"
+    def vector_type(self, dtype: DType | str) -> str:
+        """The IR type of a vector, or of one part of a complex vector."""
+        return vector(scalar_type(dtype), self.lanes)
 
-    # Constants and splats live in the entry block.
+    # Constants are made in the entry block: inside a loop they would be made again and again.
 
-    def constant(self, value: Any, dtype: Any) -> Vector:
-        dtype = np.dtype(dtype)
+    def constant(self, value: complex, dtype: DType) -> Vector:
+        """The same number in every lane."""
         if dtype.kind == "c":
-            return _complex().constant(self, value, dtype)
-        literal = _literal(value, dtype)
+            return complexvalues.constant(self, value, dtype)
+        literal = _literal(value.real, dtype)
         kind = scalar_type(dtype)
         found = self._constants.get((literal, kind))
         if found is None:
@@ -153,18 +118,20 @@ class Builder:
         return Vector(found, dtype)
 
     def splat(self, scalar: str, kind: str, lines: list[str] | None = None) -> str:
-        """All lanes equal to one scalar."""
+        """A vector with all lanes equal to one scalar."""
+        if self.lanes == 1:
+            return scalar
         into = self.lines if lines is None else lines
-        vector = f"<{self.lanes} x {kind}>"
-        one, all_ = self.fresh("s"), self.fresh("s")
-        into.append(f"  {one} = insertelement {vector} poison, {kind} {scalar}, i32 0")
+        whole = vector(kind, self.lanes)
+        first, every = self.fresh("s"), self.fresh("s")
+        into.append(f"  {first} = insertelement {whole} poison, {kind} {scalar}, i32 0")
         into.append(
-            f"  {all_} = shufflevector {vector} {one}, {vector} poison, "
+            f"  {every} = shufflevector {whole} {first}, {whole} poison, "
             f"<{self.lanes} x i32> zeroinitializer"
         )
-        return all_
+        return every
 
-    # What lowerings are written with.
+    # The methods of the protocol that `llvm` rules are written with.
 
     def arithmetic(
         self, real: str, whole: str, x: Vector, y: Vector, contract: bool = True
@@ -176,121 +143,146 @@ class Builder:
         elif kind in "iu":
             name = whole
         elif kind == "c":
-            return _complex().arithmetic(self, real, x, y)
+            if real == "fdiv":
+                found = complexmath.quotient(scalar_type(x.dtype), self.lanes)
+                return self._complex_call(found, x, y)
+            return complexvalues.arithmetic(self, real, x, y)
         else:
             raise NotLowered(f"{real} on {x.dtype}")
         return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
 
     def bits(self, name: str, x: Vector, y: Vector) -> Vector:
+        """`and`, `or` or `xor` of booleans or integers."""
         if x.dtype.kind not in "biu":
             raise NotLowered(f"{name} on {x.dtype}")
         return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
 
     def compare(self, real: str, whole: str, x: Vector, y: Vector) -> Vector:
-        """`real` is a float predicate, `whole` an integer one: eq, ne, or lt/le/gt/ge to sign."""
+        """A comparison: LLVM's predicate for floats; for integers eq, ne, lt, le, gt or ge."""
         kind = x.dtype.kind
-        vector = self.vector_type(x.dtype)
+        of_type = self.vector_type(x.dtype)
         if kind == "c":
-            return _complex().compare(self, whole, x, y)
+            return complexvalues.compare(self, whole, x, y)
         if kind == "f":
-            return Vector(self.let(f"fcmp {real} {vector} {x.name}, {y.name}"), BOOL)
+            return Vector(self.let(f"fcmp {real} {of_type} {x.name}, {y.name}"), BOOL)
         if whole not in ("eq", "ne"):
             whole = ("s" if kind == "i" else "u") + whole
-        return Vector(self.let(f"icmp {whole} {vector} {x.name}, {y.name}"), BOOL)
+        return Vector(self.let(f"icmp {whole} {of_type} {x.name}, {y.name}"), BOOL)
 
     def select(self, condition: Vector, x: Vector, y: Vector) -> Vector:
-        vector = self.vector_type(x.dtype)
-        bits = f"<{self.lanes} x i1> {condition.name}"
+        """`x` where the condition holds, `y` elsewhere."""
+        of_type = self.vector_type(x.dtype)
+        bits = f"{self.vector_type(BOOL)} {condition.name}"
         parts = [
-            self.let(f"select {bits}, {vector} {a}, {vector} {b}")
+            self.let(f"select {bits}, {of_type} {a}, {of_type} {b}")
             for a, b in zip(x.parts, y.parts, strict=True)
         ]
         return Vector(parts[0], x.dtype, *parts[1:])
 
+    def pair(self, real: Vector, imaginary: Vector) -> Vector:
+        """The complex value with these parts."""
+        return Vector(real.name, COMPLEX_OF[real.dtype], imaginary.name)
+
     def real(self, x: Vector) -> Vector:
-        """The real part; of a real number itself."""
-        return _complex().real(x) if x.imaginary else x
+        """The real part; a real number is its own."""
+        return complexvalues.real(x) if x.imaginary else x
 
     def imaginary(self, x: Vector) -> Vector:
-        """The imaginary part; of a real number 0."""
-        return _complex().imaginary(x) if x.imaginary else self.constant(0, x.dtype)
+        """The imaginary part; 0 for a real number."""
+        return complexvalues.imaginary(x) if x.imaginary else self.constant(0, x.dtype)
 
     def conjugate(self, x: Vector) -> Vector:
-        return _complex().conjugate(self, x) if x.imaginary else x
+        """The complex conjugate."""
+        return self.pair(self.real(x), self.negative(self.imaginary(x))) if x.imaginary else x
 
     def negative(self, x: Vector) -> Vector:
-        vector = self.vector_type(x.dtype)
+        """-x."""
         if x.imaginary:
-            return _complex().negative(self, x)
+            return self.pair(self.negative(self.real(x)), self.negative(self.imaginary(x)))
+        of_type = self.vector_type(x.dtype)
         if x.dtype.kind == "f":
-            return Vector(self.let(f"fneg {vector} {x.name}"), x.dtype)
-        return Vector(self.let(f"sub {vector} zeroinitializer, {x.name}"), x.dtype)
+            return Vector(self.let(f"fneg {of_type} {x.name}"), x.dtype)
+        return Vector(self.let(f"sub {of_type} zeroinitializer, {x.name}"), x.dtype)
 
     def invert(self, x: Vector) -> Vector:
+        """All bits inverted."""
         ones = self.constant(True if x.dtype.kind == "b" else -1, x.dtype)
         return self.bits("xor", x, ones)
 
-    def intrinsic(self, name: str, *operands: Vector) -> Vector:
-        """An LLVM intrinsic over floats, such as `fabs`."""
+    def call(self, function: MathFunction, *operands: Vector) -> Vector:
+        """A mathematical function of floats or of complex numbers."""
         dtype = operands[0].dtype
-        if dtype.kind != "f":
-            raise NotLowered(f"{name} on {dtype}")
-        vector = self.vector_type(dtype)
-        symbol = f"@llvm.{name}.v{self.lanes}f{dtype.itemsize * 8}"
-        kinds = ", ".join([vector] * len(operands))
-        self.define(f"declare {vector} {symbol}({kinds})")
-        return self._call(symbol, dtype, operands)
-
-    def copysign(self, x: Vector, y: Vector) -> Vector:
-        return self.intrinsic("copysign", x, y)
-
-    def call(self, name: str, *operands: Vector) -> Vector:
-        """A function of the vector math library, by op name."""
-        dtype = operands[0].dtype
+        if dtype.kind not in "fc":
+            raise NotLowered(f"{function.name} on {dtype}")
+        element = scalar_type(dtype)
         if dtype.kind == "c":
-            return _complex().call(self, name, *operands)
-        if dtype.kind != "f" or not vectormath.supported(name, scalar_type(dtype)):
-            raise NotLowered(f"{name} on {dtype}")
-        symbol, definitions = vectormath.function(name, scalar_type(dtype), self.lanes)
+            found = complexmath.complex_function(function, element, self.lanes)
+            return self._complex_call(found, *operands)
+        if isinstance(function, Intrinsic):
+            return self._intrinsic(function.name, operands)
+        symbol, definitions = vectormath.function(function, element, self.lanes)
         for text in definitions:
             self.define(text)
-        return self._call(symbol if symbol.startswith("@") else f"@{symbol}", dtype, operands)
+        return self._call(f"@{symbol}", operands)
 
-    def _call(self, symbol: str, dtype: Any, operands: tuple[Vector, ...]) -> Vector:
-        vector = self.vector_type(dtype)
-        listed = ", ".join(f"{vector} {operand.name}" for operand in operands)
-        return Vector(self.let(f"call {vector} {symbol}({listed})"), dtype)
+    def _intrinsic(self, name: str, operands: tuple[Vector, ...]) -> Vector:
+        """One of LLVM's own functions, inline."""
+        of_type = self.vector_type(operands[0].dtype)
+        width = f"f{operands[0].dtype.itemsize * 8}"
+        symbol = f"@llvm.{name}.{width if self.lanes == 1 else f'v{self.lanes}{width}'}"
+        self.define(f"declare {of_type} {symbol}({', '.join([of_type] * len(operands))})")
+        return self._call(symbol, operands)
 
-    def cast(self, x: Vector, dtype: Any) -> Vector:
-        """NumPy's conversions between dtypes."""
-        dtype = np.dtype(dtype)
+    def _call(self, symbol: str, operands: tuple[Vector, ...]) -> Vector:
+        dtype = operands[0].dtype
+        of_type = self.vector_type(dtype)
+        listed = ", ".join(f"{of_type} {operand.name}" for operand in operands)
+        return Vector(self.let(f"call {of_type} {symbol}({listed})"), dtype)
+
+    def _complex_call(self, found: Found, *operands: Vector) -> Vector:
+        """A function that takes and gives both parts of complex numbers."""
+        symbol, definitions = found
+        for text in definitions:
+            self.define(text)
+        dtype = operands[0].dtype
+        of_type = self.vector_type(dtype)
+        listed = ", ".join(f"{of_type} {part}" for operand in operands for part in operand.parts)
+        both = f"{{{of_type}, {of_type}}}"
+        result = self.let(f"call {both} @{symbol}({listed})")
+        real, imaginary = (self.let(f"extractvalue {both} {result}, {k}") for k in range(2))
+        return Vector(real, dtype, imaginary)
+
+    def cast(self, x: Vector, dtype: DType) -> Vector:
+        """The value in another dtype, converted as NumPy does."""
+        old, new = x.dtype.kind, dtype.kind
         if dtype == x.dtype:
             return x
-        if "c" in (x.dtype.kind, dtype.kind):
-            return _complex().cast(self, x, dtype)
-        source, target = self.vector_type(x.dtype), self.vector_type(dtype)
-        old, new = x.dtype.kind, dtype.kind
+        if "c" in (old, new):
+            return complexvalues.cast(self, x, dtype)
         if new == "b":
-            zero = self.constant(0, x.dtype)
-            return self.compare("une", "ne", x, zero)
+            return self.compare("une", "ne", x, self.constant(0, x.dtype))
+        source, target = self.vector_type(x.dtype), self.vector_type(dtype)
+        wider = dtype.itemsize > x.dtype.itemsize
         if old == "b":
             word = "uitofp" if new == "f" else "zext"
         elif old == "f" and new == "f":
-            word = "fpext" if dtype.itemsize > x.dtype.itemsize else "fptrunc"
+            word = "fpext" if wider else "fptrunc"
         elif old in "iu" and new == "f":
             word = "sitofp" if old == "i" else "uitofp"
         elif old in "iu" and new in "iu":
             if dtype.itemsize == x.dtype.itemsize:
                 return Vector(x.name, dtype)
-            wider = dtype.itemsize > x.dtype.itemsize
-            word = ("sext" if old == "i" else "zext") if wider else "trunc"
+            if not wider:
+                return Vector(self.let(f"trunc {source} {x.name} to {target}"), dtype)
+            word = "sext" if old == "i" else "zext"
         else:
-            # Float to integer is undefined out of range, in LLVM and differently in NumPy.
+            # Float to integer is undefined out of range in LLVM, and NumPy's results differ there.
             raise NotLowered(f"cast {x.dtype} to {dtype}")
         return Vector(self.let(f"{word} {source} {x.name} to {target}"), dtype)
 
 
-def _literal(value: Any, dtype: Any) -> str:
+def _literal(value: float, dtype: DType) -> str:
+    """A number as IR wants it; a float by the bits of the nearest double."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":

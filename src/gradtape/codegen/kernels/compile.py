@@ -1,4 +1,8 @@
-"""Compile: kernels to addresses, each structure once per process."""
+"""Compile: kernels to addresses, each kernel once per process.
+
+The text of all new kernels is one module of IR, which LLVM parses, optimises and compiles; the
+engine keeps the machine code, and plans call the functions by address.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ from collections.abc import Iterable
 
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
-from gradtape.codegen.kernels.kernel import Kernel
-from gradtape.codegen.kernels.loops import Emitter, lane_count
+from gradtape.codegen.kernels.kernel import Kernel, lane_count
+from gradtape.codegen.kernels.nests import kernel_text
 from gradtape.graph.locks import new_lock
 
-# By structure, and by how they round.
+# By kernel and rounding mode.
 _addresses: dict[tuple[Kernel, str], int] = {}
 _lock = new_lock()
 
@@ -23,7 +27,7 @@ def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
     names: dict[Kernel, str] = {}
     for kernel in kernels:
         name = names[kernel] = f"kernel_{len(names)}"
-        text, needed = Emitter(kernel, lane_count(kernel, bits), name).text()
+        text, needed = kernel_text(kernel, lane_count(kernel, bits), name)
         functions.append(text)
         definitions.update(dict.fromkeys(needed))
     attributes = (

@@ -1,29 +1,38 @@
-"""Copies: the pieces of a movement as kernels, each a loop over one part of its result."""
+"""Copies: the kernels of a movement, each a loop that fills one part of its result."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
+from gradtape.codegen.kernels.arguments import (
+    Axis,
+    Entry,
+    Lowered,
+    access_of,
+    code_of,
+    lowered,
+    merge_axes,
+    target_access,
+    walks_of,
+)
 from gradtape.codegen.kernels.kernel import (
     SAME,
     SCALAR,
     STRIDED,
     Instruction,
     Kernel,
+    Layout,
     Operand,
     Store,
+    lane_count,
 )
-from gradtape.codegen.kernels.loops import lane_count
-from gradtape.codegen.kernels.lower import Lowered, access_of, code_of, merge_axes, target_access
 from gradtape.graph.node import Node
 from gradtape.optimize.copies import Index, Piece
 from gradtape.optimize.views import Access
 
+# Bytes of a position.
 INDEX_SIZE = 8
 
 
-def lower_pieces(
+def lower_copies(
     node: Node, pieces: list[Piece], access: dict[Node, Access], bits: int
 ) -> list[Lowered]:
     """The kernels that fill a node's memory, in the order of its pieces."""
@@ -36,31 +45,27 @@ def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> L
     if piece.strides is not None:
         strides.append(piece.strides)
     strides.append(piece.target)
-    axes: list[Any] = [
+    axes: list[Axis] = [
         (n, False, [each[axis] for each in strides]) for axis, n in enumerate(piece.shape) if n != 1
     ]
     axes = merge_axes(axes) or [(1, False, [1] * len(strides))]
     if any(axes[-1][2][number] for number in _writing(piece)):
-        # Lanes must not meet in the target: one element at a time.
+        # Two lanes must not write to one element: the vector has one lane in use.
         moving = [0] * len(indices)
         axes.append((1, False, moving + [1] * (len(strides) - len(indices))))
-    walks = [[axis[2][entry] for axis in axes] for entry in range(len(strides))]
-    kernel = _kernel(node, piece, walks, "scatter" if piece.writes else "map")
-    sizes = tuple(axis[0] for axis in axes)
-    inner = len(axes) - 1
-    outermost = inner > 0 and not piece.writes
-    lanes = lane_count(kernel, bits)
-    total, grain = (sizes[0], 1) if outermost else (sizes[inner], 8 * lanes)
-    work = kernel.cost * math.prod(sizes)
-    return Lowered(kernel, sizes, _entries(node, piece, access, walks), total, grain, work)
+    walks = walks_of(axes, len(strides))
+    kernel = _kernel(node, piece, walks, Layout.SCATTER if piece.writes else Layout.MAP)
+    outermost = len(axes) > 1 and not piece.writes
+    total, grain = (axes[0][0], 1) if outermost else (axes[-1][0], 8 * lane_count(kernel, bits))
+    return lowered(kernel, axes, _entries(node, piece, access, walks), total, grain)
 
 
 def _writing(piece: Piece) -> range:
-    """The numbers of the operands that hold where to write."""
+    """The numbers of the operands that hold positions to write to."""
     return range(len(piece.reads), len(piece.reads) + len(piece.writes))
 
 
-def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: str) -> Kernel:
+def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: Layout) -> Kernel:
     indices = len(piece.reads) + len(piece.writes)
     operands = [Operand("i8", access_of(walks[number])) for number in range(indices)]
     body: tuple[Instruction, ...] = ()
@@ -80,15 +85,15 @@ def _moved_access(walk: list[int], operands: list[Operand], reads: tuple[int, ..
     if any(operands[number].access not in (SAME, SCALAR) for number in reads):
         return STRIDED
     found = access_of(walk)
-    # What positions move is not one number for the whole loop.
+    # An array that positions move is not one number for the whole loop.
     return SAME if reads and found == SCALAR else found
 
 
 def _entries(
     node: Node, piece: Piece, access: dict[Node, Access], walks: list[list[int]]
-) -> list[Any]:
+) -> list[Entry]:
     size = node.dtype.itemsize
-    entries: list[Any] = []
+    entries: list[Entry] = []
     for index, walk in zip((*piece.reads, *piece.writes), walks, strict=False):
         found = access[index.positions]
         steps = tuple(INDEX_SIZE * step for step in walk)

@@ -1,4 +1,4 @@
-"""Kernel: the structure of one fused loop nest, without sizes. It is its own cache key.
+"""Kernel: one fused loop nest, without sizes. It is its own cache key.
 
 Axes run from the outermost to the innermost, which is vectorised. Sizes, strides, slots and offsets
 are run-time arguments, so one kernel serves every size of the same rank and dtypes.
@@ -7,18 +7,44 @@ are run-time arguments, so one kernel serves every size of the same rank and dty
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
-from typing import Any
+
+from gradtape.graph.facts import Accumulation
+from gradtape.graph.op import Op
 
 # How an operand moves along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
 # More scalars than this are not kept in registers, but in a table that is read where one is used.
 FEW_SCALARS = 12
+# A float sum of n terms in a row has an error that grows with n. Sums therefore add this many terms
+# in a row, then this many such sums, and so on: a few levels bound the error as pairwise
+# summation does, without a branch per element.
+RADIX = 16
+# Vectors per chunk of a whole-tensor reduction: fixed, so that results do not depend on threads.
+CHUNK = RADIX * RADIX * RADIX
+
+
+class Layout(Enum):
+    """The order of a kernel's axes: which of them are reduced, and which are divided."""
+
+    # No reduction. Threads divide the outermost axis.
+    MAP = auto()
+    # No reduction. Axes that move the target run in order, and threads divide the innermost.
+    SCATTER = auto()
+    # The axis before the innermost is walked in order, and every partial result is written.
+    RUNNING = auto()
+    # The innermost axes are reduced, the others are kept.
+    ROWS = auto()
+    # The innermost axis is kept, those before it are reduced, and those in front are kept.
+    COLUMNS = auto()
+    # All axes are reduced, in chunks of the outermost; each chunk writes one partial result.
+    WHOLE = auto()
 
 
 @dataclass(frozen=True)
 class Operand:
-    """Something in memory that a kernel reads or writes.
+    """An array that a kernel reads or writes: its dtype, and how it moves along the innermost axis.
 
     `indices` are the numbers of operands that hold positions, which move its address.
     """
@@ -32,8 +58,8 @@ class Operand:
 class Instruction:
     """One op of the body on earlier values, by number; operands are numbered first."""
 
-    op: Any
-    params: tuple[Any, ...]
+    op: Op
+    params: tuple[object, ...]
     arguments: tuple[int, ...]
     dtype: str
 
@@ -42,8 +68,8 @@ class Instruction:
 class Store:
     """A value written for every point of the iteration space.
 
-    `streaming` writes past the caches: for results too large to be read from them anyway.
-    `adds` adds to what is there.
+    `streaming` writes past the caches, for results that are too large to stay in them.
+    `adds` adds the value to the one in memory.
     """
 
     value: int
@@ -54,14 +80,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A value combined over the reduced axes: sum, prod, max, min, any, all, argmax, argmin.
+    """A value combined over the reduced axes.
 
-    For positions, `compared` is the dtype of the value; elsewhere it is that of the result. In a
-    scan, every partial result is written; a `recurrence` multiplies by another value first.
+    `compared` is the dtype of the values whose positions are found; it is empty for others. In a
+    running layout every partial result is written, and `factor` is the number of a second operand.
     """
 
     value: int
-    kind: str
+    accumulation: Accumulation
     dtype: str
     access: str
     compared: str = ""
@@ -70,21 +96,12 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loop nest: `layout` says what is reduced, and where.
+    """A loop nest.
 
-    | layout | axes |
-    |---|---|
-    | map | no reduction |
-    | scatter | no reduction; axes that move the target run in order, the innermost is divided |
-    | scan | the axis before the innermost is walked in order, every partial result is written |
-    | rows | the innermost axes are reduced, the others are not |
-    | columns | the innermost axis is kept; those before it are reduced |
-    | all | every axis is reduced, in chunks of the outermost; each writes one partial result |
-
-    `reduced` is the number of reduced axes: more than one where operands walk them differently.
+    `reduced` is the number of reduced axes: several if some operand cannot walk them as one.
     """
 
-    layout: str
+    layout: Layout
     axes: int
     operands: tuple[Operand, ...]
     body: tuple[Instruction, ...]
@@ -93,7 +110,7 @@ class Kernel:
     reduced: int = 0
 
     def __hash__(self) -> int:
-        # Found once: a kernel may have thousands of instructions.
+        # Computed once: a kernel may have thousands of instructions.
         return self._hash
 
     @cached_property
@@ -104,10 +121,10 @@ class Kernel:
 
     @cached_property
     def tabled(self) -> tuple[int, ...]:
-        """The scalars that are kept in a table, if they are many: those of one dtype together.
+        """The numbers of scalars that are kept in a table, sorted by dtype; none if they are few.
 
-        Of each, the arguments hold no more than its place, after those of all else. A long
-        program has hundreds of numbers, each an operand.
+        A long program has hundreds of numbers, each an operand. The arguments hold only the place
+        of each, after those of all other operands.
         """
         positions = {index for operand in self.operands for index in operand.indices}
         found = [
@@ -121,29 +138,26 @@ class Kernel:
 
     @cached_property
     def width(self) -> int:
-        """Bytes of the widest number, which decides how many lanes fit; a complex one is two."""
+        """Bytes of the widest number, which decides the number of lanes; a complex one is two."""
         codes = {operand.dtype for operand in self.operands}
         codes |= {instruction.dtype for instruction in self.body}
         codes |= {store.target.dtype for store in self.stores}
-        return max(map(np_size, codes), default=8)
+        return max(map(_size, codes), default=8)
 
     @cached_property
     def cost(self) -> int:
-        """Rough cost of a point in loads, to decide what is worth a second thread."""
-        found = len(self.operands) + len(self.stores)
-        for instruction in self.body:
-            found += 1 if instruction.op.name in _CHEAP else 8
-        return found
+        """The rough cost of a point, in loads: it decides whether a second thread is worth it."""
+        touched = len(self.operands) + len(self.stores)
+        return touched + sum(instruction.op.compiled_cost for instruction in self.body)
 
 
-_CHEAP = frozenset({
-    "add", "subtract", "multiply", "negative", "square", "where", "full", "cast", "maximum",
-    "minimum", "abs", "less", "greater", "equal", "not_equal", "less_equal", "greater_equal",
-    "logical_and", "logical_or", "logical_not", "relu", "divide", "reciprocal",
-})  # fmt: skip
+def lane_count(kernel: Kernel, bits: int) -> int:
+    """Lanes per vector: as many of the widest element as fit, at least two."""
+    return max(2, bits // (8 * kernel.width))
 
 
-def np_size(dtype: str) -> int:
+def _size(dtype: str) -> int:
+    """Bytes of one real number of a dtype code such as `f8`."""
     if dtype[0] == "c":
         return int(dtype[1:]) // 2
     return int(dtype[1:]) if dtype[0] in "iuf" else 1

@@ -1,30 +1,30 @@
-"""Loops: the IR function of a kernel, `void kernel(slots, args, lo, hi, worker)`.
+"""Loops: the parts of a kernel's IR function, `void kernel(slots, args, lo, hi, worker)`.
 
-`args` holds the sizes of the axes and, for everything in memory, slot, offset and strides in bytes.
-[lo, hi) is the part of the outermost axis to do (for `all`: of the chunks).
+`args` holds the sizes of the axes and, for each array, its slot, offset and strides in bytes.
+[lo, hi) is the part of the outermost axis to compute (of the chunks, in a whole reduction).
+`nests` and `reductions` put these parts together, one function for each layout.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
-from gradtape.codegen.kernels.builder import Vector
-from gradtape.codegen.kernels.kernel import SAME, SCALAR, Kernel, Operand
-from gradtape.codegen.kernels.memory import Memory
+from gradtape.codegen.kernels.element_types import BOOL
+from gradtape.codegen.kernels.kernel import SAME, SCALAR, Kernel, Layout, Operand
+from gradtape.codegen.kernels.memory import Memory, Place
+from gradtape.graph.vector_code import Vector
+from gradtape.ops.families.accumulations import add
 
-# Sums add this many terms in a row before they are added to the next level, and so on: a few
-# levels bound the error as pairwise summation does.
-RADIX = 16
-# Vectors per chunk of a whole-tensor reduction: fixed, so results do not depend on threads.
-CHUNK = RADIX * RADIX * RADIX
+# Stands for a scalar of the table that is not loaded yet.
+_UNREAD = Vector("", BOOL)
 
 
 class Emitter(Memory):
-    """Emits one kernel."""
+    """Appends the loops of one kernel: arguments, control flow, addresses and the body."""
 
     def __init__(self, kernel: Kernel, lanes: int, name: str) -> None:
         super().__init__(lanes)
@@ -32,21 +32,21 @@ class Emitter(Memory):
         self.name = name
         self._blocks = 0
         self._argument = 0
-        entries = (
-            [("operand", o) for o in kernel.operands]
-            + [("store", s.target) for s in kernel.stores]
-            + [("reduce", Operand(r.dtype, r.access)) for r in kernel.reductions]
-        )
-        # A reduction of everything over several axes also gets the length of its chunks.
-        more = 1 if kernel.layout == "all" and kernel.axes > 1 else 0
+        # All arrays: first those that are read, then stores, then results of reductions.
+        self.operands = [
+            *kernel.operands,
+            *(store.target for store in kernel.stores),
+            *(Operand(reduction.dtype, reduction.access) for reduction in kernel.reductions),
+        ]
+        # A whole reduction over several axes also gets the length of its chunks.
+        more = 1 if kernel.layout is Layout.WHOLE and kernel.axes > 1 else 0
         self.sizes = [self._load_argument() for _ in range(kernel.axes + more)]
         self.bases: list[str] = []
         self.strides: list[list[str]] = []
-        # Of what is moved by positions: bytes per position and the last position, for each.
+        # For each array, bytes per position and the last position of each index that moves it.
         self.moves: list[list[tuple[str, str]]] = []
-        self.operands = [operand for _, operand in entries]
         table = kernel.tabled
-        # Where each scalar of the table lies in it, in bytes.
+        # The offset of each scalar in the table, in bytes.
         self.tabled: dict[int, int] = {}
         for number, operand in enumerate(self.operands):
             if number in table:
@@ -62,7 +62,7 @@ class Emitter(Memory):
             )
         self.hoisted: dict[int, Vector] = {}
         self._fill_table(table)
-        # Values that are stored or reduced; -1 where a reduction has no factor.
+        # The numbers of values that are stored or reduced; -1 stands for no factor.
         self._results = {s.value for s in kernel.stores}
         for r in kernel.reductions:
             self._results |= {r.value, r.factor}
@@ -84,48 +84,43 @@ class Emitter(Memory):
         return self.b.let(f"getelementptr i8, ptr {base}, i64 {offset}", "p")
 
     def _fill_table(self, table: tuple[int, ...]) -> None:
-        """Copy scalars from wherever they lie to one place on the stack, by a loop per dtype."""
-        b = self.b
+        """Copy scalars from their slots to one table on the stack, by a loop per dtype."""
         if not table:
             return
-        b.entry.append(f"  %table = alloca [{16 * len(table)} x i8], align 64")
+        self.b.entry.append(f"  %table = alloca [{16 * len(table)} x i8], align 64")
         end = 0
         for dtype, group in itertools.groupby(table, lambda number: self.operands[number].dtype):
-            members = list(group)
-            size, kind = np.dtype(dtype).itemsize, f"i{8 * np.dtype(dtype).itemsize}"
-            argument, start = self._argument, end
-
-            def copy(index: str) -> None:
-                at = b.let(f"mul nsw i64 {index}, 16", "o")
-                place = b.let(f"getelementptr i8, ptr %args, i64 {at}", "a")
-                place = b.let(f"getelementptr i64, ptr {place}, i64 {argument}", "a")  # noqa: B023
-                other = b.let(f"getelementptr i64, ptr {place}, i64 1", "a")
-                slot, offset = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {other}")
-                value = b.let(f"load {kind}, ptr {self._base(slot, offset)}, align 1")  # noqa: B023
-                to = b.let(f"mul nsw i64 {index}, {size}", "o")  # noqa: B023
-                into = b.let(f"getelementptr i8, ptr %table, i64 {to}", "p")
-                into = b.let(f"getelementptr i8, ptr {into}, i64 {start}", "p")  # noqa: B023
-                b.line(f"store {kind} {value}, ptr {into}, align 1")  # noqa: B023
-
+            members, size = list(group), np.dtype(dtype).itemsize
+            copy = partial(self._copy_scalar, size, self._argument, end)
             self.loop("0", str(len(members)), "1", copy)
             for position, number in enumerate(members):
-                self.tabled[number] = start + position * size
+                self.tabled[number] = end + position * size
             self._argument += 2 * len(members)
             end += -(-len(members) * size // 16) * 16
 
-    def _from_table(self, number: int) -> Vector:
-        """A scalar of the table in all lanes."""
-        at = self.b.let(f"getelementptr i8, ptr %table, i64 {self.tabled[number]}", "p")
-        return self.load_scalar(at, self.operands[number])
+    def _copy_scalar(self, size: int, argument: int, start: int, index: str) -> None:
+        """Copy one scalar, whose slot and offset are arguments, to its place in the table."""
+        b, kind = self.b, f"i{8 * size}"
+        at = b.let(f"mul nsw i64 {index}, 16", "o")
+        place = b.let(f"getelementptr i8, ptr %args, i64 {at}", "a")
+        place = b.let(f"getelementptr i64, ptr {place}, i64 {argument}", "a")
+        other = b.let(f"getelementptr i64, ptr {place}, i64 1", "a")
+        slot, offset = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {other}")
+        value = b.let(f"load {kind}, ptr {self._base(slot, offset)}, align 1")
+        to = b.let(f"mul nsw i64 {index}, {size}", "o")
+        into = b.let(f"getelementptr i8, ptr %table, i64 {to}", "p")
+        into = b.let(f"getelementptr i8, ptr {into}, i64 {start}", "p")
+        b.line(f"store {kind} {value}, ptr {into}, align 1")
 
     # Control flow.
 
     def block(self, hint: str) -> str:
+        """A new label."""
         self._blocks += 1
         return f"{hint}{self._blocks}"
 
     def loop(self, low: str, high: str, step: str, body: Callable[[str], None]) -> None:
-        """for i in range(low, high, step), where nothing is carried but memory."""
+        """`for i in range(low, high, step)`, with results in memory only."""
 
         def carrying_nothing(index: str, _: list[str]) -> list[str]:
             body(index)
@@ -141,7 +136,11 @@ class Emitter(Memory):
         start: list[tuple[str, str]],
         body: Callable[[str, list[str]], list[str]],
     ) -> list[str]:
-        """A loop that carries values; `start` lists (type, name); gives their final names."""
+        """A loop that carries values from one round to the next, and gives their final names.
+
+        `start` lists the type and the first name of each. In SSA form a carried value is a phi: the
+        first name if control comes from before the loop, the body's result if it comes around.
+        """
         b = self.b
         before, head, inner, after = (self.block(h) for h in ("before", "head", "body", "after"))
         b.line(f"br label %{before}")
@@ -152,7 +151,7 @@ class Emitter(Memory):
         following = b.fresh("i")
         names = [b.fresh("c") for _ in start]
         phi = len(b.lines)
-        b.line("")  # filled below, when the names that come around are known
+        b.line("")  # The phis are filled in below, when the names that come around are known.
         done = b.let(f"icmp sge i64 {index}, {high}", "d")
         b.line(f"br i1 {done}, label %{after}, label %{inner}")
         b.label(inner)
@@ -169,10 +168,23 @@ class Emitter(Memory):
         b.lines[phi] = "\n".join(lines)
         return names
 
+    def outer_loops(self, count: int, body: Callable[[list[str]], None]) -> None:
+        """Loops over the first `count` axes; the outermost runs over [lo, hi)."""
+
+        def nest(indices: list[str]) -> None:
+            axis = len(indices)
+            if axis == count:
+                body(indices)
+                return
+            low, high = ("%lo", "%hi") if axis == 0 else ("0", self.sizes[axis])
+            self.loop(low, high, "1", lambda i: nest([*indices, i]))
+
+        nest([])
+
     # Addresses.
 
     def row(self, outer: list[str], entry: int) -> str:
-        """The address of an entry at the given indices of the outer axes."""
+        """The address of an array at these indices of the outer axes."""
         pointer = self.bases[entry]
         if self.operands[entry].access == SCALAR:
             return pointer
@@ -180,6 +192,14 @@ class Emitter(Memory):
             step = self.b.let(f"mul nsw i64 {index}, {stride}", "o")
             pointer = self.b.let(f"getelementptr i8, ptr {pointer}, i64 {step}", "p")
         return pointer
+
+    def rows(self, outer: list[str]) -> list[str]:
+        """The addresses of all arrays at these indices of the outer axes."""
+        return [self.row(outer, entry) for entry in range(len(self.bases))]
+
+    def place(self, entry: int, rows: list[str], index: str, axis: int, mask: str | None) -> Place:
+        """Where a vector of an array lies along the innermost axis."""
+        return Place(rows[entry], index, self.strides[entry][axis], mask)
 
     def moved(self, rows: list[str]) -> list[str]:
         """Addresses, moved by positions that are the same all along a row."""
@@ -195,7 +215,7 @@ class Emitter(Memory):
         return found
 
     def _bounded_offset(self, kind: str, position: str, step: str, last: str) -> str:
-        """The way to a position. It is in range; were it not, memory would stay safe."""
+        """The offset of a position. The bound keeps a wrong position inside the array."""
         suffix = kind if kind == "i64" else f"v{self.lanes}i64"
         self.b.define(f"declare {kind} @llvm.umin.{suffix}({kind}, {kind})")
         inside = self.b.let(
@@ -204,7 +224,7 @@ class Emitter(Memory):
         return self.b.let(f"mul nsw {kind} {inside}, {step}", "o")
 
     def _scattered(self, entry: int, values: list[Vector]) -> str | None:
-        """Offsets by positions that change along a row, one per lane, if there are any."""
+        """The offset of each lane by positions that change along a row, if there are any."""
         b = self.b
         total = None
         kind = f"<{self.lanes} x i64>"
@@ -225,45 +245,42 @@ class Emitter(Memory):
     ) -> list[Vector]:
         """All values of the body at one vector of points; elementwise results are stored."""
         b, kernel = self.b, self.kernel
-        values: list[Any] = []
+        values: list[Vector] = []
         for number, operand in enumerate(kernel.operands):
             if number in self.hoisted:
                 values.append(self.hoisted[number])
             elif number in same:
                 values.append(same[number])
             elif number in self.tabled:
-                values.append(None)
+                values.append(_UNREAD)
             else:
+                offsets = self._scattered(number, values) if operand.indices else None
                 stride = self.strides[number][axis]
-                away = self._scattered(number, values) if operand.indices else None
-                values.append(self.load(operand, rows[number], index, stride, mask, away))
+                place = Place(rows[number], index, stride, mask, offsets)
+                values.append(self.load(operand, place))
         for instruction in kernel.body:
-            for number in instruction.arguments:
-                # Read where it is first used: registers are few.
-                if values[number] is None:
-                    values[number] = self._from_table(number)
+            # A scalar of the table is read where it is first used: registers are few.
+            self._read_from_table(values, instruction.arguments)
             arguments = [values[number] for number in instruction.arguments]
             keywords = instruction.op.keywords(instruction.params)
+            assert instruction.op.llvm is not None
             values.append(instruction.op.llvm(b, *arguments, **keywords))
-        # Scalars that are stored or summed as they are.
-        for number in self._results:
-            if values[number] is None:
-                values[number] = self._from_table(number)
+        self._read_from_table(values, self._results)
         first = len(kernel.operands)
-        for position, item in enumerate(kernel.stores):
-            entry = first + position
-            stride = self.strides[entry][axis]
+        for entry, item in enumerate(kernel.stores, first):
+            place = self.place(entry, rows, index, axis, mask)
             value = values[item.value]
             if item.adds:
-                there = self.load(item.target, rows[entry], index, stride, mask)
-                value = b.arithmetic("fadd", "add", there, value, contract=False)
-            self.store(value, item.target, rows[entry], index, stride, mask, item.streaming)
+                value = add(b, self.load(item.target, place), value)
+            self.store(value, item.target, place, item.streaming)
         return values
 
-    def reduce_target(self, number: int) -> Operand:
-        """Where a reduction that keeps the innermost axis goes."""
-        reduction = self.kernel.reductions[number]
-        return Operand(reduction.dtype, reduction.access)
+    def _read_from_table(self, values: list[Vector], numbers: Iterable[int]) -> None:
+        """Load those of these values that are scalars of the table and not loaded yet."""
+        for number in numbers:
+            if values[number] is _UNREAD:
+                at = self.b.let(f"getelementptr i8, ptr %table, i64 {self.tabled[number]}", "p")
+                values[number] = self.load_scalar(at, self.operands[number])
 
     def same_in_row(self, rows: list[str]) -> dict[int, Vector]:
         """Operands that do not move along the innermost axis, loaded once per row."""
@@ -274,22 +291,14 @@ class Emitter(Memory):
         }
 
     def text(self) -> tuple[str, list[str]]:
-        """The function, and the definitions it needs."""
-        from gradtape.codegen.kernels import nests
-
-        nests.emit(self)
+        """The function, when its loops are emitted, and the definitions that it needs."""
         b = self.b
         head = (
             f"define void @{self.name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) #0 {{"
         )
         if any(item.streaming for item in self.kernel.stores):
-            # Other threads read the results: writes that pass the caches must have arrived.
+            # Writes past the caches must have arrived before other threads read the results.
             b.define("declare void @llvm.x86.sse.sfence()")
             b.line("call void @llvm.x86.sse.sfence()")
         lines = [head, "entry:", *b.entry, *b.lines, "  ret void", "}"]
         return "\n".join(lines), list(b.definitions)
-
-
-def lane_count(kernel: Kernel, bits: int) -> int:
-    """Lanes per vector: what fits the widest element, at least two."""
-    return max(2, bits // (8 * kernel.width))

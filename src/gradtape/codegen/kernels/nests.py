@@ -1,44 +1,27 @@
-"""Nests: the shapes of loop that a kernel without reductions can have (see Kernel.layout)."""
+"""Nests: the IR function of a kernel, and its loops where nothing is reduced (see Layout)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from gradtape.codegen.kernels import reductions
+from gradtape.codegen.kernels.kernel import Kernel, Layout
 from gradtape.codegen.kernels.loops import Emitter
 
 # A longer body is emitted once, always masked, instead of once full and once for the tail.
 LONG_BODY = 48
 
 
-def emit(e: Emitter) -> None:
-    """Fill the emitter with its kernel's loops."""
-    if e.kernel.reductions:
-        from gradtape.codegen.kernels import reductions
-
+def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
+    """The IR function of a kernel, and the definitions that it needs."""
+    e = Emitter(kernel, lanes, name)
+    if kernel.reductions:
         reductions.emit(e)
-    elif e.kernel.layout == "scatter":
+    elif kernel.layout is Layout.SCATTER:
         _scatter(e)
     else:
         _map(e)
-
-
-def _entries(e: Emitter) -> int:
-    return len(e.bases)
-
-
-def outer_loops(e: Emitter, count: int, body: Callable[[list[str]], None]) -> None:
-    """Loops over the first `count` axes; the outermost runs over [lo, hi)."""
-
-    def nest(indices: list[str]) -> None:
-        axis = len(indices)
-        if axis == count:
-            body(indices)
-            return
-        low, high = ("%lo", "%hi") if axis == 0 else ("0", e.sizes[axis])
-        e.loop(low, high, "1", lambda i: nest([*indices, i]))
-
-    nest([])
+    return e.text()
 
 
 def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
@@ -54,33 +37,32 @@ def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], 
     e.loop(full, high, step, lambda i: body(i, e.mask(i, high)))
 
 
+def _row(e: Emitter, outer: list[str], low: str, high: str) -> None:
+    """All points of one row."""
+    inner = e.kernel.axes - 1
+    rows = e.moved(e.rows(outer))
+    same = e.same_in_row(rows)
+
+    def body(index: str, mask: str | None) -> None:
+        e.point(rows, index, inner, mask, same)
+
+    _vectors(e, low, high, body)
+
+
 def _map(e: Emitter) -> None:
     inner = e.kernel.axes - 1
-
-    def row(outer: list[str]) -> None:
-        rows = e.moved([e.row(outer, entry) for entry in range(_entries(e))])
-        same = e.same_in_row(rows)
-        low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
-        _vectors(e, low, high, lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
-
-    outer_loops(e, inner, row)
+    low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
+    e.outer_loops(inner, lambda outer: _row(e, outer, low, high))
 
 
 def _scatter(e: Emitter) -> None:
-    """Threads divide the innermost axis, so that each meets all that is written to its part."""
-    inner = e.kernel.axes - 1
+    """Threads divide the innermost axis, so that only one of them writes to each element."""
 
     def nest(indices: list[str]) -> None:
         axis = len(indices)
-        if axis < inner:
+        if axis < e.kernel.axes - 1:
             e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
             return
-        rows = e.moved([e.row(indices, entry) for entry in range(_entries(e))])
-        same = e.same_in_row(rows)
-        _vectors(e, "%lo", "%hi", lambda i, mask: _ignore(e.point(rows, i, inner, mask, same)))
+        _row(e, indices, "%lo", "%hi")
 
     nest([])
-
-
-def _ignore(values: Any) -> None:
-    return None

@@ -1,4 +1,9 @@
-"""Reductions: the shapes of loop that combine values along axes (see Kernel.layout)."""
+"""Reductions: the loops of kernels that combine values along axes (see Layout).
+
+Float sums are added in levels: RADIX vectors in a row, then RADIX such sums, and so on, so that
+rounding errors grow with the logarithm of the length. A row has three levels, for rows may be
+short; a column has five, because a level costs nothing beside a column of vectors.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,25 @@ from collections.abc import Callable
 import numpy as np
 
 from gradtape.codegen.kernels.accumulators import Accumulator, Parts
-from gradtape.codegen.kernels.builder import Vector, memory_type
-from gradtape.codegen.kernels.kernel import SCALAR
-from gradtape.codegen.kernels.loops import CHUNK, RADIX, Emitter
-from gradtape.codegen.kernels.nests import outer_loops
+from gradtape.codegen.kernels.element_types import memory_type
+from gradtape.codegen.kernels.kernel import CHUNK, RADIX, SCALAR, Layout
+from gradtape.codegen.kernels.loops import Emitter
+from gradtape.graph.vector_code import Vector
 
 
 def emit(e: Emitter) -> None:
-    """Fill the emitter with its kernel's loops."""
-    {"rows": _rows, "columns": _columns, "all": _all, "scan": _scan}[e.kernel.layout](e)
+    """Append the loops of a kernel with reductions."""
+    loops = {
+        Layout.ROWS: _rows,
+        Layout.COLUMNS: _columns,
+        Layout.WHOLE: _whole,
+        Layout.RUNNING: _running,
+    }
+    loops[e.kernel.layout](e)
 
 
 def _accumulators(e: Emitter) -> list[Accumulator]:
-    return [Accumulator(e, reduction) for reduction in e.kernel.reductions]
+    return [Accumulator(e.b, reduction) for reduction in e.kernel.reductions]
 
 
 def _column_spans() -> list[str]:
@@ -61,24 +72,24 @@ def _levels(
 
 def _grouped(accumulators: list[Accumulator], parts: list[str]) -> list[Parts]:
     """A flat list of parts as one list for each reduction."""
-    given = iter(parts)
-    return [[next(given) for _ in a.types()] for a in accumulators]
+    left = iter(parts)
+    return [[next(left) for _ in a.types()] for a in accumulators]
 
 
 def _reduced(
     e: Emitter, values: list[Vector], position: str | None, mask: str | None
 ) -> list[Parts]:
-    """What each reduction takes from one vector of points."""
+    """The partial result of one vector of points, for each reduction."""
     return [a.of(values[a.reduction.value], position, mask) for a in _accumulators(e)]
 
 
 def _counts(e: Emitter) -> bool:
-    """Whether some reduction asks where a point stands."""
+    """Whether some reduction finds positions."""
     return any(a.finds_positions for a in _accumulators(e))
 
 
 def _following(e: Emitter, before: str | None, axis: int, index: str) -> str | None:
-    """The number of a point among those reduced, from that of the axes before and one index."""
+    """The number of a point among the reduced ones: row-major over `before` and one more index."""
     if before is None or not _counts(e):
         return index
     scaled = e.b.let(f"mul nsw i64 {before}, {e.sizes[axis]}", "n")
@@ -113,13 +124,13 @@ def _rows(e: Emitter) -> None:
     kept = e.kernel.axes - e.kernel.reduced
 
     def row(outer: list[str]) -> None:
-        rows = [e.row(outer, entry) for entry in range(len(e.bases))]
+        rows = e.rows(outer)
         totals = _stretch(e, rows, kept, "0", e.sizes[kept], None)
         for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
             parts = accumulator.result(accumulator.across(total), 1)
             _store_scalar(e, rows[first + number], parts, accumulator.reduction.dtype)
 
-    outer_loops(e, kept, row)
+    e.outer_loops(kept, row)
 
 
 def _stretch(
@@ -155,7 +166,7 @@ def _along(
             position = e.iota_plus(_following(e, before, inner, i) or i)
         return _reduced(e, values, position, mask)
 
-    # Three levels, for rows may be short; where they are long, the second covers more.
+    # In long rows the second of the three levels covers more.
     count = e.b.let(f"sub nsw i64 {high}, {low}")
     long = e.b.let(f"icmp sgt i64 {count}, {e.lanes * RADIX**4}")
     wide, narrow = e.lanes * RADIX**3, e.lanes * RADIX**2
@@ -163,7 +174,7 @@ def _along(
     return _levels(e, low, high, e.lanes, leaf, [outer, str(e.lanes * RADIX)])
 
 
-def _all(e: Emitter) -> None:
+def _whole(e: Emitter) -> None:
     first = len(e.kernel.operands) + len(e.kernel.stores)
     # With several axes the number of rows in a chunk is an argument: it depends on their length.
     span = str(CHUNK * e.lanes) if e.kernel.axes == 1 else e.sizes[-1]
@@ -193,7 +204,7 @@ def _columns(e: Emitter) -> None:
     first = len(e.kernel.operands) + len(e.kernel.stores)
 
     def block(outer: list[str]) -> None:
-        bases = [e.row(outer, entry) for entry in range(len(e.bases))]
+        bases = e.rows(outer)
         low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
         e.loop(low, high, str(e.lanes), lambda j: column(bases, j, high))
 
@@ -213,29 +224,26 @@ def _columns(e: Emitter) -> None:
                     position = e.b.splat(position or r, "i64")
                 return _reduced(e, values, position, None)
 
-            # Here a level costs nothing beside a column of vectors.
             return _levels(e, "0", e.sizes[axis], 1, leaf, _column_spans())
 
         totals = down(bases, reduced, None)
         for number, (accumulator, total) in enumerate(zip(_accumulators(e), totals, strict=True)):
             entry = first + number
-            target = e.reduce_target(number)
             parts = accumulator.result(total, e.lanes)
             vector = Vector(parts[0], np.dtype(accumulator.reduction.dtype), *parts[1:])
-            e.store(vector, target, bases[entry], j, e.strides[entry][inner], mask)
+            e.store(vector, e.operands[entry], e.place(entry, bases, j, inner, mask))
 
-    outer_loops(e, reduced, block)
+    e.outer_loops(reduced, block)
 
 
-def _scan(e: Emitter) -> None:
+def _running(e: Emitter) -> None:
     inner = e.kernel.axes - 1
     along = inner - 1
     (accumulator,) = _accumulators(e)
     entry = len(e.kernel.operands)
-    target = e.reduce_target(0)
 
     def block(outer: list[str]) -> None:
-        bases = [e.row(outer, number) for number in range(len(e.bases))]
+        bases = e.rows(outer)
         low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
         e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
 
@@ -248,9 +256,9 @@ def _scan(e: Emitter) -> None:
             values = e.point(rows, j, inner, mask, e.same_in_row(rows))
             parts = accumulator.following(carried, values)
             result = Vector(parts[0], accumulator.dtype, *parts[1:])
-            e.store(result, target, rows[entry], j, e.strides[entry][inner], mask)
+            e.store(result, e.operands[entry], e.place(entry, rows, j, inner, mask))
             return parts
 
         e.carry("0", e.sizes[along], "1", start, step)
 
-    outer_loops(e, along, block)
+    e.outer_loops(along, block)

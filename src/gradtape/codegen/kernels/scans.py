@@ -1,22 +1,33 @@
 """Scans: cumulative sums, products and linear recurrences as kernels.
 
-One axis is walked in order and another is vectorised, whichever lies innermost. Backwards is
-forwards from the other end, by negative strides.
+One axis is walked in order and another is vectorised, whichever lies innermost. A scan in reverse
+starts at the other end and has negative strides.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-from gradtape.codegen.kernels.kernel import Instruction, Kernel, Operand, Reduce
-from gradtape.codegen.kernels.loops import lane_count
-from gradtape.codegen.kernels.lower import Lowered, access_of, code_of, merge_axes, target_access
+from gradtape.codegen.kernels.arguments import (
+    Axis,
+    Entry,
+    Lowered,
+    access_of,
+    code_of,
+    lowered,
+    merge_axes,
+    target_access,
+    walks_of,
+)
+from gradtape.codegen.kernels.kernel import (
+    Instruction,
+    Kernel,
+    Layout,
+    Operand,
+    Reduce,
+    lane_count,
+)
 from gradtape.graph.node import Node
 from gradtape.ops.families.casting import CAST
 from gradtape.optimize.views import Access, row_major
-
-_KINDS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "linear_recurrence": "recurrence"}
 
 
 def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
@@ -25,31 +36,28 @@ def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
     sources = [access[parent] for parent in node.inputs]
     strides = [source.strides for source in sources] + [row_major(node.shape)]
     length = node.shape[axis]
-    # From the other end: each starts at its last element along the axis.
+    # In reverse, each array starts at its last element along the axis.
     ends = [(length - 1) * steps[axis] if reverse else 0 for steps in strides]
     sign = -1 if reverse else 1
-    kept: list[Any] = [
+    kept: list[Axis] = [
         (n, False, [steps[at] for steps in strides])
         for at, n in enumerate(node.shape)
         if at != axis and n != 1
     ]
     kept = merge_axes(kept) or [(1, False, [1] * len(strides))]
-    walked = (length, True, [sign * steps[axis] for steps in strides])
+    walked: Axis = (length, True, [sign * steps[axis] for steps in strides])
     axes = [*kept[:-1], walked, kept[-1]]
-    walks = [[each[2][entry] for each in axes] for entry in range(len(strides))]
+    walks = walks_of(axes, len(strides))
     kernel = _kernel(node, walks)
     owners = [*((source.base, source.offset) for source in sources), (node, 0)]
     dtypes = [*(parent.dtype for parent in node.inputs), node.dtype]
-    entries: list[Any] = [
+    entries: list[Entry] = [
         (owner, dtype.itemsize * (offset + end), tuple(dtype.itemsize * step for step in walk))
         for (owner, offset), dtype, end, walk in zip(owners, dtypes, ends, walks, strict=True)
     ]
-    sizes = tuple(each[0] for each in axes)
-    lanes = lane_count(kernel, bits)
-    total, grain = (sizes[0], 1) if len(axes) > 2 else (sizes[-1], lanes)
-    return Lowered(
-        kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes)
-    )  # fmt: skip
+    outermost = len(axes) > 2
+    total, grain = (axes[0][0], 1) if outermost else (axes[-1][0], lane_count(kernel, bits))
+    return lowered(kernel, axes, entries, total, grain)
 
 
 def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
@@ -65,6 +73,8 @@ def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
             body.append(Instruction(CAST, (node.dtype,), (number,), code))
             number = len(operands) + len(body) - 1
         numbers.append(number)
-    kind, target = _KINDS[node.op.name], target_access(walks[-1])
-    reduction = Reduce(numbers[-1], kind, code, target, factor=numbers[0] if numbers[1:] else -1)
-    return Kernel("scan", len(walks[0]), operands, tuple(body), (), (reduction,), 1)
+    assert node.op.scan is not None
+    # A recurrence has a second operand, the factor; it comes first.
+    factor = numbers[0] if numbers[1:] else -1
+    reduction = Reduce(numbers[-1], node.op.scan, code, target_access(walks[-1]), factor=factor)
+    return Kernel(Layout.RUNNING, len(walks[0]), operands, tuple(body), (), (reduction,), 1)

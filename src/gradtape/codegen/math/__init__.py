@@ -1,1 +1,12 @@
-"""Mathematical functions for kernels, by library or as polynomials."""
+"""Mathematical functions for kernels, by library, as polynomials or as formulas.
+
+Functions are the constants of `gradtape.ops.families.math_functions` and the compositions of ops.
+
+- `vectormath`: the implementation of a function of floats
+- `complexmath`: the implementation of a function of complex numbers
+- `polynomials`: elementary functions as vector code
+- `mathlibrary`: functions of libmvec, libm and SciPy
+- `vectors`, `ir_text`: how a function on vectors is written
+
+Door: `mathlibrary.preference`, where functions come from.
+"""

@@ -1,8 +1,8 @@
-"""Functions of complex numbers as pairs of vectors: fast for ordinary numbers, C's for the rest.
+"""Functions of complex numbers as pairs of vectors, by formulas or by C's <complex.h>.
 
-Formulas in real functions hold where nothing overflows, underflows or cancels. Where any lane is
-outside that range, the whole vector goes through libm's complex functions lane by lane, which know
-what infinities, NaNs and signed zeros give.
+A formula in real functions holds where nothing overflows, underflows or cancels. If any lane is
+outside that range, libm's complex function computes the whole vector lane by lane: it gives the
+right results for infinities, NaNs and signed zeros.
 """
 
 from __future__ import annotations
@@ -14,66 +14,82 @@ from functools import lru_cache
 
 from gradtape.codegen import llvm
 from gradtape.codegen.math import mathlibrary
-from gradtape.codegen.math.vectormath import accurate_function
-from gradtape.codegen.math.vectors import MASK, Body, Found, Value, exact_sum, vector
+from gradtape.codegen.math.ir_text import Found, vector
+from gradtape.codegen.math.vectormath import CALLED, accurate_function
+from gradtape.codegen.math.vectors import MASK, Body, Value
+from gradtape.graph.vector_code import MathFunction, NotLowered
+from gradtape.ops.elementwise.compositions import two_sum
+from gradtape.ops.families.math_functions import (
+    ATAN2,
+    COS,
+    COSH,
+    EXP,
+    EXPM1,
+    FLOOR,
+    LOG,
+    LOG1P,
+    POW,
+    SIN,
+    SINH,
+    SQRT,
+    TAN,
+    TANH,
+)
 
 Pair = tuple[Value, ...]
-_LIBM = frozenset((
-    "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
-    "asinh", "acosh", "atanh",
-))  # fmt: skip
-_CALLED = "noinline nounwind"
+Formula = Callable[..., Pair]
+# Up to where products of hyperbolic functions do not overflow, in float32 and in float64; and up
+# to where their squares do not.
+_PRODUCTS = (80.0, 700.0)
+_SQUARES = (20.0, 170.0)
 
 
-def supported(name: str, ty: str) -> bool:
-    """Whether `complex_function` has this function for pairs of this type on this machine."""
-    if ty not in ("float", "double"):
-        return False
-    if name in _EXACT:
-        return name != "abs" or mathlibrary.available("hypot")
-    if name == "pow":
-        return supported("exp", ty) and supported("log", ty)
-    known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
-    return name in _LIBM and known and mathlibrary.c_symbol(_c_name(name, ty))
-
-
-def complex_function(name: str, ty: str, lanes: int) -> Found:
+def complex_function(function: MathFunction, ty: str, lanes: int) -> Found:
     """The symbol of a function on complex vectors, and the snippets that the module must contain.
 
-    Each operand is two vectors, real and imaginary part; the result is `{real, imaginary}`, for
-    `abs` one vector. Snippets are shared as those of `vectormath.function`.
+    Each operand is two vectors, real and imaginary part, and the result is `{real, imaginary}`. A
+    function that this machine lacks raises NotLowered.
     """
-    return _complex_function(name, ty, lanes, mathlibrary.preference())
+    return _complex_function(function, ty, lanes, mathlibrary.preference())
 
 
 @lru_cache(maxsize=256)
-def _complex_function(name: str, ty: str, lanes: int, preference: str) -> Found:
-    write = _EXACT.get(name) or _FAST.get(name)
-    if preference == "scalar" and name not in _EXACT and name not in ("tanh", "pow"):
-        write = None
-    if write is None:
-        return _lane_by_lane(name, ty, lanes)
+def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> Found:
+    known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
+    if not function.has_complex or not known:
+        raise NotLowered(f"{function.name} of complex numbers")
+    formula = _FORMULAS.get(function)
+    if formula is None or (preference == "scalar" and function not in _NEEDED):
+        return _lane_by_lane(function, ty, lanes)
+    return _written(function.name, formula, 2 * function.arity, ty, lanes)
+
+
+@lru_cache(maxsize=32)
+def quotient(ty: str, lanes: int) -> Found:
+    """The function that divides two complex vectors, as `complex_function` gives it."""
+    return _written("quotient", _divide, 4, ty, lanes)
+
+
+def _written(name: str, formula: Formula, arity: int, ty: str, lanes: int) -> Found:
     body = Body(ty, lanes, accurate_function)
-    names = ["a", "b", "c", "d"][: 4 if name in ("multiply", "divide", "pow") else 2]
-    result = write(body, *(body.operand(operand) for operand in names))
+    names = ["a", "b", "c", "d"][:arity]
+    result = formula(body, *(body.operand(operand) for operand in names))
     symbol = f"gradtape_complex_{name}_{ty}{lanes}"
-    return symbol, body.function(symbol, names, result, _CALLED)
+    return symbol, body.function(symbol, names, result, CALLED)
 
 
-def _c_name(name: str, ty: str) -> str:
-    return f"c{name}" + ("f" if ty == "float" else "")
-
-
-def _lane_by_lane(name: str, ty: str, lanes: int) -> Found:
+def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
     """A function of <complex.h>, called once per lane."""
-    target, kind = _c_name(name, ty), vector(ty, lanes)
-    mathlibrary.c_symbol(target)
-    # x86-64 passes two floats packed in one register; everything else as two registers.
+    target = f"c{function.name}" + ("f" if ty == "float" else "")
+    kind = vector(ty, lanes)
+    if not mathlibrary.c_symbol(target):
+        raise NotLowered(f"libm has no {target}")
+    # On x86-64 two floats are packed in one register; all else is passed in two registers.
     packed = ty == "float" and llvm.host().machine == "x86_64"
     scalar = "<2 x float>" if packed else f"{{{ty}, {ty}}}"
     takes = scalar if packed else f"{ty}, {ty}"
     pair = f"{{{kind}, {kind}}}"
-    symbol = f"gradtape_lanes_complex_{name}_{ty}{lanes}"
+    symbol = f"gradtape_lanes_complex_{function.name}_{ty}{lanes}"
     lines = [f"define internal {pair} @{symbol}({kind} %a, {kind} %b) cold noinline {{"]
     totals = ["poison", "poison"]
     for lane in range(lanes):
@@ -108,9 +124,11 @@ def _lane_by_lane(name: str, ty: str, lanes: int) -> Found:
     return symbol, (f"declare {scalar} @{target}({takes})", "\n".join(lines))
 
 
-def _or_libm(body: Body, name: str, operands: Pair, ordinary: Value, result: Pair) -> Pair:
-    """The result where all lanes are ordinary, else libm's."""
-    symbol, snippets = _lane_by_lane(name, body.ty, body.lanes)
+def _or_libm(
+    body: Body, function: MathFunction, operands: Pair, ordinary: Value, result: Pair
+) -> Pair:
+    """The result if all lanes are ordinary, else libm's."""
+    symbol, snippets = _lane_by_lane(function, body.ty, body.lanes)
     body.need(snippets)
     return body.unless(~ordinary, result, symbol, operands)
 
@@ -120,9 +138,9 @@ def _multiply(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
 
 
 def _divide(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
-    """Smith's method, in the order of operations that NumPy has."""
+    """Smith's method, in NumPy's order of operations."""
     real, imaginary = body.absolute(c), body.absolute(d)
-    # Which part of the divisor is larger decides who plays which role.
+    # Both parts are divided by the larger part of the divisor, so that nothing overflows.
     first = real.compare("oge", imaginary)
     large, small = body.select(first, c, d), body.select(first, d, c)
     ratio = small / large
@@ -137,65 +155,62 @@ def _reciprocal(body: Body, a: Value, b: Value) -> Pair:
     return _divide(body, body.lift(1.0), body.lift(0.0), a, b)
 
 
-def _abs(body: Body, a: Value, b: Value) -> Pair:
-    return (body.apply("hypot", a, b),)
-
-
 def _exp(body: Body, a: Value, b: Value) -> Pair:
-    size = body.apply("exp", a)
-    result = size * body.apply("cos", b), size * body.apply("sin", b)
+    size = body.apply(EXP, a)
+    result = size * body.apply(COS, b), size * body.apply(SIN, b)
     ordinary = (body.absolute(a) < body.pick(87.0, 708.0)) & (body.absolute(b) < math.inf)
-    return _or_libm(body, "exp", (a, b), ordinary, result)
+    return _or_libm(body, EXP, (a, b), ordinary, result)
 
 
 def _hyperbolic(body: Body, x: Value) -> Pair:
     """sinh and cosh, from exp(|x|) - 1."""
-    grown = body.apply("expm1", body.absolute(x))
+    grown = body.apply(EXPM1, body.absolute(x))
     shrunk = grown / (grown + 1.0)
     return body.copysign((grown + shrunk) * 0.5, x), grown * shrunk * 0.5 + 1.0
 
 
-def _waves(body: Body, name: str, angle: Value, size: Value) -> tuple[Pair, Value]:
-    """sine, cosine of one part, sinh, cosh of the other; and where all are ordinary."""
-    high = body.pick(80.0, 700.0) if name not in ("tan", "tanh") else body.pick(20.0, 170.0)
-    ordinary = (body.absolute(size) < high) & (body.absolute(angle) < math.inf)
-    parts = body.apply("sin", angle), body.apply("cos", angle), *_hyperbolic(body, size)
+def _waves(
+    body: Body, angle: Value, size: Value, limits: tuple[float, float]
+) -> tuple[Pair, Value]:
+    """Sine and cosine of one part, sinh and cosh of the other; and where all are ordinary."""
+    ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
+    parts = body.apply(SIN, angle), body.apply(COS, angle), *_hyperbolic(body, size)
     return parts, ordinary
 
 
 def _sin(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "sin", a, b)
-    return _or_libm(body, "sin", (a, b), ordinary, (sine * cosh, cosine * sinh))
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
+    return _or_libm(body, SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
 
 
 def _cos(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "cos", a, b)
-    return _or_libm(body, "cos", (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
+    return _or_libm(body, COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
 
 
 def _sinh(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "sinh", b, a)
-    return _or_libm(body, "sinh", (a, b), ordinary, (sinh * cosine, cosh * sine))
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
+    return _or_libm(body, SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
 
 
 def _cosh(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "cosh", b, a)
-    return _or_libm(body, "cosh", (a, b), ordinary, (cosh * cosine, sinh * sine))
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
+    return _or_libm(body, COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
 
 
 def _tan(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "tan", a, b)
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sine * cosine / below, sinh * cosh / below
-    return _or_libm(body, "tan", (a, b), ordinary, result)
+    return _or_libm(body, TAN, (a, b), ordinary, result)
 
 
 def _tanh(body: Body, a: Value, b: Value) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, "tanh", b, a)
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sinh * cosh / below, sine * cosine / below
-    real, imaginary = _or_libm(body, "tanh", (a, b), ordinary, result)
-    # At infinity C gives the imaginary zero the sign of sin(2b), the array API standard that of b.
+    real, imaginary = _or_libm(body, TANH, (a, b), ordinary, result)
+    # At infinity the imaginary zero has the sign of sin(2b) in C; the array API wants that of b.
     limit = body.absolute(a).equals(math.inf) & (body.absolute(b) < math.inf)
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
 
@@ -205,19 +220,19 @@ def _sorted(body: Body, a: Value, b: Value, low: float, high: float) -> tuple[Va
     x, y = body.absolute(a), body.absolute(b)
     swap = x < y
     large, small = body.select(swap, y, x), body.select(swap, x, y)
-    # Says no to NaN in either: then one of the sums is.
+    # A NaN in either makes one of the sums NaN, and the comparison false.
     return large, small, (large > low) & (large + small < high)
 
 
 def _sqrt(body: Body, a: Value, b: Value) -> Pair:
     low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
     large, small, ordinary = _sorted(body, a, b, low, high)
-    size = body.intrinsic("sqrt", large * large + small * small)
-    root = body.intrinsic("sqrt", (size + body.absolute(a)) * 0.5)
+    size = body.apply(SQRT, large * large + small * small)
+    root = body.apply(SQRT, (size + body.absolute(a)) * 0.5)
     other = body.absolute(b) / (root + root)
     right = a >= 0.0
     result = body.select(right, root, other), body.copysign(body.select(right, other, root), b)
-    return _or_libm(body, "sqrt", (a, b), ordinary, result)
+    return _or_libm(body, SQRT, (a, b), ordinary, result)
 
 
 def _log(body: Body, a: Value, b: Value) -> Pair:
@@ -226,21 +241,21 @@ def _log(body: Body, a: Value, b: Value) -> Pair:
     square = large * large
     rest = small * small
     total = square + rest
-    # Near |z| = 1 the logarithm needs |z|² - 1, with what rounding the squares dropped.
+    # Near |z| = 1 the logarithm needs |z|² - 1, with the rounding errors of the squares.
     dropped = body.fma(large, large, -square) + body.fma(small, small, -rest)
-    above, first = exact_sum(square, body.lift(-1.0))
-    above, second = exact_sum(above, rest)
+    above, first = two_sum(square, body.lift(-1.0))
+    above, second = two_sum(above, rest)
     difference = above + (first + second + dropped)
     near = (total > 0.5) & (total < 2.0)
     exact = ~(near & (body.absolute(difference) < body.pick(2.0**-16, 2.0**-44)))
-    close = body.apply("log1p", body.select(near, difference, 0.0))
-    real = body.select(near, close, body.apply("log", total)) * 0.5
-    return _or_libm(body, "log", (a, b), ordinary & exact, (real, body.apply("atan2", b, a)))
+    close = body.apply(LOG1P, body.select(near, difference, 0.0))
+    real = body.select(near, close, body.apply(LOG, total)) * 0.5
+    return _or_libm(body, LOG, (a, b), ordinary & exact, (real, body.apply(ATAN2, b, a)))
 
 
-def _applied(body: Body, name: str, a: Value, b: Value) -> Pair:
-    """Another function of this module."""
-    symbol, snippets = complex_function(name, body.ty, body.lanes)
+def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
+    """Another function of complex numbers."""
+    symbol, snippets = complex_function(function, body.ty, body.lanes)
     body.need(snippets)
     both = f"{{{body.type()}, {body.type()}}}"
     found = body.call(symbol, a, b, returns=both).name
@@ -249,10 +264,10 @@ def _applied(body: Body, name: str, a: Value, b: Value) -> Pair:
 
 def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
     """As NumPy: products for whole exponents below 100, exp(y log x) for the others."""
-    size, angle = _applied(body, "log", a, b)
-    found = _applied(body, "exp", *_multiply(body, size, angle, c, d))
+    size, angle = _applied(body, LOG, a, b)
+    found = _applied(body, EXP, *_multiply(body, size, angle, c, d))
     times = body.absolute(c)
-    whole = d.equals(0.0) & body.intrinsic("floor", c).equals(c) & (times < 100.0)
+    whole = d.equals(0.0) & body.apply(FLOOR, c).equals(c) & (times < 100.0)
     product = _whole_power(body, a, b, body.select(whole, times, 0.0))
     inverse = _reciprocal(body, *product)
     below = c < 0.0
@@ -273,13 +288,13 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
     power: Pair = (a, b)
     begun = body.lift(0, MASK)
     for position in range(7):
-        half = body.intrinsic("floor", exponent * 0.5)
+        half = body.apply(FLOOR, exponent * 0.5)
         odd = exponent.compare("one", half * 2.0)
         exponent = half
         if position:
             power = _multiply(body, *power, *power)
         taken = _multiply(body, *result, *power)
-        # The first factor is not multiplied by 1: that would make NaNs of infinities.
+        # The first factor is not multiplied by 1, which would turn infinities into NaNs.
         result = tuple(
             body.select(odd, body.select(begun, taken[k], power[k]), result[k]) for k in range(2)
         )
@@ -287,10 +302,9 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
     return result
 
 
-_EXACT: dict[str, Callable[..., Pair]] = {
-    "multiply": _multiply, "divide": _divide, "reciprocal": _reciprocal, "abs": _abs,
+_FORMULAS: dict[MathFunction, Formula] = {
+    EXP: _exp, LOG: _log, SQRT: _sqrt, SIN: _sin, COS: _cos, TAN: _tan, SINH: _sinh,
+    COSH: _cosh, TANH: _tanh, POW: _pow,
 }  # fmt: skip
-_FAST: dict[str, Callable[..., Pair]] = {
-    "exp": _exp, "log": _log, "sqrt": _sqrt, "sin": _sin, "cos": _cos, "tan": _tan, "sinh": _sinh,
-    "cosh": _cosh, "tanh": _tanh, "pow": _pow,
-}  # fmt: skip
+# Functions that C computes otherwise than NumPy or the array API standard do.
+_NEEDED = frozenset((TANH, POW))

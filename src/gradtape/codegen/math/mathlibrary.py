@@ -1,7 +1,9 @@
 """Mathematical functions of other libraries, made to take vectors of any width.
 
 glibc's libmvec has vector versions of most of libm's functions, within 4 ulp and right for special
-values; everything else is called lane by lane. SciPy's special functions are called through the
+values. They are called by their symbols (`_ZGVeN8v_exp` takes eight doubles), because LLVM would
+replace calls of `exp` by them only in loops that it vectorises itself, and kernels are vector code
+already. Everything else is called lane by lane. SciPy's special functions are called through the
 pointers that it exports for Cython.
 """
 
@@ -13,24 +15,12 @@ import os
 from functools import lru_cache
 
 from gradtape.codegen import llvm
-from gradtape.codegen.math.vectors import Found, Snippets, vector
+from gradtape.codegen.math.ir_text import Found, Snippets, vector
+from gradtape.graph.vector_code import Libm, MathFunction, NotLowered, ScipyFunction
+from gradtape.ops.families.math_functions import ERF, LOG
 
-_UNARY = frozenset((
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "cbrt", "erf", "erfc",
-))  # fmt: skip
-_BINARY = frozenset(("pow", "atan2", "hypot", "fmod"))
-# Where SciPy's exports name a type, it is the double version's.
-_SCIPY = {
-    "lgamma": ("gammaln",),
-    "digamma": ("__pyx_fuse_1psi",),
-    "erfinv": ("__pyx_fuse_0erfinv", "erfinv"),
-    "ndtr": ("__pyx_fuse_1ndtr",),
-    "i0": ("i0",),
-    "i1": ("i1",),
-}
 # Here libmvec is 3.9 ulp off at the worst of the points tried: too near to 4.
-INEXACT = frozenset((("erf", "float"), ("log", "float")))
+INEXACT = frozenset(((ERF, "float"), (LOG, "float")))
 _CHOICES = ("auto", "libmvec", "own", "scalar")
 
 
@@ -38,8 +28,8 @@ _CHOICES = ("auto", "libmvec", "own", "scalar")
 def preference() -> str:
     """Where functions come from: GRADTAPE_VECTOR_MATH is `auto`, `libmvec`, `own` or `scalar`.
 
-    `libmvec` prefers glibc's vector functions to those written here, `own` does without them, as
-    where there is no libmvec, and `scalar` calls libm lane by lane; `auto` takes the fastest.
+    `libmvec` prefers glibc's vector functions to our polynomials, `own` never calls them, as on a
+    machine that has none, `scalar` calls libm lane by lane, and `auto` chooses the fastest.
     """
     found = os.environ.get("GRADTAPE_VECTOR_MATH") or "auto"
     if found not in _CHOICES:
@@ -50,25 +40,17 @@ def preference() -> str:
     return found
 
 
-def arity(name: str) -> int:
-    """How many operands a function of this module takes; 0 if there is none of that name."""
-    if name in _BINARY:
-        return 2
-    return 1 if name in _UNARY or name in _SCIPY else 0
-
-
-def library_function(name: str, ty: str, lanes: int) -> Found:
+def library_function(function: MathFunction, ty: str, lanes: int) -> Found:
     """A function of libmvec if there is one, else one called lane by lane."""
-    return from_libmvec(name, ty, lanes) or lane_by_lane(name, ty, lanes)
+    return from_libmvec(function, ty, lanes) or _lane_by_lane(function, ty, lanes)
 
 
-def cold_function(name: str, ty: str, lanes: int) -> Found:
+def cold_function(function: MathFunction, ty: str, lanes: int) -> Found:
     """The same, kept out of line: for the rare lanes that a faster function cannot serve."""
-    inner, snippets = library_function(name, ty, lanes)
-    symbol = f"gradtape_cold_{name}_{ty}{lanes}"
+    inner, snippets = library_function(function, ty, lanes)
+    symbol = f"gradtape_cold_{function.name}_{ty}{lanes}"
     kind = vector(ty, lanes)
-    names = [f"{kind} %x{k}" for k in range(arity(name))]
-    listed = ", ".join(names)
+    listed = ", ".join(f"{kind} %x{k}" for k in range(function.arity))
     text = (
         f"define internal {kind} @{symbol}({listed}) cold noinline {{\n"
         f"  %found = call {kind} @{inner}({listed})\n  ret {kind} %found\n}}"
@@ -76,27 +58,27 @@ def cold_function(name: str, ty: str, lanes: int) -> Found:
     return symbol, (*snippets, text)
 
 
-def from_libmvec(name: str, ty: str, lanes: int) -> Found | None:
+def from_libmvec(function: MathFunction, ty: str, lanes: int) -> Found | None:
     """A function of libmvec on any number of lanes, if it has one that is good enough."""
     host = llvm.host()
-    if lanes == 1 or preference() in ("own", "scalar") or (name, ty) in INEXACT:
+    if lanes == 1 or preference() in ("own", "scalar") or (function, ty) in INEXACT:
         return None
-    if not host.libmvec or (name not in _UNARY and name not in _BINARY):
+    if not host.libmvec or not isinstance(function, Libm):
         return None
     width = 32 if ty == "float" else 64
     wanted = 1 << (lanes * width - 1).bit_length()
     bits = max(128, min(host.bits, wanted))
     native = bits // width
     letter = {128: "b", 256: "d", 512: "e"}[bits]
-    count = arity(name)
-    target = f"_ZGV{letter}N{native}{'v' * count}_{name}{'f' if ty == 'float' else ''}"
+    count = function.arity
+    target = f"_ZGV{letter}N{native}{'v' * count}_{_libm_symbol(function, ty)}"
     if not llvm.has_symbol(target):
         return None
     inner = vector(ty, native)
     declaration = f"declare {inner} @{target}({', '.join([inner] * count)})"
     if native == lanes:
         return target, (declaration,)
-    symbol = f"gradtape_split_{name}_{ty}{lanes}"
+    symbol = f"gradtape_split_{function.name}_{ty}{lanes}"
     return symbol, (declaration, _split(symbol, target, ty, lanes, native, count))
 
 
@@ -108,7 +90,7 @@ def _split(symbol: str, target: str, ty: str, lanes: int, native: int, count: in
     last = "poison"
     for start in range(0, lanes, native):
         used = min(native, lanes - start)
-        # Lanes to spare repeat the last one: a value of its own might be slow to compute.
+        # Unused lanes repeat the last one: any other value might be slow to compute.
         mask = _mask([start + min(lane, used - 1) for lane in range(native)])
         for k in range(count):
             lines.append(f"  %p{start}_{k} = shufflevector {outer} %x{k}, {outer} poison, {mask}")
@@ -128,12 +110,14 @@ def _mask(positions: list[int]) -> str:
     return f"<{len(positions)} x i32> <" + ", ".join(f"i32 {k}" for k in positions) + ">"
 
 
-def lane_by_lane(name: str, ty: str, lanes: int) -> Found:
+def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
     """A scalar function of libm or SciPy, called once per lane."""
-    target, scalar, snippets = _scalar(name, ty)
-    if lanes == 1 and name not in _SCIPY:
+    target, scalar, snippets = _scalar(function, ty)
+    from_scipy = isinstance(function, ScipyFunction)
+    if lanes == 1 and not from_scipy:
         return target, snippets
-    symbol, outer, count = f"gradtape_lanes_{name}_{ty}{lanes}", vector(ty, lanes), arity(name)
+    symbol, outer = f"gradtape_lanes_{function.name}_{ty}{lanes}", vector(ty, lanes)
+    count = function.arity
     listed = ", ".join(f"{outer} %x{k}" for k in range(count))
     lines = [f"define internal {outer} @{symbol}({listed}) noinline {{"]
     last = "poison"
@@ -148,8 +132,8 @@ def lane_by_lane(name: str, ty: str, lanes: int) -> Found:
                 lines.append(f"  %d{lane}_{k} = fpext {ty} {found} to {scalar}")
                 found = f"%d{lane}_{k}"
             names.append(f"{scalar} {found}")
-        if name in _SCIPY:
-            # Cython's "skip dispatch"; versions of SciPy that do not take it do not look at it.
+        if from_scipy:
+            # Cython's "skip dispatch" argument, which versions of SciPy without it ignore.
             names.append("i32 0")
         lines.append(f"  %r{lane} = call {scalar} @{target}({', '.join(names)})")
         result = f"%r{lane}"
@@ -163,27 +147,24 @@ def lane_by_lane(name: str, ty: str, lanes: int) -> Found:
     return symbol, (*snippets, "\n".join([*lines, f"  ret {outer} {last}", "}"]))
 
 
-def _scalar(name: str, ty: str) -> tuple[str, str, Snippets]:
+def _scalar(function: MathFunction, ty: str) -> tuple[str, str, Snippets]:
     """The symbol of a scalar function, the type it works in, and its declaration."""
-    if name in _SCIPY:
-        symbol = f"gradtape_scipy_{name}"
+    if isinstance(function, ScipyFunction):
+        symbol = f"gradtape_scipy_{function.name}"
         if not llvm.has_symbol(symbol):
-            address = _scipy_address(name)
+            address = _scipy_address(function)
             if not address:
-                raise AssertionError(f"codegen: SciPy exports no {name}")
+                raise NotLowered(f"SciPy exports no {function.name}")
             llvm.add_symbol(symbol, address)
         return symbol, "double", (f"declare double @{symbol}(double, i32)",)
-    symbol = f"{name}f" if ty == "float" else name
+    symbol = _libm_symbol(function, ty)
     if not c_symbol(symbol):
-        raise AssertionError(f"codegen: libm has no {symbol}")
-    return symbol, ty, (f"declare {ty} @{symbol}({', '.join([ty] * arity(name))})",)
+        raise NotLowered(f"libm has no {symbol}")
+    return symbol, ty, (f"declare {ty} @{symbol}({', '.join([ty] * function.arity)})",)
 
 
-def available(name: str) -> bool:
-    """Whether the scalar function exists on this machine."""
-    if name in _SCIPY:
-        return _scipy_address(name) is not None
-    return arity(name) > 0 and c_symbol(f"{name}f") and c_symbol(name)
+def _libm_symbol(function: MathFunction, ty: str) -> str:
+    return f"{function.name}f" if ty == "float" else function.name
 
 
 @lru_cache(maxsize=256)
@@ -202,8 +183,9 @@ def c_symbol(name: str) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _scipy_address(name: str) -> int | None:
+def _scipy_address(function: ScipyFunction) -> int | None:
     """The address of a SciPy function from double to double."""
+    # Imported at first use: it takes longer than importing gradtape.
     import scipy.special.cython_special as exported
 
     get_name = ctypes.pythonapi.PyCapsule_GetName
@@ -211,12 +193,13 @@ def _scipy_address(name: str) -> int | None:
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype = ctypes.c_void_p
     get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    for candidate in _SCIPY[name]:
+    for candidate in function.exports:
         capsule = exported.__pyx_capi__.get(candidate)
         if capsule is None:
             continue
         signature = get_name(capsule)
-        # The capsule's name is the C signature; what takes anything else is another version.
+        # The capsule's name is the C signature, and other signatures are of other dtypes.
         if signature in (b"double (double, int __pyx_skip_dispatch)", b"double (double)"):
-            return get_pointer(capsule, signature)
+            address: int | None = get_pointer(capsule, signature)
+            return address
     return None

@@ -1,8 +1,8 @@
-"""Elementary functions as polynomials, inlined into kernels as vector code.
+"""Elementary functions of C's libm as polynomials in vector code.
 
 Each reduces its argument to a small interval, where a minimax polynomial (fitted with Remez's
-algorithm at 50 digits) stands for the function; the notes give its relative error. Total errors are
-below 2 ulp, subnormal results included. They need fused multiply-add in hardware.
+algorithm at 50 digits) approximates the function; comments give its relative error. Total errors
+are below 2 ulp, subnormal results included. All need fused multiply-add in hardware.
 """
 
 from __future__ import annotations
@@ -11,8 +11,21 @@ import math
 from collections.abc import Callable
 
 from gradtape.codegen import llvm
-from gradtape.codegen.math.mathlibrary import cold_function
-from gradtape.codegen.math.vectors import INTEGER, Body, Value
+from gradtape.codegen.math.vectors import Body, Value
+from gradtape.graph.vector_code import MathFunction
+from gradtape.ops.families.math_functions import (
+    COS,
+    ERF,
+    EXP,
+    EXP2,
+    EXPM1,
+    LOG,
+    LOG1P,
+    LOG2,
+    LOG10,
+    SIN,
+    TANH,
+)
 
 # exp(r) = 1 + r + r² P(r) for |r| <= ln(2)/2: 2^-26 and 2^-55.
 _EXP = {
@@ -74,23 +87,19 @@ _LOG10_2 = {
     "double": (0.3010299956639812, -2.8037281277851704e-18),
 }
 # 1 / ln(base).
-_SCALE = {
-    "log2": {"float": (1.4426950216293335, 1.925963033500e-08),
-             "double": (1.4426950408889634, 2.0355273740931033e-17)},
-    "log10": {"float": (0.4342944920063019, -1.0103049952192e-08),
-              "double": (0.4342944819032518, 1.098319650216765e-17)},
-}  # fmt: skip
-
-
-def fused() -> bool:
-    """Whether the machine multiplies and adds in one instruction."""
-    host = llvm.host()
-    # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
-    return host.bits >= 256 or host.machine in ("aarch64", "arm64")
+_BINARY_SCALE = {
+    "float": (1.4426950216293335, 1.925963033500e-08),
+    "double": (1.4426950408889634, 2.0355273740931033e-17),
+}
+_DECIMAL_SCALE = {
+    "float": (0.4342944920063019, -1.0103049952192e-08),
+    "double": (0.4342944819032518, 1.098319650216765e-17),
+}
+Scale = dict[str, tuple[float, float]]
 
 
 def _magic(body: Body) -> float:
-    # Adding it leaves the nearest integer in the lowest bits of the sum.
+    # A sum with this number holds the nearest integer in its lowest bits.
     return body.pick(1.5 * 2.0**23, 1.5 * 2.0**52)
 
 
@@ -200,8 +209,7 @@ def _logarithm(body: Body, x: Value, combine: Callable[[Body, Value, Value], Val
     subnormal = x < body.pick(2.0**-126, 2.0**-1022)
     shift = body.fraction
     exponent, f = _split_logarithm(body, body.select(subnormal, x * 2.0**shift, x))
-    zero = body.lift(0, INTEGER)
-    exponent = exponent - body.select(subnormal, body.lift(shift, INTEGER), zero)
+    exponent = exponent - body.select(subnormal, body.integer(shift), body.integer(0))
     result = combine(body, _integers_to_floats(body, exponent), f)
     result = body.select(x < math.inf, result, x)
     return body.select(x > 0.0, result, body.select(x.equals(0.0), -math.inf, math.nan))
@@ -217,22 +225,22 @@ def log(body: Body, x: Value) -> Value:
     return _logarithm(body, x, _natural)
 
 
-def _scaled_logarithm(body: Body, f: Value, base: str) -> Value:
+def _scaled_logarithm(body: Body, f: Value, scale: Scale) -> Value:
     tail = _log1p_tail(body, f)
     total = f + tail
     rest = tail - (total - f)
-    high, low = _SCALE[base][body.ty]
+    high, low = scale[body.ty]
     return body.fma(total, high, body.fma(total, low, rest * high))
 
 
 def log2(body: Body, x: Value) -> Value:
     """Logarithm to base 2, exact for powers of 2."""
-    return _logarithm(body, x, lambda body, n, f: n + _scaled_logarithm(body, f, "log2"))
+    return _logarithm(body, x, lambda body, n, f: n + _scaled_logarithm(body, f, _BINARY_SCALE))
 
 
 def _decimal(body: Body, n: Value, f: Value) -> Value:
     high, low = _LOG10_2[body.ty]
-    return body.fma(n, high, body.fma(n, low, _scaled_logarithm(body, f, "log10")))
+    return body.fma(n, high, body.fma(n, low, _scaled_logarithm(body, f, _DECIMAL_SCALE)))
 
 
 def log10(body: Body, x: Value) -> Value:
@@ -241,13 +249,13 @@ def log10(body: Body, x: Value) -> Value:
 
 
 def log1p(body: Body, x: Value) -> Value:
-    """log(1 + x): what rounding 1 + x drops is added to f."""
+    """log(1 + x): the rounding error of 1 + x is added to f."""
     total = x + 1.0
     large = x > 1.0
     dropped = body.select(large, 1.0 - (total - x), x - (total - 1.0))
     n, f = _split_logarithm(body, total)
     # One more than the exponent of 2^-n, which may be too small to be stored.
-    raised = ((body.lift(body.bias + 1, INTEGER) - n) << body.fraction).floats()
+    raised = ((body.integer(body.bias + 1) - n) << body.fraction).floats()
     f = body.fma(dropped, raised * 0.5, f)
     result = body.copysign(_natural(body, _integers_to_floats(body, n), f), x)
     result = body.select(x.compare("ult", math.inf), result, x)
@@ -255,23 +263,18 @@ def log1p(body: Body, x: Value) -> Value:
     return body.select(x.compare("ogt", -1.0), result, body.select(x.isnan(), x, outside))
 
 
-def small_sine(body: Body, r: Value) -> Value:
+def _small_sine(body: Body, r: Value) -> Value:
     """Sine for |r| <= π/2."""
     square = r * r
     return body.fma(r * square, body.polynomial(square, _SIN[body.ty]), r)
 
 
 def _less_multiple_of_pi(body: Body, x: Value, multiple: Value) -> Value:
-    # The first difference is exact: its bits fit. Near a multiple of π the others are all that is
-    # left, each rounded relative to itself.
+    # The first difference is exact: its bits fit. Near a multiple of π only the others are left,
+    # each rounded relative to itself.
     for part in _PI[body.ty]:
         x = body.fma(multiple, -part, x)
     return x
-
-
-def _far(body: Body, magnitude: Value) -> Value:
-    """Where there are too many periods to count here; true for infinities, not for NaN."""
-    return magnitude > body.pick(2.0**17, 2.0**30)
 
 
 def sin(body: Body, x: Value) -> Value:
@@ -280,7 +283,7 @@ def sin(body: Body, x: Value) -> Value:
     shifted = body.fma(magnitude, 1.0 / math.pi, _magic(body))
     r = _less_multiple_of_pi(body, magnitude, shifted - _magic(body))
     sign = (shifted.bits() << (body.width - 1)) ^ (x.bits() ^ magnitude.bits())
-    return _or_far(body, "sin", x, magnitude, (small_sine(body, r).bits() ^ sign).floats())
+    return _unless_far(body, SIN, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats())
 
 
 def cos(body: Body, x: Value) -> Value:
@@ -289,13 +292,15 @@ def cos(body: Body, x: Value) -> Value:
     shifted = body.fma(magnitude, 1.0 / math.pi, -0.5) + _magic(body)
     r = _less_multiple_of_pi(body, magnitude, (shifted - _magic(body)) + 0.5)
     sign = ~shifted.bits() << (body.width - 1)
-    return _or_far(body, "cos", x, magnitude, (small_sine(body, r).bits() ^ sign).floats())
+    return _unless_far(body, COS, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats())
 
 
-def _or_far(body: Body, name: str, x: Value, magnitude: Value, result: Value) -> Value:
-    symbol, snippets = cold_function(name, body.ty, body.lanes)
-    body.need(snippets)
-    return body.unless(_far(body, magnitude), (result,), symbol, (x,))[0]
+def _unless_far(
+    body: Body, function: MathFunction, x: Value, magnitude: Value, result: Value
+) -> Value:
+    """The result; libm's where |x| has too many periods to count here, infinities included."""
+    far = magnitude > body.pick(2.0**17, 2.0**30)
+    return body.library_where(far, function, (x,), result)
 
 
 def tanh(body: Body, x: Value) -> Value:
@@ -307,7 +312,7 @@ def tanh(body: Body, x: Value) -> Value:
     power = ((shifted.bits() + body.bias) << body.fraction).floats()
     grown = body.fma(small, power, power - 1.0)
     result = body.copysign(grown / (grown + 2.0), x)
-    # Here tanh(x) rounds to x, whose last bit doubling and halving may cost.
+    # Here tanh(x) rounds to x, and doubling and halving x may lose its last bit.
     return body.select(magnitude < body.pick(2.0**-14, 2.0**-28), x, result)
 
 
@@ -322,10 +327,13 @@ def erf(body: Body, x: Value) -> Value:
     return body.select(magnitude < 1.0, near, far)
 
 
-POLYNOMIALS: dict[tuple[str, str], Callable[[Body, Value], Value]] = {
-    (write.__name__, ty): write
-    for write in (cos, exp, exp2, expm1, log, log10, log1p, log2, sin, tanh)
+POLYNOMIALS: dict[tuple[MathFunction, str], Callable[[Body, Value], Value]] = {
+    (function, ty): write
+    for function, write in (
+        (COS, cos), (EXP, exp), (EXP2, exp2), (EXPM1, expm1), (LOG, log),
+        (LOG10, log10), (LOG1P, log1p), (LOG2, log2), (SIN, sin), (TANH, tanh),
+    )
     for ty in ("float", "double")
-}
-# One polynomial for each part does not reach float64's precision.
-POLYNOMIALS["erf", "float"] = erf
+}  # fmt: skip
+# Two polynomials are too few for the precision of float64.
+POLYNOMIALS[ERF, "float"] = erf

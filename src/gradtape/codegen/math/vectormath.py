@@ -1,72 +1,63 @@
-"""Mathematical functions for kernels: by name, type and number of lanes, as functions in IR.
+"""Mathematical functions for kernels: by type and number of lanes, as functions in IR.
 
-What is exact is one of LLVM's intrinsics; the rest is glibc's vector math, where there is none or
-it is slower our own polynomials, and else libm lane by lane.
+A Composition is written with others. A function of libm is glibc's vector version; where that is
+missing or slower, our polynomial; and else libm's own, called lane by lane.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from gradtape.codegen import llvm
 from gradtape.codegen.math import mathlibrary
-from gradtape.codegen.math.composites import COMPOSITES
-from gradtape.codegen.math.polynomials import POLYNOMIALS, fused
-from gradtape.codegen.math.vectors import Body, Found
+from gradtape.codegen.math.ir_text import Found
+from gradtape.codegen.math.polynomials import POLYNOMIALS
+from gradtape.codegen.math.vectors import Body
+from gradtape.graph.vector_code import Composition, MathFunction, NotLowered
+from gradtape.ops.families.math_functions import EXPM1, TANH
 
 _TYPES = ("float", "double")
 # Where our polynomials are clearly faster than libmvec. Elsewhere the two are level, and a call
 # compiles in a fraction of the time of a polynomial.
-_OWN_FIRST = frozenset((("tanh", "double"), ("expm1", "double")))
+_OWN_FIRST = frozenset(((TANH, "double"), (EXPM1, "double")))
 # Compiled once, like a library function: inlined fifty times, one takes LLVM half a second.
-_CALLED = "noinline nounwind"
+CALLED = "noinline nounwind"
 
 
-def supported(name: str, ty: str) -> bool:
-    """Whether `function` has this function for this type on this machine."""
-    if ty not in _TYPES:
-        return False
-    composite = COMPOSITES.get(name)
-    if composite:
-        return all(mathlibrary.available(part) for part in composite.applies)
-    return name != "fmod" and mathlibrary.available(name)
-
-
-def arity(name: str) -> int:
-    """How many operands a function takes."""
-    composite = COMPOSITES.get(name)
-    return composite.arity if composite else mathlibrary.arity(name)
-
-
-def function(name: str, ty: str, lanes: int) -> Found:
+def function(wanted: MathFunction, ty: str, lanes: int) -> Found:
     """The symbol of a function on vectors, and the snippets that the module must contain.
 
-    Operands and result are `<lanes x ty>`, or plain `ty` for one lane. A snippet repeated for
-    another function has the same text, so each distinct text is to be included once.
+    Operands and result are `<lanes x ty>`, or plain `ty` for one lane. Equal snippets of several
+    functions are to be included once. A function that this machine lacks raises NotLowered.
     """
-    return _function(name, ty, lanes, mathlibrary.preference(), (name, ty) in _OWN_FIRST)
+    own_first = (wanted, ty) in _OWN_FIRST
+    return _function(wanted, ty, lanes, mathlibrary.preference(), own_first)
 
 
-def accurate_function(name: str, ty: str, lanes: int) -> Found:
-    """The same, by our polynomials where there are any: for parts, whose errors add up."""
-    return _function(name, ty, lanes, mathlibrary.preference(), True)
+def accurate_function(wanted: MathFunction, ty: str, lanes: int) -> Found:
+    """The same, by our polynomials where there are any: the errors of a function's parts add up."""
+    return _function(wanted, ty, lanes, mathlibrary.preference(), True)
 
 
 @lru_cache(maxsize=512)
-def _function(name: str, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
-    composite = COMPOSITES.get(name)
-    if not composite:
-        wanted = preference in ("auto", "own") or (
-            preference == "libmvec" and (name, ty) in mathlibrary.INEXACT
+def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
+    if ty not in _TYPES:
+        raise NotLowered(f"{wanted.name} on {ty}")
+    if isinstance(wanted, Composition):
+        write = wanted.write
+    else:
+        allowed = preference in ("auto", "own") or (
+            preference == "libmvec" and (wanted, ty) in mathlibrary.INEXACT
         )
-        own = wanted and fused() and (name, ty) in POLYNOMIALS
-        found = None
-        if not own or not own_first:
-            found = mathlibrary.from_libmvec(name, ty, lanes)
-        if found or not own:
-            return found or mathlibrary.library_function(name, ty, lanes)
-    write = composite.write if composite else POLYNOMIALS[name, ty]
+        own = POLYNOMIALS.get((wanted, ty)) if allowed and llvm.host().fused else None
+        if own is None:
+            return mathlibrary.library_function(wanted, ty, lanes)
+        found = None if own_first else mathlibrary.from_libmvec(wanted, ty, lanes)
+        if found is not None:
+            return found
+        write = own
     body = Body(ty, lanes, accurate_function)
-    names = [f"x{k}" for k in range(arity(name))]
+    names = [f"x{k}" for k in range(wanted.arity)]
     result = write(body, *(body.operand(operand) for operand in names))
-    symbol = f"gradtape_{name}_{ty}{lanes}"
-    return symbol, body.function(symbol, names, (result,), _CALLED)
+    symbol = f"gradtape_{wanted.name}_{ty}{lanes}"
+    return symbol, body.function(symbol, names, (result,), CALLED)

@@ -1,29 +1,20 @@
-"""Writing one function on vectors as IR text: values are names, operators append instructions."""
+"""FunctionBody as IR text: values are names, and operators append instructions."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Snippets = tuple[str, ...]
-Found = tuple[str, Snippets]
-Resolver = Callable[[str, str, int], Found]
+from gradtape.codegen import llvm
+from gradtape.codegen.math.ir_text import Found, Snippets, real_text, vector
+from gradtape.codegen.math.mathlibrary import cold_function
+from gradtape.graph.vector_code import Intrinsic, MathFunction
+from gradtape.ops.families.math_functions import COPYSIGN, FABS
+
+Resolver = Callable[[MathFunction, str, int], Found]
 
 FLOAT, INTEGER, MASK = "float", "integer", "mask"
 _WIDTHS = {"float": 32, "double": 64}
-
-
-def vector(element: str, lanes: int) -> str:
-    """The IR type of so many elements; one lane is a plain scalar."""
-    return element if lanes == 1 else f"<{lanes} x {element}>"
-
-
-def real_text(value: float, ty: str) -> str:
-    """A number as IR wants it: the bits of the double nearest to what the type can hold."""
-    if ty == "float":
-        value = struct.unpack("<f", struct.pack("<f", value))[0]
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +32,22 @@ class Value:
         return self.body.emit(text, self.kind)
 
     def _arithmetic(self, operation: str) -> str:
-        return "f" + operation if self.kind == FLOAT else operation
+        """LLVM's instruction: that for integers has the name of that for floats, less its f."""
+        return operation if self.kind == FLOAT else operation.removeprefix("f")
 
     def __add__(self, other: Value | float | int) -> Value:
-        return self._binary(other, self._arithmetic("add"))
+        return self._binary(other, self._arithmetic("fadd"))
 
     __radd__ = __add__
 
     def __sub__(self, other: Value | float | int) -> Value:
-        return self._binary(other, self._arithmetic("sub"))
+        return self._binary(other, self._arithmetic("fsub"))
 
     def __rsub__(self, other: float | int) -> Value:
-        return self._binary(other, self._arithmetic("sub"), swapped=True)
+        return self._binary(other, self._arithmetic("fsub"), swapped=True)
 
     def __mul__(self, other: Value | float | int) -> Value:
-        return self._binary(other, self._arithmetic("mul"))
+        return self._binary(other, self._arithmetic("fmul"))
 
     __rmul__ = __mul__
 
@@ -134,9 +126,9 @@ class Value:
 
 
 class Body:
-    """The body of one function on vectors of `lanes` floats of one type.
+    """The body of one function on vectors of `lanes` floats of one type (a FunctionBody).
 
-    `resolve` finds the functions that it applies by name.
+    `resolve` finds the functions that it applies.
     """
 
     def __init__(self, ty: str, lanes: int, resolve: Resolver) -> None:
@@ -151,12 +143,17 @@ class Body:
 
     @property
     def fraction(self) -> int:
-        """How many bits of a float hold its fraction."""
+        """The number of bits that hold the fraction of a float."""
         return 23 if self.ty == "float" else 52
 
     @property
+    def fused(self) -> bool:
+        """Whether the machine multiplies and adds in one instruction."""
+        return llvm.host().fused
+
+    @property
     def bias(self) -> int:
-        """What is added to an exponent where it is stored."""
+        """The number that is added to an exponent where it is stored."""
         return 127 if self.ty == "float" else 1023
 
     def type(self, kind: str = FLOAT) -> str:
@@ -165,7 +162,7 @@ class Body:
         return vector(element, self.lanes)
 
     def pick(self, single: float, double: float) -> float:
-        """The constant for the type at hand."""
+        """The constant for this body's type of float."""
         return single if self.ty == "float" else double
 
     def operand(self, name: str) -> Value:
@@ -193,6 +190,10 @@ class Body:
             text = "<" + ", ".join([f"{element} {text}"] * self.lanes) + ">"
         return Value(self, text, kind)
 
+    def integer(self, value: int) -> Value:
+        """The same integer, as wide as a float is, in every lane."""
+        return self.lift(value, INTEGER)
+
     def need(self, snippets: Sequence[str]) -> None:
         """Make the module contain these snippets."""
         self._needs.update(dict.fromkeys(snippets))
@@ -202,14 +203,15 @@ class Body:
         listed = ", ".join(f"{self.type(operand.kind)} {operand.name}" for operand in operands)
         return self.emit(f"call {returns or self.type()} @{symbol}({listed})")
 
-    def apply(self, name: str, *operands: Value) -> Value:
-        """Call a mathematical function by its name."""
-        symbol, snippets = self._resolve(name, self.ty, self.lanes)
+    def apply(self, function: MathFunction, *operands: Value) -> Value:
+        """Call a mathematical function, by its most accurate implementation."""
+        if isinstance(function, Intrinsic):
+            return self._intrinsic(function.name, *operands)
+        symbol, snippets = self._resolve(function, self.ty, self.lanes)
         self.need(snippets)
         return self.call(symbol, *operands)
 
-    def intrinsic(self, name: str, *operands: Value) -> Value:
-        """Call one of LLVM's own functions, `fma`, `sqrt`, `floor`, …"""
+    def _intrinsic(self, name: str, *operands: Value) -> Value:
         suffix = f"f{self.width}" if self.lanes == 1 else f"v{self.lanes}f{self.width}"
         symbol = f"llvm.{name}.{suffix}"
         self.need([f"declare {self.type()} @{symbol}({', '.join([self.type()] * len(operands))})"])
@@ -217,13 +219,13 @@ class Body:
 
     def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
         """a b + c with one rounding."""
-        return self.intrinsic("fma", a, self.lift(b), self.lift(c))
+        return self._intrinsic("fma", a, self.lift(b), self.lift(c))
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
         """The polynomial whose coefficients are listed from the lowest power.
 
-        By Estrin's scheme, pairs first: a chain of products as long as the list would keep the
-        processor waiting.
+        Estrin's scheme adds pairs of terms first: in Horner's, each product would wait for the
+        one before it.
         """
         terms = [self.lift(coefficient) for coefficient in coefficients]
         while len(terms) > 1:
@@ -245,16 +247,16 @@ class Body:
 
     def absolute(self, x: Value) -> Value:
         """|x|."""
-        return self.intrinsic("fabs", x)
+        return self.apply(FABS, x)
 
     def copysign(self, x: Value, sign: Value | float) -> Value:
         """x with the sign of another value."""
-        return self.intrinsic("copysign", x, self.lift(sign))
+        return self.apply(COPYSIGN, x, self.lift(sign))
 
     def unless(
         self, mask: Value, result: Sequence[Value], symbol: str, operands: Sequence[Value]
     ) -> tuple[Value, ...]:
-        """The result, or what a slower function gives if the mask is set in any lane."""
+        """The result; if the mask is set in any lane, that of a slower function for all lanes."""
         types = [self.type()] * len(result)
         returns = types[0] if len(types) == 1 else "{" + ", ".join(types) + "}"
         condition = mask.name
@@ -277,10 +279,18 @@ class Body:
             for fast, part in zip(result, parts, strict=True)
         )
 
+    def library_where(
+        self, mask: Value, function: MathFunction, operands: tuple[Value, ...], fast: Value
+    ) -> Value:
+        """`fast`; if the mask is set in any lane, the library's function for all lanes."""
+        symbol, snippets = cold_function(function, self.ty, self.lanes)
+        self.need(snippets)
+        return self.unless(mask, (fast,), symbol, operands)[0]
+
     def function(
         self, symbol: str, operands: Sequence[str], result: Sequence[Value], attributes: str
     ) -> Snippets:
-        """All snippets that define the function: this body and what it needs."""
+        """All snippets that define the function: those that it needs, and itself."""
         returns, last = self.type(), result[0].name
         if len(result) > 1:
             returns = "{" + ", ".join([self.type()] * len(result)) + "}"
@@ -292,10 +302,3 @@ class Body:
         lines = [f"define internal {returns} @{symbol}({listed}) {attributes} {{", "entry:"]
         lines += [*self._lines, f"  ret {returns} {last}", "}"]
         return (*self._needs, "\n".join(lines))
-
-
-def exact_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b, and what its rounding dropped (Knuth's two-sum)."""
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)

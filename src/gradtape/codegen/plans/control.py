@@ -48,6 +48,7 @@ def control_ir() -> str:
 
 
 def _place() -> str:
+    """The address of a place."""
     r = Routine("internal i64 @place(ptr %slots, i64 %slot, i64 %offset)")
     with r.when(r.compare("slt", "%slot", 0)):
         r.end("ret i64 %offset")
@@ -56,6 +57,7 @@ def _place() -> str:
 
 
 def _bind() -> str:
+    """Fill the slots of a body by a table of bindings."""
     r = Routine("internal void @bind(ptr %outer, ptr %inner, ptr %rows, i64 %count)")
     with r.loop("%count") as index:
         row = r.row("%rows", index, BINDING)
@@ -102,7 +104,7 @@ def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, sl
 
 
 def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> str:
-    """The next step reads what this one wrote, and writes to the other buffer.
+    """Let the next step read the buffer that this step wrote, and write to the other one.
 
     `total` is the sum of the addresses of both buffers, so the other one is a difference.
     """
@@ -113,6 +115,7 @@ def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> st
 
 
 def _scan() -> str:
+    """A loop of known length over elements of sequences, with carried values."""
     r = kernel_routine("scan")
     words = r.words("%args", SCAN_WORDS, _POINTERS)
     length, carried = words["length"], words["carried"]
@@ -141,6 +144,7 @@ def _scan() -> str:
 
 
 def _repeat() -> str:
+    """A loop that runs while its condition holds, and at most `maximum` steps if that is not -1."""
     r = kernel_routine("repeat")
     words = r.words("%args", WHILE_WORDS, _POINTERS)
     maximum, carried = words["maximum"], words["carried"]
@@ -184,6 +188,7 @@ def _repeat() -> str:
 
 
 def _choose() -> str:
+    """One of several bodies, by an index that is clamped to their range."""
     r = kernel_routine("choose")
     words = r.words("%args", BRANCH_WORDS, _POINTERS)
     place = _address(r, "%slots", words["index.slot"], words["index.offset"])

@@ -7,7 +7,7 @@ C' = op(B)' op(A)': the operands change places and nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gradtape.codegen.plans.instructions import kernel_routine
@@ -16,7 +16,7 @@ from gradtape.codegen.routine import Routine
 # Values of `transa` and `transb`: how the stored matrix enters the product.
 PLAIN, TRANSPOSED, CONJUGATE_TRANSPOSED = 0, 1, 2
 
-# Values of `split`: what the range of the kernel counts.
+# Values of `split`: whether the range of the kernel counts rows, columns or items of the batch.
 SPLIT_ROWS, SPLIT_COLUMNS, SPLIT_BATCH = 0, 1, 2
 
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -58,6 +58,22 @@ class GemmArguments(NamedTuple):
     split: int
 
 
+@dataclass(frozen=True)
+class Operand:
+    """A matrix, or a stack of them, in a buffer of the plan. Offset and strides are bytes."""
+
+    slot: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugate: bool = False
+
+    def transposed(self) -> Operand:
+        """The same memory with its last two axes exchanged."""
+        (*outer, rows, columns), (*steps, down, across) = self.shape, self.strides
+        return replace(self, shape=(*outer, columns, rows), strides=(*steps, across, down))
+
+
 def symbol(letter: str, routine: str) -> str:
     """The name under which the module calls a BLAS routine."""
     return f"gradtape_{letter}{routine}"
@@ -90,7 +106,7 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
 class _Part:
     """The part of a product that one call of a kernel computes."""
 
-    # The words by name, and the addresses of those that BLAS reads where they are.
+    # The words by name, and their addresses: BLAS takes sizes by reference.
     words: Mapping[str, str]
     at: Mapping[str, str]
     # The first row, column and item of the batch, and the end of the items.
@@ -273,7 +289,7 @@ def _release() -> str:
 
 
 def _reset() -> str:
-    """For a forked child, in which no plan is running whatever the parent's threads were doing."""
+    """Restore the count in a forked child: the threads that ran plans in the parent are gone."""
     r = Routine("void @reset()")
     holders = r.word("@holders")
     r.put("@holders", 0, 0)

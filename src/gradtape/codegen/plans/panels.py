@@ -1,11 +1,11 @@
-"""Panels: matrix products of little depth, as IR of our own.
+"""Panels: matrix products of little depth as a kernel, without BLAS.
 
-A library blocks a product for depths of hundreds, and packs both operands. With a depth of up to
+A BLAS blocks a product for depths of hundreds, and packs both operands. With a depth of up to
 `DEPTH`, a panel of some columns of the right operand fits the innermost cache whole: it is packed
-there, and every few rows of the left one pass over it, with all sums in registers.
+there, and tiles of a few rows of the left operand pass over it, with all sums in registers.
 
-The kernel is one of a plan, `void panels(ptr slots, ptr args, i64 lo, i64 hi, i64 part)`; its range
-counts panels. The left operand may lie in any order, for its elements are spread one by one.
+The range of the kernel counts panels. The left operand may have any strides, for each of its
+elements is loaded by itself and spread over a vector.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ def _tile(shape: Shape, rows: int) -> str:
         f"internal void @tile{rows}(ptr noalias %a, i64 %down, i64 %across, ptr noalias %b, "
         "ptr noalias %c, i64 %step, i64 %k, i64 %width)"
     )
-    starts = [r.at("%a", r.let(f"mul i64 %down, {row}")) for row in range(rows)]
+    starts = [r.at("%a", r.multiply("%down", row)) for row in range(rows)]
     sums = [(row, column) for row in range(rows) for column in range(shape.vectors)]
     r.block("loop")
     r.line("%i = phi i64 [ 0, %entry ], [ %next, %loop ]")
     for row, column in sums:
         r.line(f"%sum{row}.{column} = phi {vector} [ zeroinitializer, %entry ], "
                f"[ %more{row}.{column}, %loop ]")  # fmt: skip
-    place = r.at("%b", r.let(f"mul i64 %i, {size * shape.width}"))
+    place = r.at("%b", r.multiply("%i", size * shape.width))
     loaded = [
         r.let(f"load {vector}, ptr {r.at(place, column * shape.lanes * size)}, align {size}")
         for column in range(shape.vectors)
     ]
-    along = r.let("mul i64 %i, %across")
+    along = r.multiply("%i", "%across")
     for row in range(rows):
         element = r.let(f"load {shape.kind}, ptr {r.at(starts[row], along)}, align {size}")
         spread = _splat(r, shape, element)
@@ -108,11 +108,11 @@ def _tile(shape: Shape, rows: int) -> str:
             name = f"@llvm.fma.v{shape.lanes}f{8 * size}"
             r.line(f"%more{row}.{column} = call {vector} {name}({operands})")
     r.line("%next = add i64 %i, 1")
-    again = r.let("icmp slt i64 %next, %k")
+    again = r.compare("slt", "%next", "%k")
     r.end(f"br i1 {again}, label %loop, label %write")
     r.block("write")
     whole = r.equal("%width", shape.width)
-    places = {row: r.at("%c", r.let(f"mul i64 %step, {row}")) for row in range(rows)}
+    places = {row: r.at("%c", r.multiply("%step", row)) for row in range(rows)}
     r.end(f"br i1 {whole}, label %all, label %some")
     r.block("all")
     for row, column in sums:
@@ -148,23 +148,23 @@ def _pack(shape: Shape) -> str:
     )
     whole = r.equal("%width", shape.width)
     dense = r.equal("%across", size)
-    r.go_if(r.let(f"and i1 {whole}, {dense}"), "vectors")
+    r.go_if(r.both(whole, dense), "vectors")
     with r.loop("%k") as row:
-        source = r.at("%b", r.let(f"mul i64 {row}, %down"))
-        target = r.at("%to", r.let(f"mul i64 {row}, {size * shape.width}"))
+        source = r.at("%b", r.multiply(row, "%down"))
+        target = r.at("%to", r.multiply(row, size * shape.width))
         for column in range(shape.vectors):
             place = r.at(target, column * shape.lanes * size)
             r.line(f"store {shape.vector} zeroinitializer, ptr {place}, align {size}")
         with r.loop("%width") as index:
-            at = r.at(source, r.let(f"mul i64 {index}, %across"))
+            at = r.at(source, r.multiply(index, "%across"))
             element = r.let(f"load {kind}, ptr {at}, align {size}")
-            place = r.at(target, r.let(f"mul i64 {index}, {size}"))
+            place = r.at(target, r.multiply(index, size))
             r.line(f"store {kind} {element}, ptr {place}, align {size}")
     r.end("ret void")
     r.block("vectors")
     with r.loop("%k") as row:
-        source = r.at("%b", r.let(f"mul i64 {row}, %down"))
-        target = r.at("%to", r.let(f"mul i64 {row}, {size * shape.width}"))
+        source = r.at("%b", r.multiply(row, "%down"))
+        target = r.at("%to", r.multiply(row, size * shape.width))
         for column in range(shape.vectors):
             offset = column * shape.lanes * size
             found = r.let(f"load {shape.vector}, ptr {r.at(source, offset)}, align {size}")
@@ -183,30 +183,27 @@ def _panels(shape: Shape) -> str:
         for name in "abc"
     }
     m, n, k = words["m"], words["n"], words["k"]
-    with r.loop(r.let("sub i64 %hi, %lo")) as number:
-        first = r.let(f"mul i64 {r.let(f'add i64 %lo, {number}')}, {width}")
-        left = r.let(f"sub i64 {n}, {first}")
-        short = r.let(f"icmp slt i64 {left}, {width}")
-        columns = r.let(f"select i1 {short}, i64 {left}, i64 {width}")
+    a_down, c_down = words["a_down"], words["c_down"]
+    with r.loop(r.subtract("%hi", "%lo")) as number:
+        first = r.multiply(r.add("%lo", number), width)
+        left = r.subtract(n, first)
+        columns = r.select(r.compare("slt", left, width), left, width)
         b = r.at(bases["b"], r.let(f"mul i64 {first}, {words['b_across']}"))
-        c = r.at(bases["c"], r.let(f"mul i64 {first}, {size}"))
-        r.line(
-            f"call void @pack(ptr %panel, ptr {b}, i64 {words['b_down']}, "
-            f"i64 {words['b_across']}, i64 {k}, i64 {columns})"
-        )
+        c = r.at(bases["c"], r.multiply(first, size))
+        steps = (f"i64 {words['b_down']}", f"i64 {words['b_across']}")
+        r.do("@pack", "ptr %panel", f"ptr {b}", *steps, f"i64 {k}", f"i64 {columns}")
         done: str = "0"
         for rows in dict.fromkeys((shape.rows, 2, 1)):
-            rest = r.let(f"sub i64 {m}, {done}")
+            rest = r.subtract(m, done)
             count = r.let(f"sdiv i64 {rest}, {rows}")
             with r.loop(count) as tile:
-                row = r.let(f"add i64 {done}, {r.let(f'mul i64 {tile}, {rows}')}")
+                row = r.add(done, r.multiply(tile, rows))
                 a_at = r.at(bases["a"], r.let(f"mul i64 {row}, {words['a_down']}"))
                 c_at = r.at(c, r.let(f"mul i64 {row}, {words['c_down']}"))
-                r.line(
-                    f"call void @tile{rows}(ptr {a_at}, i64 {words['a_down']}, "
-                    f"i64 {words['a_across']}, ptr %panel, ptr {c_at}, i64 {words['c_down']}, "
-                    f"i64 {k}, i64 {columns})"
-                )
-            done = r.let(f"add i64 {done}, {r.let(f'mul i64 {count}, {rows}')}")
+                left_operand = (f"ptr {a_at}", f"i64 {a_down}", f"i64 {words['a_across']}")
+                result = (f"ptr {c_at}", f"i64 {c_down}")
+                sizes = (f"i64 {k}", f"i64 {columns}")
+                r.do(f"@tile{rows}", *left_operand, "ptr %panel", *result, *sizes)
+            done = r.add(done, r.multiply(count, rows))
     r.end("ret void")
     return r.text()

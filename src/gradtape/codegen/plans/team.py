@@ -87,7 +87,7 @@ def _spin_then_sleep(
     going: tuple[int, int],
     awake: str,
 ) -> None:
-    """Look at a state so often, then change it from the first to the second of `going` and sleep.
+    """Look at a state `spins` times, then replace the first of `going` by the second and sleep.
 
     `leave` goes elsewhere for the values that end the waiting. The block `awake` follows a sleep,
     and a state that changed before the thread could sleep.
@@ -165,7 +165,7 @@ def _await() -> str:
 
 
 def _share() -> str:
-    """Cut an instruction into parts, run the first, take back what nobody claimed, and wait."""
+    """Cut an instruction into parts, run the first, take back unclaimed parts, and wait."""
     r = Routine(
         "internal void @share(ptr %team, ptr %function, ptr %slots, ptr %args, i64 %total, "
         "i64 %grain)"
@@ -242,7 +242,7 @@ def _worker() -> str:
     here = r.call("i64", "@processor")
     caller = r.let(f"load atomic i64, ptr {r.at('%team', PROCESSOR)} monotonic, align 8")
     beside = r.both(r.compare("sge", here, 0), r.equal(here, caller))
-    # If the worker is still here after avoiding it, the number means nothing on this system.
+    # If the worker still runs on a processor that it avoids, the number means nothing here.
     untried = r.unequal(here, r.word("%avoided"))
     with r.when(r.both(beside, untried)):
         r.do("@avoid", f"i64 {here}", "ptr %avoided", "ptr %mask")

@@ -1,147 +1,119 @@
-"""How a thread waits, and where it runs, as IR: by processor and operating system.
+"""How a thread waits and which processor it runs on, as IR for each platform.
 
-The module text has `pause` between two looks at a word, `wait_while` to sleep while a word has a
-value, `wake` to end that, `processor` for the number of the one the thread runs on (negative:
-unknown), and `avoid` to keep the thread away from one.
+The text defines `pause`, between two looks at a word; `wait_while`, to sleep while a word has a
+value; `wake`, to end the sleep; `processor`, the number of the processor that the thread runs on
+(negative: unknown); and `avoid`, to keep the thread away from a processor.
 """
 
 from __future__ import annotations
 
+from gradtape.codegen.routine import Routine
+
 # The number of the futex system call.
 _FUTEX = {"x86_64": 202, "aarch64": 98}
+# Its operations that wait and wake within this process.
+_WAIT, _WAKE = 128, 129
+# Bytes of a processor mask: 8192 processors.
+_MASK_BYTES = 1024
+
+# The instruction of a pause. On ARM an instruction barrier waits about as long as x86's pause;
+# `yield` hardly waits at all.
+_X86, _ARM = ("@llvm.x86.sse2.pause", ""), ("@llvm.aarch64.isb", "i32 15")
+_PAUSE = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 
 def waiting_ir(machine: str, system: str) -> str:
-    """The functions above for one platform."""
-    pause = _PAUSE.get(machine, _NO_PAUSE)
+    """The text of these functions for one platform."""
     if system.startswith("linux") and machine in _FUTEX:
-        return pause + _FUTEX_WAIT.replace("$NUMBER$", str(_FUTEX[machine])) + _PROCESSORS
-    nap = _NAP_WINDOWS if system == "win32" else _NAP_POSIX
-    return pause + _NAP + nap + _ANY_PROCESSOR
+        parts = [_pause(machine), _futex(_FUTEX[machine]), _processor(), _avoid()]
+    else:
+        parts = [_pause(machine), _nap(system), _any_processor()]
+    return "\n".join(parts)
 
 
-_NO_PAUSE = """
-define internal void @pause() alwaysinline {
-  ret void
-}
-"""
+def _ended(r: Routine) -> str:
+    r.end("ret void")
+    return r.text()
 
-_PAUSE = {
-    "x86_64": """
-declare void @llvm.x86.sse2.pause()
-define internal void @pause() alwaysinline {
-  call void @llvm.x86.sse2.pause()
-  ret void
-}
-""",
-    # An instruction barrier waits about as long as x86's pause; `yield` hardly waits at all.
-    "aarch64": """
-declare void @llvm.aarch64.isb(i32)
-define internal void @pause() alwaysinline {
-  call void @llvm.aarch64.isb(i32 15)
-  ret void
-}
-""",
-}
-_PAUSE["AMD64"] = _PAUSE["x86_64"]
-_PAUSE["arm64"] = _PAUSE["aarch64"]
 
-# 128 and 129: wait and wake, within this process. A wait may end early; callers look again.
-_FUTEX_WAIT = """
-declare i64 @syscall(i64, ...)
-define internal void @wait_while(ptr %word, i32 %value) noinline {
-  %ignored = call i64 (i64, ...) @syscall(i64 $NUMBER$, ptr %word, i32 128, i32 %value,
-                                          ptr null, ptr null, i32 0)
-  ret void
-}
-define internal void @wake(ptr %word) noinline {
-  %ignored = call i64 (i64, ...) @syscall(i64 $NUMBER$, ptr %word, i32 129, i32 1,
-                                          ptr null, ptr null, i32 0)
-  ret void
-}
-"""
+def _pause(machine: str) -> str:
+    r = Routine("internal void @pause() alwaysinline")
+    if machine not in _PAUSE:
+        return _ended(r)
+    name, argument = _PAUSE[machine]
+    r.do(name, argument)
+    return f"declare void {name}({argument.split(' ')[0]})\n{_ended(r)}"
 
-# The mask is read first, so that it follows what others do to the affinity of this thread.
-_PROCESSORS = """
-declare i32 @sched_getcpu()
+
+def _futex(number: int) -> str:
+    """Sleep and wake by system calls. A wait may end early: callers look at the word again."""
+
+    def called(head: str, operation: int, value: str) -> str:
+        r = Routine(f"internal void {head} noinline")
+        words = (f"i64 {number}", "ptr %word", f"i32 {operation}", f"i32 {value}")
+        r.call("i64 (i64, ...)", "@syscall", *words, "ptr null", "ptr null", "i32 0")
+        return _ended(r)
+
+    wait = called("@wait_while(ptr %word, i32 %value)", _WAIT, "%value")
+    return "\n".join(
+        ["declare i64 @syscall(i64, ...)", wait, called("@wake(ptr %word)", _WAKE, "1")]
+    )
+
+
+def _processor() -> str:
+    r = Routine("internal i64 @processor()")
+    number = r.call("i32", "@sched_getcpu")
+    r.end(f"ret i64 {r.let(f'sext i32 {number} to i64')}")
+    return f"declare i32 @sched_getcpu()\n{r.text()}"
+
+
+def _avoid() -> str:
+    """Exclude a processor from the affinity of this thread, and allow the one excluded before.
+
+    The affinity is read first, so that changes that others have made to it are kept.
+    """
+    r = Routine("internal void @avoid(i64 %number, ptr %avoided, ptr %mask) noinline")
+    mask = ("i32 0", f"i64 {_MASK_BYTES}", "ptr %mask")
+
+    def bit(number: str) -> tuple[str, str]:
+        """The word of the mask with the bit of a processor, and this bit."""
+        place = r.at("%mask", r.scaled(r.let(f"lshr i64 {number}, 6")))
+        return place, r.let(f"shl i64 1, {r.let(f'and i64 {number}, 63')}")
+
+    r.do("@llvm.memset.p0.i64", "ptr %mask", "i8 0", f"i64 {_MASK_BYTES}", "i1 false")
+    failed = r.call("i32", "@sched_getaffinity", *mask)
+    with r.when(r.compare("eq", failed, 0, "i32")):
+        old = r.word("%avoided")
+        place, flag = bit(r.select(r.compare("sge", old, 0), old, "%number"))
+        r.put(place, 0, r.let(f"or i64 {r.word(place)}, {flag}"))
+        place, flag = bit("%number")
+        others = r.let(f"xor i64 {flag}, -1")
+        r.put(place, 0, r.let(f"and i64 {r.word(place)}, {others}"))
+        refused = r.call("i32", "@sched_setaffinity", *mask)
+        with r.when(r.compare("eq", refused, 0, "i32")):
+            r.put("%avoided", 0, "%number")
+    declarations = """
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-
-define internal i64 @processor() {
-  %number = call i32 @sched_getcpu()
-  %wide = sext i32 %number to i64
-  ret i64 %wide
-}
-
-define internal void @avoid(i64 %number, ptr %avoided, ptr %mask) noinline {
-entry:
-  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 1024, i1 false)
-  %failed = call i32 @sched_getaffinity(i32 0, i64 1024, ptr %mask)
-  %fine = icmp eq i32 %failed, 0
-  br i1 %fine, label %change, label %done
-change:
-  %old = load i64, ptr %avoided
-  %some = icmp sge i64 %old, 0
-  %old.number = select i1 %some, i64 %old, i64 %number
-  %old.word = lshr i64 %old.number, 6
-  %old.at = getelementptr i64, ptr %mask, i64 %old.word
-  %old.shift = and i64 %old.number, 63
-  %old.bit = shl i64 1, %old.shift
-  %old.bits = load i64, ptr %old.at
-  %old.set = or i64 %old.bits, %old.bit
-  store i64 %old.set, ptr %old.at
-  %word = lshr i64 %number, 6
-  %at = getelementptr i64, ptr %mask, i64 %word
-  %shift = and i64 %number, 63
-  %bit = shl i64 1, %shift
-  %others = xor i64 %bit, -1
-  %bits = load i64, ptr %at
-  %cleared = and i64 %bits, %others
-  store i64 %cleared, ptr %at
-  %refused = call i32 @sched_setaffinity(i32 0, i64 1024, ptr %mask)
-  %moved = icmp eq i32 %refused, 0
-  br i1 %moved, label %note, label %done
-note:
-  store i64 %number, ptr %avoided
-  br label %done
-done:
-  ret void
-}
 """
+    return declarations + _ended(r)
 
-_ANY_PROCESSOR = """
-define internal i64 @processor() alwaysinline {
-  ret i64 -1
-}
-define internal void @avoid(i64 %number, ptr %avoided, ptr %mask) alwaysinline {
-  ret void
-}
-"""
 
-# Without futexes a sleeper looks again from time to time, and need not be woken.
-_NAP = """
-define internal void @wait_while(ptr %word, i32 %value) noinline {
-  call void @nap()
-  ret void
-}
-define internal void @wake(ptr %word) {
-  ret void
-}
-"""
+def _any_processor() -> str:
+    unknown = Routine("internal i64 @processor() alwaysinline")
+    unknown.end("ret i64 -1")
+    avoid = Routine("internal void @avoid(i64 %number, ptr %avoided, ptr %mask) alwaysinline")
+    return unknown.text() + _ended(avoid)
 
-_NAP_POSIX = """
-declare i32 @usleep(i32)
-define internal void @nap() {
-  %ignored = call i32 @usleep(i32 100)
-  ret void
-}
-"""
 
-_NAP_WINDOWS = """
-declare void @Sleep(i32)
-define internal void @nap() {
-  call void @Sleep(i32 1)
-  ret void
-}
-"""
+def _nap(system: str) -> str:
+    """Without futexes a sleeper looks at the word from time to time, and need not be woken."""
+    r = Routine("internal void @wait_while(ptr %word, i32 %value) noinline")
+    if system == "win32":
+        declaration = "declare void @Sleep(i32)\n"
+        r.do("@Sleep", "i32 1")  # milliseconds
+    else:
+        declaration = "declare i32 @usleep(i32)\n"
+        r.call("i32", "@usleep", "i32 100")  # microseconds
+    return declaration + _ended(r) + _ended(Routine("internal void @wake(ptr %word)"))

@@ -19,6 +19,13 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_shape
+from gradtape.ops.families.signatures import (
+    DTypeLike,
+    ShapeLike,
+    Tensor,
+    TensorLike,
+    kind_of_operand,
+)
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.operands import SCALARS
 from gradtape.recording.record import record
@@ -144,7 +151,7 @@ def _chosen(name: str, shape: Any, dtype: Any, device: Any) -> tuple[Shape, Any]
     return found, default_dtype() if dtype is None else as_dtype(dtype)
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """A tensor of zeros.
 
     >>> gt.zeros((2, 2)).tolist()
@@ -154,7 +161,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return record(FULL, (), (shape, 0, dtype))
 
 
-def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def ones(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """A tensor of ones.
 
     >>> gt.ones(3, dtype=gt.int32).tolist()
@@ -164,7 +171,7 @@ def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return record(FULL, (), (shape, 1, dtype))
 
 
-def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """A tensor whose values nobody should read; here they are zeros.
 
     >>> gt.empty((2, 3)).shape
@@ -174,15 +181,21 @@ def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return record(FULL, (), (shape, 0, dtype))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def full(
+    shape: ShapeLike,
+    fill_value: TensorLike,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """A tensor with one value everywhere; the derivative passes to a tensor `fill_value`.
 
     >>> gt.full((2,), 3.5).tolist()
     [3.5, 3.5]
     """
     if dtype is None:
-        kind = type(fill_value)
-        if kind is Deferred:
+        kind: type = type(fill_value)
+        if isinstance(fill_value, Deferred):
             kind = fill_value.kind
         dtype = of_scalar(kind, None) if kind in SCALARS else record_operand(fill_value).dtype
     shape, dtype = _chosen("full", shape, dtype, device)
@@ -215,7 +228,10 @@ def _like(name: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
     return tuple(x.shape), as_dtype(x.dtype if dtype is None else dtype)
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+@kind_of_operand
+def zeros_like(
+    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Zeros in the shape and dtype of another tensor.
 
     >>> gt.zeros_like(gt.asarray([1, 2])).tolist()
@@ -225,7 +241,10 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> An
     return zeros(shape, dtype=dtype)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+@kind_of_operand
+def ones_like(
+    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Ones in the shape and dtype of another tensor.
 
     >>> gt.ones_like(gt.asarray([1.5, 2.5])).tolist()
@@ -235,7 +254,10 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any
     return ones(shape, dtype=dtype)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+@kind_of_operand
+def empty_like(
+    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """A tensor of the same shape and dtype whose values nobody should read.
 
     >>> gt.empty_like(gt.asarray([1.5, 2.5])).shape
@@ -245,7 +267,15 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> An
     return empty(shape, dtype=dtype)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+@kind_of_operand
+def full_like(
+    x: TensorLike,
+    /,
+    fill_value: TensorLike,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """One value everywhere, in the shape and dtype of another tensor.
 
     >>> gt.full_like(gt.asarray([1, 2]), 7).tolist()
@@ -261,9 +291,9 @@ def eye(
     /,
     *,
     k: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
-) -> Any:
+) -> Tensor:
     """Ones on the k-th diagonal of a matrix of zeros.
 
     >>> gt.eye(2).tolist()
@@ -276,14 +306,14 @@ def eye(
 
 
 def arange(
-    start: Any,
+    start: TensorLike,
     /,
-    stop: Any = None,
-    step: Any = 1,
+    stop: TensorLike | None = None,
+    step: TensorLike = 1,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
-) -> Any:
+) -> Tensor:
     """Numbers from `start` up to but without `stop`, `step` apart; one argument counts from 0.
 
     >>> gt.arange(4).tolist()
@@ -317,15 +347,15 @@ def _number(name: str, value: Any) -> Any:
 
 
 def linspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     /,
     num: int,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     endpoint: bool = True,
-) -> Any:
+) -> Tensor:
     """`num` numbers evenly spaced from `start` to `stop`; differentiable in tensor bounds.
 
     >>> gt.linspace(0.0, 1.0, 5).tolist()
@@ -339,7 +369,10 @@ def linspace(
         is_complex = isinstance(start, complex) or isinstance(stop, complex)
         if dtype is None:
             dtype = COMPLEX_OF[default_dtype()] if is_complex else default_dtype()
-        return record(LINSPACE, (), (start + 0, stop + 0, count, bool(endpoint), as_dtype(dtype)))
+        # Adding 0 makes an int of a bool.
+        bounds: Any = (start, stop)
+        first, last = (bound + 0 for bound in bounds)
+        return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
     return _linspace_between(record_operand(start), record_operand(stop), count, endpoint, dtype)
 
 

@@ -25,6 +25,7 @@ from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
@@ -378,6 +379,7 @@ ADD_ALONG_AXIS: Op = declare(
 )
 
 
+@kind_of_operand
 def gather_host(x: Any, positions: Any, axis: int) -> Any:
     """Read at positions that the host chose and knows to be in range."""
     return record(GATHER, (x, positions), (axis,))

@@ -24,6 +24,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
 from gradtape.recording.record import record
@@ -114,7 +115,8 @@ def set_item(x: Any, key: Any, value: Any) -> Any:
 
     Where a key names an element several times, the last value stays, and gets the derivative.
 
-    >>> gt.ops.indexing.set_item(gt.asarray([1.0, 2.0, 3.0]), slice(0, 2), 5.0).tolist()
+    >>> from gradtape.ops.arrays.indexing import set_item
+    >>> set_item(gt.asarray([1.0, 2.0, 3.0]), slice(0, 2), 5.0).tolist()
     [5.0, 5.0, 3.0]
     """
     x = as_operand(x)
@@ -216,7 +218,8 @@ def _reaches(shape: Shape, target: Shape) -> bool:
     return all(m in (1, n) for m, n in zip(shape, ends, strict=True))
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+@kind_of_operand
+def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Elements or rows at the given indices along an axis; of the flattened tensor by default.
 
     >>> gt.take(gt.asarray([[1, 2], [3, 4]]), gt.asarray([1, 1]), axis=0).tolist()
@@ -229,7 +232,8 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     return record(GATHER, (x, checked("take", indices, axis, x.shape[axis])), (axis,))
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+@kind_of_operand
+def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
     """Elements at indices that differ from line to line along an axis.
 
     >>> x = gt.asarray([[3, 1, 2], [4, 6, 5]])
@@ -263,7 +267,10 @@ def _stretched(x: Any, shape: Shape) -> Any:
     return x if shape_of(x) == shape else broadcast_to(x, shape)
 
 
-def gather(params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0) -> Any:
+@kind_of_operand
+def gather(
+    params: TensorLike, indices: TensorLike, axis: int | None = None, batch_dims: int = 0
+) -> Tensor:
     """Slices of `params` at indices along an axis, for each of the leading `batch_dims` axes.
 
     >>> gt.gather(gt.asarray([[1, 2, 3], [4, 5, 6]]), gt.asarray([[2], [0]]), batch_dims=1).tolist()
@@ -321,7 +328,8 @@ ONE_HOT = declare(
 )
 
 
-def one_hot(indices: Any, num_classes: int, dtype: Any = None) -> Any:
+@kind_of_operand
+def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = None) -> Tensor:
     """Rows that are 1 at the index and 0 elsewhere; all 0 where the index is out of range.
 
     >>> gt.one_hot(gt.asarray([1, 0]), 2).tolist()

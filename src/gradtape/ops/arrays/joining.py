@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -20,7 +22,14 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.hooks import hooks
+from gradtape.ops.families.signatures import (
+    ShapeLike,
+    Tensor,
+    TensorLike,
+    kind_of_operand,
+    kind_of_parts,
+    parts_of_kind,
+)
 from gradtape.recording.record import record
 
 
@@ -72,7 +81,8 @@ STACK = declare(
 )
 
 
-def stack(arrays: Any, /, *, axis: int = 0) -> Any:
+@kind_of_parts
+def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
     >>> gt.stack([gt.asarray([1, 2]), gt.asarray([3, 4])], axis=1).tolist()
@@ -145,7 +155,8 @@ CONCAT = declare(
 )
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+@kind_of_parts
+def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     """Tensors one after the other along an axis; flattened first if the axis is None.
 
     >>> gt.concat([gt.asarray([1, 2]), gt.asarray([3])]).tolist()
@@ -191,7 +202,10 @@ SPLIT = declare(
 )
 
 
-def split(x: Any, sections: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+@parts_of_kind
+def split(
+    x: TensorLike, sections: ShapeLike | np.ndarray, /, *, axis: int = 0
+) -> tuple[Tensor, ...]:
     """Parts along an axis: so many equal ones, or those between the given positions.
 
     >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), 2)]
@@ -223,7 +237,8 @@ def _split(x: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     return outputs(parts) if type(parts) is Node else parts
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+@parts_of_kind
+def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensors along an axis, without that axis.
 
     >>> [part.tolist() for part in gt.unstack(gt.asarray([[1, 2], [3, 4]]))]
@@ -237,7 +252,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(reshape(part, shape) for part in _split(x, (1,) * x.shape[axis], axis))
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
     """Coordinates of a grid from the coordinates along its axes.
 
     >>> [y.tolist() for y in gt.meshgrid(gt.asarray([1, 2]), gt.asarray([3]))]
@@ -259,7 +274,16 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     ]
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+@kind_of_operand
+def diff(
+    x: TensorLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
     """Differences of neighbours along an axis, taken `n` times.
 
     >>> gt.diff(gt.asarray([1, 4, 9])).tolist()

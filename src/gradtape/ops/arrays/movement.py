@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from gradtape.ops.families.shapes import (
     normalize_shape,
     reduce_to,
 )
+from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 
@@ -76,7 +78,8 @@ def reshape_node(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else apply(RESHAPE, (node,), (shape,))
 
 
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+@kind_of_operand
+def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape; one length may be -1.
 
     >>> gt.reshape(gt.asarray([1, 2, 3, 4]), (2, -1)).tolist()
@@ -126,7 +129,8 @@ BROADCAST_TO = linear(
 )
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Any:
+@kind_of_operand
+def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     """Stretch to a shape by repeating along axes of length 1.
 
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
@@ -135,7 +139,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Any:
     return record(BROADCAST_TO, (record_operand(x),), (normalize_shape("broadcast_to", shape),))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     """Each operand stretched to the shape that all have in common.
 
     >>> [y.shape for y in gt.broadcast_arrays(gt.asarray([1, 2]), gt.asarray([[3], [4]]))]
@@ -177,7 +181,8 @@ def permute(x: Any, axes: tuple[int, ...]) -> Any:
     return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
 
 
-def permute_dims(x: Any, /, axes: Any) -> Any:
+@kind_of_operand
+def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     """Axes in the given order.
 
     >>> gt.permute_dims(gt.asarray([[1, 2, 3]]), (1, 0)).shape
@@ -192,7 +197,8 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
     return record(PERMUTE_DIMS, (x,), (order,))
 
 
-def matrix_transpose(x: Any, /) -> Any:
+@kind_of_operand
+def matrix_transpose(x: TensorLike, /) -> Tensor:
     """The last two axes exchanged.
 
     >>> gt.matrix_transpose(gt.asarray([[1, 2, 3]])).shape
@@ -206,7 +212,8 @@ def matrix_transpose(x: Any, /) -> Any:
     return record(PERMUTE_DIMS, (x,), ((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2),))
 
 
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+@kind_of_operand
+def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Tensor:
     """Axes moved to other positions; the others keep their order.
 
     >>> gt.moveaxis(gt.asarray([[1, 2, 3]]), 0, -1).shape
@@ -233,7 +240,8 @@ def _axes_in_order(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(normalize_axis(name, one, ndim) for one in listed)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
+@kind_of_operand
+def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     """Two axes exchanged.
 
     >>> gt.swapaxes(gt.asarray([[1, 2, 3]]), 0, 1).shape
@@ -247,7 +255,8 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
 
 
-def expand_dims(x: Any, /, axis: Any) -> Any:
+@kind_of_operand
+def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
     """With new axes of length 1 at the given positions of the result.
 
     >>> gt.expand_dims(gt.asarray([1, 2]), axis=1).shape
@@ -264,7 +273,8 @@ def expand_dims(x: Any, /, axis: Any) -> Any:
     return record(RESHAPE, (x,), (shape,))
 
 
-def squeeze(x: Any, /, axis: Any = None) -> Any:
+@kind_of_operand
+def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     """Without the given axes, which must have length 1; by default without all that have.
 
     >>> gt.squeeze(gt.asarray([[1, 2]]), axis=0).shape
@@ -284,7 +294,8 @@ def squeeze(x: Any, /, axis: Any = None) -> Any:
     return record(RESHAPE, (x,), (tuple(n for at, n in enumerate(x.shape) if at not in axes),))
 
 
-def flip(x: Any, /, *, axis: Any = None) -> Any:
+@kind_of_operand
+def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     """Elements in reverse order along the given axes, all by default.
 
     >>> gt.flip(gt.asarray([1, 2, 3])).tolist()
@@ -316,7 +327,8 @@ ROLL: Op = linear(
 )
 
 
-def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+@kind_of_operand
+def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     """Elements shifted along axes; what leaves at one end enters at the other.
 
     >>> gt.roll(gt.asarray([1, 2, 3]), 1).tolist()

@@ -18,13 +18,15 @@ from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 # Modes that copy elements of the tensor itself: NumPy's padding of positions says which.
 COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
-def tile(x: Any, repetitions: Any, /) -> Any:
+@kind_of_operand
+def tile(x: TensorLike, repetitions: ShapeLike, /) -> Tensor:
     """The whole tensor repeated along each axis.
 
     >>> gt.tile(gt.asarray([1, 2]), (2, 2)).tolist()
@@ -39,7 +41,8 @@ def tile(x: Any, repetitions: Any, /) -> Any:
     return _spread(x, [(1, n) for n in shape], list(zip(counts, shape, strict=True)))
 
 
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+@kind_of_operand
+def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated in place, all alike or each so often as `repeats` says.
 
     >>> gt.repeat(gt.asarray([1, 2]), 2).tolist()
@@ -52,7 +55,8 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
         x, axis = reshape(x, (x.size,)), 0
     axis = normalize_axis("repeat", axis, x.ndim)
     # Only the number of repeats decides the shape, so a tensor of them is observed here.
-    counts = np.asarray(repeats.numpy() if hasattr(repeats, "result_class") else repeats)
+    numbers: Any = repeats
+    counts = np.asarray(numbers.numpy() if hasattr(numbers, "result_class") else numbers)
     if counts.dtype.kind not in "iu" or counts.ndim > 1:
         raise TypeError(
             f"repeat: repeats of dtype {counts.dtype} and shape {counts.shape} are not an integer "
@@ -87,7 +91,13 @@ def _spread(x: Any, before: Sequence[Shape], after: Sequence[Shape]) -> Any:
     return identity(merged)
 
 
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+@kind_of_operand
+def pad(
+    x: TensorLike,
+    pad_width: ShapeLike | Sequence[ShapeLike],
+    mode: str = "constant",
+    constant_values: TensorLike = 0,
+) -> Tensor:
     """With more elements before and after along each axis.
 
     `pad_width` is one number, a pair (before, after), or a pair for each axis. The mode is

@@ -18,6 +18,7 @@ from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
@@ -71,6 +72,7 @@ def is_symbolic(x: Any) -> bool:
     return type(x) is Node or hasattr(x, "enter") or hasattr(x, "__gradtape__")
 
 
+@kind_of_operand
 def as_operand(x: Any) -> Any:
     """Nodes, tensors and variables as they are, anything else as a tensor."""
     return x if type(x) is Node or hasattr(x, "enter") else record_operand(x)
@@ -93,7 +95,7 @@ def known_value(x: Any) -> Any:
     if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
         return None
     if state.recording.capturing:
-        state.recording.look(x)  # type: ignore[attr-defined]
+        state.recording.guard_outside(x)  # type: ignore[attr-defined]
     return computed.array
 
 

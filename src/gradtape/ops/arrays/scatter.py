@@ -24,6 +24,7 @@ from gradtape.ops.families import batched_rows
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 
@@ -39,7 +40,8 @@ def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, A
     return x, positions, values
 
 
-def scatter_set(x: Any, indices: Any, values: Any, /) -> Any:
+@kind_of_operand
+def scatter_set(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Tensor:
     """The tensor with rows replaced; of several values for one row the last stays.
 
     >>> gt.scatter_set(gt.asarray([1.0, 2.0, 3.0]), [2, 0], [5.0, 6.0]).tolist()
@@ -48,7 +50,8 @@ def scatter_set(x: Any, indices: Any, values: Any, /) -> Any:
     return record(SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
 
 
-def scatter_add(x: Any, indices: Any, values: Any, /) -> Any:
+@kind_of_operand
+def scatter_add(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Tensor:
     """The tensor with values added to rows; several values for one row all add.
 
     >>> gt.scatter_add(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 6.0]).tolist()
@@ -60,7 +63,8 @@ def scatter_add(x: Any, indices: Any, values: Any, /) -> Any:
 def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
     """The same as `scatter_add`, under the name of its op.
 
-    >>> gt.ops.indexing.scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
+    >>> from gradtape.ops.arrays.scatter import scatter_add_rows
+    >>> scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
     [1.0, 7.0]
     """
     return scatter_add(x, indices, values)
@@ -120,7 +124,8 @@ SCATTER_ARGMAX = declare(
 )
 
 
-def scatter_max(x: Any, indices: Any, values: Any, /) -> Any:
+@kind_of_operand
+def scatter_max(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Tensor:
     """The tensor with rows raised to the values where these are larger.
 
     The derivative goes to the element that was chosen: the tensor's own in a tie, then the first.
@@ -128,11 +133,11 @@ def scatter_max(x: Any, indices: Any, values: Any, /) -> Any:
     >>> gt.scatter_max(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 4.0]).tolist()
     [1.0, 2.0, 5.0]
     """
-    x, positions, values = _operands("scatter_max", x, indices, values)
+    target, positions, updates = _operands("scatter_max", x, indices, values)
     count = math.prod(shape_of(positions))
     if not count:
-        return identity(x)
-    winner = record(SCATTER_ARGMAX, (x, positions, values))
-    rows = reshape(values, (count, *x.shape[1:]))
+        return identity(target)
+    winner = record(SCATTER_ARGMAX, (target, positions, updates))
+    rows = reshape(updates, (count, *target.shape[1:]))
     chosen = record(TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
-    return where(winner < 0, x, chosen)
+    return where(winner < 0, target, chosen)

@@ -22,6 +22,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 
@@ -374,6 +375,7 @@ def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, sha
     return record(SET_SLICE, (x, value, *moving), (fixed, lengths, steps, shape))
 
 
+@kind_of_operand
 def along_axis(x: Any, axis: int, start: int, length: int, step: int = 1) -> Any:
     """A part along one axis, whole along all others; `start` and `axis` are not negative."""
     starts, lengths, steps = axis_part(x.shape, axis, start, length, step)

@@ -21,6 +21,7 @@ from gradtape.ops.families.for_each import each
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
@@ -65,7 +66,10 @@ ARGSORT = declare(
 )
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+@kind_of_operand
+def argsort(
+    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
     """The indices that sort along an axis.
 
     >>> gt.argsort(gt.asarray([3.0, 1.0, 2.0])).tolist()
@@ -76,7 +80,10 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     return record(ARGSORT, (x,), (axis, bool(descending), bool(stable)))
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+@kind_of_operand
+def sort(
+    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
     """Sorted along an axis; the derivative follows each element to its place.
 
     >>> gt.sort(gt.asarray([3.0, 1.0, 2.0]), descending=True).tolist()
@@ -88,7 +95,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     return record(TAKE_ALONG_AXIS, (x, order), (axis,))
 
 
-def top_k(x: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
+def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest elements along an axis, largest first, and their indices.
 
     >>> values, indices = gt.top_k(gt.asarray([3.0, 1.0, 2.0]), 2)
@@ -148,7 +155,10 @@ SEARCHSORTED = declare(
 )
 
 
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+@kind_of_operand
+def searchsorted(
+    x1: TensorLike, x2: TensorLike, /, *, side: str = "left", sorter: TensorLike | None = None
+) -> Tensor:
     """Where to insert elements into a sorted tensor so that it stays sorted.
 
     >>> gt.searchsorted(gt.asarray([1.0, 2.0, 3.0]), gt.asarray([2.5, 0.0])).tolist()
@@ -183,7 +193,8 @@ ISIN = declare(
 )
 
 
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+@kind_of_operand
+def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """For each element of the first operand whether the second holds it.
 
     >>> gt.isin(gt.asarray([1, 2]), gt.asarray([2, 3])).tolist()
@@ -195,7 +206,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
 # The number of results below depends on values, so the operand is computed where it is asked.
 
 
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not zero, one tensor per axis.
 
     >>> [axis.tolist() for axis in gt.nonzero(gt.asarray([[0, 1], [2, 0]]))]
@@ -230,7 +241,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: TensorLike, /) -> UniqueAll:
     """The different elements, where each is first, where each element went, and how many there are.
 
     >>> gt.unique_all(gt.asarray([2, 1, 2])).inverse_indices.tolist()
@@ -239,7 +250,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(*map(record_operand, np.unique_all(observed("unique_all", x))))
 
 
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: TensorLike, /) -> UniqueCounts:
     """The different elements, and how many there are of each.
 
     >>> gt.unique_counts(gt.asarray([2, 1, 2])).counts.tolist()
@@ -248,7 +259,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     return UniqueCounts(*map(record_operand, np.unique_counts(observed("unique_counts", x))))
 
 
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: TensorLike, /) -> UniqueInverse:
     """The different elements, and which of them each element is.
 
     >>> gt.unique_inverse(gt.asarray([2, 1, 2])).inverse_indices.tolist()
@@ -257,7 +268,8 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     return UniqueInverse(*map(record_operand, np.unique_inverse(observed("unique_inverse", x))))
 
 
-def unique_values(x: Any, /) -> Any:
+@kind_of_operand
+def unique_values(x: TensorLike, /) -> Tensor:
     """The different elements.
 
     >>> gt.unique_values(gt.asarray([2, 1, 2])).tolist()

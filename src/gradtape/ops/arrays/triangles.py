@@ -19,6 +19,7 @@ from gradtape.ops.families import batching
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 
@@ -53,7 +54,8 @@ TRIL = _triangle("tril", np.tril)
 TRIU = _triangle("triu", np.triu)
 
 
-def tril(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The lower triangle, with 0 above diagonal number `k`.
 
     >>> gt.tril(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -62,7 +64,8 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     return record(TRIL, (record_operand(x),), (operator.index(k),))
 
 
-def triu(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The upper triangle, with 0 below diagonal number `k`.
 
     >>> gt.triu(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -71,7 +74,8 @@ def triu(x: Any, /, *, k: int = 0) -> Any:
     return record(TRIU, (record_operand(x),), (operator.index(k),))
 
 
-def diagonal(x: Any, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+@kind_of_operand
+def diagonal(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Diagonals of the matrices that two axes span, as the last axis.
 
     >>> gt.diagonal(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -101,7 +105,8 @@ def _diagonal_part(rows: int, columns: int, offset: int) -> tuple[int, int]:
     return (start, length) if length > 0 else (0, 0)
 
 
-def diag(x: Any, /, *, k: int = 0) -> Any:
+@kind_of_operand
+def diag(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The matrix with the given diagonal, or the diagonal of a given matrix.
 
     >>> gt.diag(gt.asarray([1, 2])).tolist()

@@ -2,7 +2,7 @@
 
 A body is a closed program, found by its structure (`graph.program.closed`), so that two loops that
 do the same are the same node. What is derived from it is remembered with it. The transforms that
-do so lie above ops in the order of imports and are installed here when they are imported.
+do so lie above ops in the order of imports: they are called through `graph.hooks`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node, constant, placeholder, scratch
 from gradtape.graph.program import Program, closed
@@ -23,15 +24,6 @@ from gradtape.graph.walk import dependents, substitute
 from gradtape.ops.families.batching import spread
 
 Flags = tuple[bool, ...]
-
-
-class Transforms:
-    """Forward and reverse mode, batching, and detection of sparsity, once they are imported."""
-
-    forward: Callable[..., Any]
-    reverse: Callable[..., Any]
-    batch: Callable[..., Any]
-    detect: Callable[..., Any]
 
 
 def remembered(body: Program, key: tuple[Any, ...], build: Callable[[], Any]) -> Any:
@@ -124,7 +116,7 @@ def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
     def build() -> tuple[Program, Flags]:
         sources = [node for node, flag in zip(body.inputs, active, strict=True) if flag]
         seeds = [placeholder(node.spec) for node in sources]
-        tangents = Transforms.forward(body.outputs, sources, seeds)
+        tangents = hooks.forward(body.outputs, sources, seeds)
         known = [tangent for tangent in tangents if tangent is not None]
         found = closed((*body.inputs, *seeds), (*body.outputs, *known))
         return found, tuple(tangent is not None for tangent in tangents)
@@ -142,7 +134,7 @@ def pulled(
     targets = [node for node, flag in zip(body.outputs, given, strict=True) if flag]
     seeds = [placeholder(node.spec) for node in targets]
     sources = [body.inputs[index] for index in wanted]
-    found = Transforms.reverse(targets, seeds, sources)
+    found = hooks.reverse(targets, seeds, sources)
     return seeds, [one.dense() if hasattr(one, "dense") else one for one in found]
 
 
@@ -162,7 +154,7 @@ def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Progr
             for one, many, flag in zip(body.inputs, inputs, flags, strict=True)
             if flag
         }  # fmt: skip
-        found = Transforms.batch(body.outputs, given)
+        found = hooks.batch(body.outputs, given)
         results = []
         having = []
         for one, always in zip(found, least, strict=True):

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, scratch
 from gradtape.graph.program import Program
-from gradtape.ops.control.bodies import Transforms
 from gradtape.ops.families.reads import Listed, Operand, dense
 
 # Entries of all patterns together, and the steps for which patterns are composed.
@@ -40,7 +40,7 @@ def _detected(body: Program) -> Any:
             columns.append(sparse.csr_array(shape, dtype=bool))
             continue
         with scratch():
-            patterns = Transforms.detect(body.outputs, source)
+            patterns = hooks.detect(body.outputs, source)
         if any(pattern.rows is None for pattern in patterns):
             return None
         blocks = [

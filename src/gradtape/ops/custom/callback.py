@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
@@ -321,11 +322,7 @@ class Pullback:
                 )
             slope = listed[self.index]
             return np.zeros(arguments[self.index].shape) if slope is None else slope
-        return PULL["tape"](self.function, arguments, dys, self.index)
-
-
-# Installed by gradtape.callbacks: ops/ cannot see tapes.
-PULL: dict[str, Callable[..., Any]] = {}
+        return hooks.callback_cotangent(self.function, arguments, dys, self.index)
 
 
 def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
@@ -336,7 +333,7 @@ def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradien
 
 def on_tensors(function: Any, arrays: Any) -> Any:
     """What a function of tensors gives for arrays, as a tuple of arrays."""
-    results = function(*[PULL["tensor"](array) for array in arrays])
+    results = function(*[hooks.tensor_of_array(array) for array in arrays])
     listed = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)
 

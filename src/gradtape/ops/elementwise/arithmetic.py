@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -10,13 +10,23 @@ from gradtape.dtypes import promote
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
+from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.signatures import (
+    NodeLike,
+    SomeTensor,
+    Tensor,
+    TensorLike,
+    kind_of_operand,
+    kind_of_operands,
+)
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 
@@ -63,14 +73,16 @@ divide: Binary = elementwise(
 floor_divide: Binary = elementwise(
     "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
-    domains=[(3.2, 3.4), (2.9, 3.1)], llvm=lowering.floor_divide,
+    domains=[(3.2, 3.4), (2.9, 3.1)], function=FLOOR_DIVIDE,
+    llvm=lowering.for_integers(lowering.integer_floor_divide, lowering.call(FLOOR_DIVIDE)),
     **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 remainder: Binary = elementwise(
     "remainder", np.remainder, "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
-    domains=[(4.0, 5.0), (2.9, 3.1)], llvm=lowering.remainder,
+    domains=[(4.0, 5.0), (2.9, 3.1)], function=REMAINDER,
+    llvm=lowering.for_integers(lowering.integer_remainder, lowering.call(REMAINDER)),
     **{**_REAL, "accepts": "real number"},
 )  # fmt: skip
 
@@ -94,17 +106,20 @@ def _power_exponent(y: Node, x: Node, p: Node) -> Node:
     return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1.0, x)))
 
 
-power = elementwise(
+def _integer_power_base(y: Node, x: Node, exponent: int) -> Node | int:
+    return 0 if exponent == 0 else exponent * pow(x, exponent - 1)
+
+
+power: Binary = elementwise(
     "pow", np.power, "First operand to the power of the second.",
     ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
-    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"},
+    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"}, function=POW,
 )  # fmt: skip
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
-    ("float(gt.ops.arithmetic.integer_power(3, 2.0))", "8.0"),
-    partials=[lambda y, x, exponent: (
-        0 if exponent == 0 else exponent * pow(x, exponent - 1))],
+    ("float(integer_power(3, 2.0))", "8.0"),
+    partials=[_integer_power_base],
     promote="same", accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
     dtypes=("float64", "float32", "complex128", "int32"),
@@ -113,7 +128,8 @@ integer_power = elementwise(
 )  # fmt: skip
 
 
-def pow(x: Any, exponent: Any, /) -> Any:
+@kind_of_operands
+def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
     """First operand to the power of the second; small integer powers are products.
 
     >>> float(gt.pow(2.0, 3))
@@ -133,45 +149,46 @@ def pow(x: Any, exponent: Any, /) -> Any:
     return power(x, exponent)
 
 
-atan2 = elementwise(
+atan2: Binary = elementwise(
     "atan2", np.arctan2, "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
     partials=[lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)],
-    domains=[(0.4, 2.0)], **_FLOAT,
+    domains=[(0.4, 2.0)], **_FLOAT, function=ATAN2,
 )  # fmt: skip
-hypot = elementwise(
+hypot: Binary = elementwise(
     "hypot", np.hypot, "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
     partials=[lambda y, a, b: _ratio(a, y), lambda y, a, b: _ratio(b, y)],
-    domains=[(0.4, 2.0)], **_FLOAT,
+    domains=[(0.4, 2.0)], **_FLOAT, function=HYPOT,
 )  # fmt: skip
-logaddexp = elementwise(
+logaddexp: Binary = elementwise(
     "logaddexp", np.logaddexp, "log(exp(x) + exp(y)) without overflow.",
     ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
     partials=[lambda y, a, b: sigmoid(a - b), lambda y, a, b: sigmoid(b - a)], **_FLOAT,
+    function=LOGADDEXP,
 )  # fmt: skip
-copysign = elementwise(
+copysign: Binary = elementwise(
     "copysign", np.copysign, "First operand with the sign of the second.",
     ("float(gt.copysign(1.0, -0.0))", "-1.0"),
     partials=[
         lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
     ],
     domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
-    llvm=lowering.copysign,
+    llvm=lowering.call(COPYSIGN),
 )  # fmt: skip
-nextafter = elementwise(
+nextafter: Binary = elementwise(
     "nextafter", np.nextafter, "Next number from the first operand towards the second.",
     ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
-    partials=[lambda y, a, b: 1, zero], **_FLOAT,
+    partials=[lambda y, a, b: 1, zero], **_FLOAT, function=NEXTAFTER,
 )  # fmt: skip
-maximum = elementwise(
+maximum: Binary = elementwise(
     "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
     partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
     domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
     llvm=lowering.larger,
 )  # fmt: skip
-minimum = elementwise(
+minimum: Binary = elementwise(
     "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
     partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
@@ -331,7 +348,13 @@ WHERE = declare(
 )
 
 
-def where(condition: Any, x: Any, y: Any, /) -> Any:
+@overload
+def where(condition: SomeTensor, x: TensorLike, y: TensorLike, /) -> SomeTensor: ...
+@overload
+def where(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor: ...
+@overload
+def where(condition: Node, x: NodeLike, y: NodeLike, /) -> Node: ...
+def where(condition: object, x: object, y: object, /) -> object:
     """x where the condition holds, y elsewhere; the branch not taken never sends back a NaN.
 
     >>> gt.where(gt.asarray([True, False]), [1.0, 2.0], [3.0, 4.0]).tolist()
@@ -340,7 +363,8 @@ def where(condition: Any, x: Any, y: Any, /) -> Any:
     return record(WHERE, (condition, x, y))
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+@kind_of_operand
+def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """x limited to [min, max]; the derivative passes on the bounds.
 
     >>> gt.clip(gt.asarray([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
@@ -354,6 +378,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return x
 
 
+@kind_of_operand
 def record_operand(x: Any) -> Any:
     """A node or tensor as it is, anything else as a tensor."""
     if type(x) is Node or isinstance(x, Handle):
@@ -398,7 +423,8 @@ STOP_GRADIENT = declare(
 )
 
 
-def identity(x: Any, /) -> Any:
+@kind_of_operand
+def identity(x: TensorLike, /) -> Tensor:
     """The same value as a new tensor.
 
     >>> float(gt.identity(2.0))
@@ -407,7 +433,8 @@ def identity(x: Any, /) -> Any:
     return record(IDENTITY, (x,))
 
 
-def stop_gradient(x: Any, /) -> Any:
+@kind_of_operand
+def stop_gradient(x: TensorLike, /) -> Tensor:
     """The same value, through which no derivative passes.
 
     >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))

@@ -7,16 +7,17 @@ the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.graph.node import Node
+from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import conjugate, elementwise, zeros_like
+from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
+from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing
 
 __all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
@@ -58,7 +59,7 @@ def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return _times_i(cast(g, z.dtype)) if _is_complex(z) else zeros_like(z)
 
 
-real: Callable[..., Any] = elementwise(
+real: Unary = elementwise(
     "real", lambda x: x.real, "Real part; a real operand is its own.",
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
@@ -114,7 +115,7 @@ sign = elementwise(
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
     promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
-    llvm=lowering.sign, sparsity=_if_complex,
+    llvm=lowering.for_complex(complex_formulas.sign, lowering.sign), sparsity=_if_complex,
 )  # fmt: skip
 
 
@@ -135,5 +136,5 @@ angle = elementwise(
     ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
     jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
     sparsity=_if_complex,
-    llvm=lowering.angle,
+    function=ATAN2, llvm=lowering.angle,
 )  # fmt: skip

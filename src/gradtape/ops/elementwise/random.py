@@ -202,7 +202,7 @@ TRUNCATED_NORMAL = declare(
 # A sum that is not contracted with the product before it, in any tier, for the same reason.
 shift = elementwise(
     "shift", np.add, "Sum of two operands, rounded on its own.",
-    ("float(gt.ops.random.shift(1.0, 2.0))", "3.0"),
+    ("float(shift(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], arity=2,
     llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
 )  # fmt: skip

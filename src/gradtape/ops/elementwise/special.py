@@ -11,8 +11,21 @@ from typing import Any
 import numpy as np
 
 from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
-from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families import lowering
+from gradtape.ops.families.elementwise import Binary, Unary, elementwise
+from gradtape.ops.families.math_functions import (
+    BESSEL_I0,
+    BESSEL_I1,
+    DIGAMMA,
+    ERF,
+    ERFC,
+    ERFINV,
+    LGAMMA,
+    NDTR,
+)  # fmt: skip
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 __all__ = [
     "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
@@ -31,40 +44,47 @@ def _scipy() -> ModuleType:
     return scipy.special
 
 
-erf = elementwise(
+erf: Unary = elementwise(
     "erf", lambda x: _scipy().erf(x), "Error function.", ("float(gt.erf(0.0))", "0.0"),
     partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL,
+    function=ERF,
 )  # fmt: skip
-erfc = elementwise(
+erfc: Unary = elementwise(
     "erfc", lambda x: _scipy().erfc(x), "1 - erf(x), exact where erf is close to 1.",
     ("float(gt.erfc(0.0))", "1.0"), partials=[lambda y, x: -_SLOPE * exp(-square(x))], **_REAL,
+    function=ERFC,
 )  # fmt: skip
-erfinv = elementwise(
+erfinv: Unary = elementwise(
     "erfinv", lambda x: _scipy().erfinv(x), "Inverse of the error function.",
     ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
     domains=[(-0.8, 0.8)], **_REAL,
+    function=ERFINV,
 )  # fmt: skip
-ndtr = elementwise(
+ndtr: Unary = elementwise(
     "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
     partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
+    function=NDTR,
 )  # fmt: skip
-log_sigmoid = elementwise(
+log_sigmoid: Unary = elementwise(
     "log_sigmoid", lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     "Logarithm of the logistic function, without overflow.",
     ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
     partials=[lambda y, x: sigmoid(-x)], **_REAL,
+    function=LOG_SIGMOID,
 )  # fmt: skip
 
-lgamma = elementwise(
+lgamma: Unary = elementwise(
     "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
     ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)],
     domains=_POSITIVE, **_REAL,
+    function=LGAMMA,
 )  # fmt: skip
-digamma: Callable[..., Any] = elementwise(
+digamma: Unary = elementwise(
     "digamma", lambda x: _scipy().psi(x), "Derivative of lgamma.",
     ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
     partials=[lambda y, x: polygamma(1, x)], domains=_POSITIVE, **_REAL,
+    function=DIGAMMA,
 )  # fmt: skip
 
 
@@ -82,7 +102,7 @@ _record_polygamma = elementwise(
 )  # fmt: skip
 
 
-def polygamma(n: int, x: Any, /) -> Any:
+def polygamma(n: int, x: TensorLike, /) -> Tensor:
     """The n-th derivative of digamma; n is an integer, not a tensor.
 
     >>> round(float(gt.polygamma(1, 1.0)), 6)
@@ -112,14 +132,16 @@ xlogy = elementwise(
     "xlogy", lambda a, b: _scipy().xlogy(a, b), "x log(y), 0 where x is 0.",
     ("float(gt.xlogy(0.0, 0.0))", "0.0"), partials=[lambda y, a, b: log(b), _xlogy_partial],
     arity=2, domains=[(-2.0, 2.0), (0.3, 3.0)], dtypes=("float64", "float32", "complex128"),
+    function=XLOGY,
 )  # fmt: skip
 
 # A `where` would do, but its mask would be carried back through everything that x came from.
-multiply_no_nan = elementwise(
+multiply_no_nan: Binary = elementwise(
     "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
     ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
     partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL,
+    function=MULTIPLY_NO_NAN,
 )  # fmt: skip
 
 
@@ -160,10 +182,12 @@ _record_sinc: Callable[..., Any] = elementwise(
     ("float(gt.sinc(0.0))", "1.0"), partials=[lambda y, x, order: _record_sinc(order + 1, x)],
     params=("order",), sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
     dtypes=("float64", "float32", "complex128"),
+    function=SINC, llvm=lowering.call_of_order(SINC),
 )  # fmt: skip
 
 
-def sinc(x: Any, /) -> Any:
+@kind_of_operand
+def sinc(x: TensorLike, /) -> Tensor:
     """sin(πx) / (πx), and 1 at 0; derivatives of every order are exact there too.
 
     >>> float(gt.sinc(0.0))
@@ -187,10 +211,12 @@ _record_bessel = elementwise(
     "bessel_i", _bessel_kernel, "Modified Bessel function of the first kind, of integer order.",
     ("float(gt.i0(0.0))", "1.0"), partials=[_bessel_partial], params=("order",),
     sample_params=({"order": 0}, {"order": 1}, {"order": 2}), **_REAL,
+    function=BESSEL_I0, llvm=lowering.call_of_order(BESSEL_I0, BESSEL_I1),
 )  # fmt: skip
 
 
-def i0(x: Any, /) -> Any:
+@kind_of_operand
+def i0(x: TensorLike, /) -> Tensor:
     """Modified Bessel function of the first kind, of order 0.
 
     >>> float(gt.i0(0.0))
@@ -199,7 +225,8 @@ def i0(x: Any, /) -> Any:
     return _record_bessel(0, x)
 
 
-def i1(x: Any, /) -> Any:
+@kind_of_operand
+def i1(x: TensorLike, /) -> Tensor:
     """Modified Bessel function of the first kind, of order 1; the derivative of i0.
 
     >>> float(gt.i1(0.0))

@@ -8,8 +8,37 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node, constant
+from gradtape.ops.elementwise import complex_formulas
+from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
 from gradtape.ops.families import lowering
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
+from gradtape.ops.families.math_functions import (
+    ACOS,
+    ACOSH,
+    ASIN,
+    ASINH,
+    ATAN,
+    ATANH,
+    CBRT,
+    CEIL,
+    COS,
+    COSH,
+    EXP,
+    EXP2,
+    EXPM1,
+    FLOOR,
+    LOG,
+    LOG1P,
+    LOG2,
+    LOG10,
+    RINT,
+    SIN,
+    SINH,
+    SQRT,
+    TAN,
+    TANH,
+    TRUNC,
+)  # fmt: skip
 
 _REAL = ("float64", "float32")
 _COMPLEX = ("float64", "float32", "complex128")
@@ -27,97 +56,117 @@ def ones_where(condition: Node, like: Node) -> Node:
 sin = elementwise(
     "sin", np.sin, "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"),
     partials=[lambda y, x: cos(x)], dtypes=_COMPLEX,
+    function=SIN,
 )  # fmt: skip
 cos: Unary = elementwise(
     "cos", np.cos, "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"),
     partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX,
+    function=COS,
 )  # fmt: skip
 tan = elementwise(
     "tan", np.tan, "Tangent, in radians.", ("float(gt.tan(0.0))", "0.0"),
     partials=[lambda y, x: 1.0 + y * y], domains=[(-1.0, 1.0)], dtypes=_COMPLEX,
+    function=TAN,
 )  # fmt: skip
 asin = elementwise(
     "asin", np.arcsin, "Inverse sine.", ("float(gt.asin(0.0))", "0.0"),
     partials=[lambda y, x: rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    function=ASIN,
 )  # fmt: skip
 acos = elementwise(
     "acos", np.arccos, "Inverse cosine.", ("float(gt.acos(1.0))", "0.0"),
     partials=[lambda y, x: -rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    function=ACOS,
 )  # fmt: skip
 atan = elementwise(
     "atan", np.arctan, "Inverse tangent.", ("float(gt.atan(0.0))", "0.0"),
     partials=[lambda y, x: reciprocal(1.0 + x * x)], dtypes=_COMPLEX,
+    function=ATAN,
 )  # fmt: skip
 sinh = elementwise(
     "sinh", np.sinh, "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"),
     partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX,
+    function=SINH,
 )  # fmt: skip
 cosh: Unary = elementwise(
     "cosh", np.cosh, "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"),
     partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX,
+    function=COSH,
 )  # fmt: skip
 tanh = elementwise(
     "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
     partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX,
+    function=TANH,
 )  # fmt: skip
 asinh = elementwise(
     "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
     partials=[lambda y, x: rsqrt(x * x + 1.0)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
+    function=ASINH,
 )  # fmt: skip
 acosh = elementwise(
     "acosh", np.arccosh, "Inverse hyperbolic cosine.", ("float(gt.acosh(1.0))", "0.0"),
     # Two roots, not the root of a product: the branch cuts of the product lie elsewhere.
     partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)], domains=[(1.2, 3.0)], dtypes=_COMPLEX,
+    function=ACOSH,
 )  # fmt: skip
 atanh = elementwise(
     "atanh", np.arctanh, "Inverse hyperbolic tangent.", ("float(gt.atanh(0.0))", "0.0"),
     partials=[lambda y, x: reciprocal(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    function=ATANH,
 )  # fmt: skip
 
 exp = elementwise(
     "exp", np.exp, "Exponential.", ("float(gt.exp(0.0))", "1.0"),
     partials=[lambda y, x: y], dtypes=_COMPLEX,
+    function=EXP,
 )  # fmt: skip
 exp2 = elementwise(
     "exp2", np.exp2, "Two to the power of each element.", ("float(gt.exp2(3.0))", "8.0"),
     partials=[lambda y, x: y * _LN2], dtypes=_COMPLEX,
+    function=EXP2, of_complex=complex_formulas.exp2,
 )  # fmt: skip
 expm1 = elementwise(
     "expm1", lambda x: _expm1(x), "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
     partials=[lambda y, x: exp(x)], dtypes=_COMPLEX,
+    function=EXPM1, of_complex=complex_formulas.expm1,
 )  # fmt: skip
 log = elementwise(
     "log", np.log, "Natural logarithm.", ("float(gt.log(1.0))", "0.0"),
     partials=[lambda y, x: reciprocal(x)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    function=LOG,
 )  # fmt: skip
 log1p = elementwise(
     "log1p", np.log1p, "log(1 + x), exact near zero.", ("float(gt.log1p(0.0))", "0.0"),
     partials=[lambda y, x: reciprocal(1.0 + x)], domains=[(-0.6, 3.0)], dtypes=_COMPLEX,
+    function=LOG1P, of_complex=complex_formulas.log1p,
 )  # fmt: skip
 log2 = elementwise(
     "log2", np.log2, "Logarithm to base 2.", ("float(gt.log2(8.0))", "3.0"),
     partials=[lambda y, x: reciprocal(x * _LN2)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    function=LOG2, of_complex=complex_formulas.logarithm(2.0),
 )  # fmt: skip
 log10 = elementwise(
     "log10", np.log10, "Logarithm to base 10.", ("float(gt.log10(100.0))", "2.0"),
     partials=[lambda y, x: reciprocal(x * _LN10)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    function=LOG10, of_complex=complex_formulas.logarithm(10.0),
 )  # fmt: skip
 
 sqrt = elementwise(
     "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.",
     ("float(gt.sqrt(4.0))", "2.0"),
     partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    llvm=lowering.square_root,
+    function=SQRT,
 )  # fmt: skip
 rsqrt: Unary = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
     partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    llvm=lowering.reciprocal_root,
+    function=SQRT, llvm=lowering.reciprocal_root,
 )  # fmt: skip
 cbrt = elementwise(
     "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
     partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)],
     accepts="float", dtypes=_REAL,
+    function=CBRT,
 )  # fmt: skip
 square = elementwise(
     "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
@@ -145,39 +194,40 @@ _STEP: dict[str, Any] = {
     "partials": [zero], "promote": "same", "accepts": "real", "dtypes": (*_REAL, "int32"),
     "domains": [(0.1, 0.4)],
 }  # fmt: skip
-floor = elementwise(
+floor: Unary = elementwise(
     "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
     **_STEP,
-    llvm=lowering.whole_or_call("floor"),
+    function=FLOOR, llvm=lowering.rounding(FLOOR),
 )  # fmt: skip
-ceil = elementwise(
+ceil: Unary = elementwise(
     "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
     **_STEP,
-    llvm=lowering.whole_or_call("ceil"),
+    function=CEIL, llvm=lowering.rounding(CEIL),
 )  # fmt: skip
-trunc = elementwise(
+trunc: Unary = elementwise(
     "trunc",
     np.trunc,
     "Integer part; derivative 0.",
     ("float(gt.trunc(-1.5))", "-1.0"),
     **_STEP,
-    llvm=lowering.whole_or_call("trunc"),
+    function=TRUNC,
+    llvm=lowering.rounding(TRUNC),
 )
-round = elementwise(
+round: Unary = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
-    llvm=lowering.whole_or_call("round"),
+    function=RINT, llvm=lowering.rounding(RINT, complex_formulas.rounded),
 )  # fmt: skip
 
 sigmoid = elementwise(
     "sigmoid", lambda x: _sigmoid(x), "Logistic function 1 / (1 + exp(-x)).",
     ("float(gt.sigmoid(0.0))", "0.5"), partials=[lambda y, x: y * (1.0 - y)],
-    accepts="float", dtypes=_REAL,
+    accepts="float", dtypes=_REAL, function=SIGMOID,
 )  # fmt: skip
 softplus = elementwise(
     "softplus", lambda x: np.logaddexp(x, x.dtype.type(0)), "log(1 + exp(x)), without overflow.",
     ("round(float(gt.softplus(0.0)), 6)", "0.693147"), partials=[lambda y, x: sigmoid(x)],
-    accepts="float", dtypes=_REAL,
+    accepts="float", dtypes=_REAL, function=SOFTPLUS,
 )  # fmt: skip
 relu = elementwise(
     "relu", lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0); derivative 0 at 0.",
@@ -219,7 +269,7 @@ def _expm1(x: Any) -> Any:
 
 def _predicate(
     name: str, kernel: Any, doc: str, example: tuple[str, str], llvm: Any, accepts: str = "any"
-) -> Any:
+) -> Unary:
     dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
     return elementwise(
         name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes,

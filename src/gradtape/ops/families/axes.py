@@ -15,6 +15,7 @@ from gradtape.graph.spec import Shape
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.signatures import kind_of_operand
 
 Axes = tuple[int, ...]
 
@@ -38,11 +39,13 @@ def accumulator(dtype: Any) -> Any:
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
+@kind_of_operand
 def in_dtype(x: Any, dtype: Any) -> Any:
     """A tensor or node in the dtype that was asked for, if any was."""
     return x if dtype is None or x.dtype == dtype else cast(x, dtype)
 
 
+@kind_of_operand
 def inexact_operand(x: Any) -> Any:
     """An operand that can be divided: integers and booleans become the default float."""
     x = record_operand(x)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, promote, to_inexact
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
@@ -15,6 +15,7 @@ from gradtape.graph.spec import Spec, spec
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
 from gradtape.recording.record import record
 
 KINDS = {
@@ -38,7 +39,11 @@ def _cast_spec(x: Spec, dtype: Any) -> Spec:
     return spec(x.shape, dtype)
 
 
-def _cast_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], dtype: Any) -> Node | None:
+def _cast_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], dtype: DType) -> Node | None:
+    return cast(tangents[0], dtype) if dtype.kind in "fc" else None
+
+
+def _cast_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], dtype: DType) -> Node | None:
     source = inputs[0].dtype
     if source.kind not in "fc" or dtype.kind not in "fc":
         return None
@@ -61,9 +66,7 @@ CAST = declare(
         batch=batching.broadcasting,
         llvm=lowering.cast,
         params=("dtype",),
-        jvp=lambda tangents, y, inputs, dtype: (
-            cast(tangents[0], dtype) if dtype.kind in "fc" else None
-        ),
+        jvp=_cast_jvp,
         vjp=_cast_vjp,
         mask=lambda index, mask, y, inputs, dtype: mask,
         sparsity=elements,
@@ -78,7 +81,8 @@ CAST = declare(
 )
 
 
-def cast(x: Any, dtype: Any) -> Any:
+@kind_of_operand
+def cast(x: Any, dtype: DTypeLike) -> Any:
     """Convert to another dtype; differentiable between floating dtypes.
 
     >>> gt.cast(gt.asarray([1, 2]), gt.float32).dtype

@@ -7,7 +7,7 @@ differentiation, masks, samples and the recording function follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -15,21 +15,25 @@ from gradtape.dtypes import REAL_OF
 from gradtape.graph.node import Node, apply, constant, leaf
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
+from gradtape.graph.vector_code import LlvmRule, MathFunction
 from gradtape.ops.families import batching, lowering
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
 Domain = tuple[float, float]
+# The rough cost of one call of a mathematical function, in loads from memory.
+CALL_COST = 8
 
 new: Any = object.__new__
-Unary = Callable[[Any], Any]
-Binary = Callable[[Any, Any], Any]
+Unary = UnaryFunction
+Binary = BinaryFunction
 
 
 def conjugate(node: Node) -> Node:
@@ -144,7 +148,33 @@ def samples_of(
     return found
 
 
+# The static type of the declared function follows from `arity` and `params`; the overloads leave
+# out the other options.
+@overload
 def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    arity: Literal[2],
+    **options: Any,
+) -> Binary: ...
+@overload
+def elementwise(
+    name: str,
+    numpy: Callable[..., Any],
+    doc: str,
+    example: tuple[str, str],
+    *,
+    params: tuple[str, ...],
+    **options: Any,
+) -> Callable[..., Any]: ...
+@overload
+def elementwise(
+    name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
+) -> Unary: ...
+def elementwise(  # type: ignore[misc]
     name: str,
     numpy: Callable[..., Any],
     doc: str,
@@ -161,14 +191,21 @@ def elementwise(
     dtypes: Sequence[str] = ("float64",),
     params: tuple[str, ...] = (),
     sample_params: Sequence[dict[str, Any]] = ({},),
-    llvm: Any = None,
+    function: MathFunction | None = None,
+    of_complex: LlvmRule | None = None,
+    llvm: LlvmRule | None = None,
     sparsity: Any = None,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
     `dtypes` are those that `samples` cover besides the default; list complex128 where the function
     is defined there. `result` is `same`, `bool` or `real` (the real dtype of a complex one).
+
+    `function` is the mathematical function that computes the op in kernels, and `of_complex` the
+    rule for complex operands where it differs. An op that is no single function gives `llvm`.
     """
+    if llvm is None and function is not None:
+        llvm = lowering.call(function, of_complex)
     domains = tuple(domains) * arity if len(domains) == 1 else tuple(domains)
     if partials:
         jvp, vjp = jvp or jvp_of(partials), vjp or vjp_of(partials)
@@ -189,19 +226,20 @@ def elementwise(
             params=params,
             sparsity=sparsity or (sparsity_of(partials) if partials else elements),
             samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
-            # A call by name knows nothing of params.
-            llvm=llvm or (None if params else lowering.by_name(name)),
+            function=function,
+            llvm=llvm,
+            compiled_cost=1 if function is None else CALL_COST,
             doc=doc,
         )
     )
     make = {1: unary_function, 2: binary_function}[arity]
-    function = parametric_function(op, arity) if params else make(op)
+    recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:
-        RECORDERS.append(function)
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "gradtape"
-    function.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
-    return function
+        RECORDERS.append(recorder)
+    recorder.__name__ = recorder.__qualname__ = name
+    recorder.__module__ = "gradtape"
+    recorder.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
+    return recorder
 
 
 # Functions of one and of two operands, which a native recorder may take over (recording.native).

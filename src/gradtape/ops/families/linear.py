@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Shape
@@ -29,6 +30,8 @@ def linear(
     promote: Callable[..., Any] | None = None,
     mask: Callable[..., Any] | None = None,
     sparsity: Callable[..., Any] | None = None,
+    reduction: Accumulation | None = None,
+    scan: Accumulation | None = None,
 ) -> Op:
     """Declare an op that is linear in its one operand.
 
@@ -58,6 +61,8 @@ def linear(
             samples=samples,
             expensive=expensive,
             view=view,
+            reduction=reduction,
+            scan=scan,
         )
     )
     return op

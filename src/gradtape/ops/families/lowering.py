@@ -1,72 +1,97 @@
-"""How element-wise ops become IR, where it is not a call by their own name.
+"""How element-wise ops become IR: the `llvm` rules that several ops share.
 
-Each is an `llvm` rule: it gets a builder (codegen.kernels.builder) and values, and gives a value.
-Where a dtype has no lowering the builder raises, and the op runs in NumPy.
+A rule gets a builder and one vector per operand, and gives the vector of results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
 
-Rule = Callable[..., Any]
+import numpy as np
+
+from gradtape.dtypes import DType
+from gradtape.graph.vector_code import Builder, LlvmRule, MathFunction, NotLowered, Vector
+from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, FABS, HYPOT, SQRT
+
+_BOOL = np.dtype(bool)
 
 
-def by_name(name: str) -> Rule:
-    """A function of the vector math library, called by the op's name."""
-    return lambda b, *values, **params: b.call(name, *values)
+def call(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
+    """A mathematical function; `of_complex` is the rule for complex operands, if it differs."""
+
+    def rule(b: Builder, *values: Vector) -> Vector:
+        return b.call(function, *values)
+
+    return rule if of_complex is None else for_complex(of_complex, rule)
 
 
-def arithmetic(real: str, whole: str) -> Rule:
+def for_complex(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
+    """One rule for complex numbers, another for all else."""
+    return lambda b, *values: (rule if values[0].dtype.kind == "c" else otherwise)(b, *values)
+
+
+def call_of_order(*functions: MathFunction) -> LlvmRule:
+    """One function for each order from 0; higher orders have no rule."""
+
+    def rule(b: Builder, x: Vector, order: int) -> Vector:
+        if order >= len(functions):
+            raise NotLowered(f"order {order}")
+        return b.call(functions[order], x)
+
+    return rule
+
+
+def arithmetic(real: str, whole: str) -> LlvmRule:
     """One instruction for floats, one for integers."""
     return lambda b, x, y: b.arithmetic(real, whole, x, y)
 
 
-def comparison(real: str, whole: str) -> Rule:
+def comparison(real: str, whole: str) -> LlvmRule:
     return lambda b, x, y: b.compare(real, whole, x, y)
 
 
-def bits(name: str) -> Rule:
+def bits(name: str) -> LlvmRule:
     return lambda b, x, y: b.bits(name, x, y)
 
 
-def whole_or_call(name: str) -> Rule:
-    """Rounding: whole numbers are as they are."""
-    return lambda b, x: x if x.dtype.kind in "iu" else b.call(name, x)
+def for_integers(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
+    """One rule for integers, another for all else."""
+    return lambda b, *values: (rule if values[0].dtype.kind in "iu" else otherwise)(b, *values)
 
 
-def remainder(b: Any, x: Any, y: Any) -> Any:
-    """Whole numbers by division; by 0 it is 0, as in NumPy."""
-    if x.dtype.kind not in "iu":
-        return b.call("remainder", x, y)
+def rounding(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
+    """A function that rounds to integers; an integer is rounded already."""
+    return for_integers(same, call(function, of_complex))
+
+
+def integer_remainder(b: Builder, x: Vector, y: Vector) -> Vector:
+    """x - y floor(x / y); 0 where y is 0, as in NumPy."""
     rest, _, uneven = _divided(b, x, y)
     return b.select(uneven, b.arithmetic("fadd", "add", rest, y), rest)
 
 
-def floor_divide(b: Any, x: Any, y: Any) -> Any:
-    """Whole numbers by division; by 0 it is 0, as in NumPy."""
-    if x.dtype.kind not in "iu":
-        return b.call("floor_divide", x, y)
+def integer_floor_divide(b: Builder, x: Vector, y: Vector) -> Vector:
+    """The quotient rounded down; 0 where y is 0, as in NumPy."""
     zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
     _, quotient, uneven = _divided(b, x, y)
     found = b.select(uneven, b.arithmetic("fsub", "sub", quotient, one), quotient)
     if x.dtype.kind == "i":
-        found = b.select(_is(b, y, -1), b.negative(x), found)
-    return b.select(_is(b, y, 0), zero, found)
+        found = b.select(_equals(b, y, -1), b.negative(x), found)
+    return b.select(_equals(b, y, 0), zero, found)
 
 
-def _is(b: Any, x: Any, value: int) -> Any:
+def _equals(b: Builder, x: Vector, value: int) -> Vector:
     return b.compare("oeq", "eq", x, b.constant(value, x.dtype))
 
 
-def _divided(b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Remainder and quotient towards zero, and where the quotient is to be rounded down.
+def _divided(b: Builder, x: Vector, y: Vector) -> tuple[Vector, Vector, Vector]:
+    """Remainder and quotient rounded towards zero, and a mask of quotients to be rounded down.
 
-    Division by 0, and of the smallest number by -1, would trap: it is done by 1.
+    A division by 0, or of the smallest number by -1, would trap. Both are replaced by one by 1.
     """
     signed = x.dtype.kind == "i"
     zero = b.constant(0, x.dtype)
-    hard = b.bits("or", _is(b, y, 0), _is(b, y, -1)) if signed else _is(b, y, 0)
+    hard = b.bits("or", _equals(b, y, 0), _equals(b, y, -1)) if signed else _equals(b, y, 0)
     safe = b.select(hard, b.constant(1, x.dtype), y)
     rest = b.arithmetic("frem", "srem" if signed else "urem", x, safe)
     quotient = b.arithmetic("fdiv", "sdiv" if signed else "udiv", x, safe)
@@ -74,130 +99,118 @@ def _divided(b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     return rest, quotient, b.bits("and", b.compare("une", "ne", rest, zero), apart)
 
 
-def same(b: Any, x: Any) -> Any:
+def same(b: Builder, x: Vector) -> Vector:
     return x
 
 
-def negative(b: Any, x: Any) -> Any:
+def negative(b: Builder, x: Vector) -> Vector:
     return b.negative(x)
 
 
-def square(b: Any, x: Any) -> Any:
+def square(b: Builder, x: Vector) -> Vector:
     return b.arithmetic("fmul", "mul", x, x)
 
 
-def reciprocal(b: Any, x: Any) -> Any:
+def reciprocal(b: Builder, x: Vector) -> Vector:
     return b.arithmetic("fdiv", "sdiv", b.constant(1, x.dtype), x)
 
 
-def invert(b: Any, x: Any) -> Any:
+def invert(b: Builder, x: Vector) -> Vector:
     return b.invert(x)
 
 
-def real(b: Any, x: Any) -> Any:
+def real(b: Builder, x: Vector) -> Vector:
     return b.real(x)
 
 
-def imag(b: Any, x: Any) -> Any:
+def imag(b: Builder, x: Vector) -> Vector:
     return b.imaginary(x)
 
 
-def conjugate(b: Any, x: Any) -> Any:
+def conjugate(b: Builder, x: Vector) -> Vector:
     return b.conjugate(x)
 
 
-def angle(b: Any, x: Any) -> Any:
-    return b.call("atan2", b.imaginary(x), b.real(x))
+def angle(b: Builder, x: Vector) -> Vector:
+    return b.call(ATAN2, b.imaginary(x), b.real(x))
 
 
-def absolute(b: Any, x: Any) -> Any:
+def absolute(b: Builder, x: Vector) -> Vector:
     if x.dtype.kind == "c":
-        return b.call("abs", x)
+        return b.call(HYPOT, b.real(x), b.imaginary(x))
     if x.dtype.kind == "f":
-        return b.intrinsic("fabs", x)
+        return b.call(FABS, x)
     if x.dtype.kind == "u":
         return x
     return b.select(b.compare("olt", "lt", x, b.constant(0, x.dtype)), b.negative(x), x)
 
 
-def sign(b: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        return b.call("sign", x)
+def sign(b: Builder, x: Vector) -> Vector:
     zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
-    # Of zero the positive one, as NumPy has it; NaN stays.
+    # The sign of either zero is positive zero, as in NumPy; a NaN stays.
     rest = b.select(b.compare("oeq", "eq", x, zero), zero, x)
     if x.dtype.kind != "u":
         rest = b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), rest)
     return b.select(b.compare("ogt", "gt", x, zero), one, rest)
 
 
-def larger(b: Any, x: Any, y: Any) -> Any:
-    """NaN wins, as in NumPy."""
+def larger(b: Builder, x: Vector, y: Vector) -> Vector:
+    """The larger of two numbers; NaN if either is NaN, as in NumPy."""
     return b.select(_or_nan(b, b.compare("ogt", "gt", x, y), x), x, y)
 
 
-def smaller(b: Any, x: Any, y: Any) -> Any:
+def smaller(b: Builder, x: Vector, y: Vector) -> Vector:
+    """The smaller of two numbers; NaN if either is NaN, as in NumPy."""
     return b.select(_or_nan(b, b.compare("olt", "lt", x, y), x), x, y)
 
 
-def _or_nan(b: Any, chosen: Any, x: Any) -> Any:
+def _or_nan(b: Builder, chosen: Vector, x: Vector) -> Vector:
     return b.bits("or", chosen, isnan(b, x)) if x.dtype.kind == "f" else chosen
 
 
-def relu(b: Any, x: Any) -> Any:
+def relu(b: Builder, x: Vector) -> Vector:
     return larger(b, x, b.constant(0, x.dtype))
 
 
-def _in_parts(b: Any, rule: Rule, join: str, x: Any) -> Any:
-    """A question about a complex number, asked of its parts."""
-    return b.bits(join, rule(b, b.real(x)), rule(b, b.imaginary(x)))
+def _predicate(of_float: LlvmRule, of_integers: bool) -> LlvmRule:
+    """A predicate that is the same for all integers.
+
+    It holds for a complex number if it holds for both parts, or, if integers do not satisfy it,
+    for either part.
+    """
+    join = "and" if of_integers else "or"
+
+    def rule(b: Builder, x: Vector) -> Vector:
+        if x.dtype.kind == "c":
+            return b.bits(join, rule(b, b.real(x)), rule(b, b.imaginary(x)))
+        if x.dtype.kind != "f":
+            return b.constant(of_integers, _BOOL)
+        return of_float(b, x)
+
+    return rule
 
 
-def isnan(b: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isnan, "or", x)
-    if x.dtype.kind != "f":
-        return b.constant(False, bool)
-    return b.compare("uno", "ne", x, x)
+def _against_infinity(real: str, whole: str) -> LlvmRule:
+    """A comparison of |x| with infinity."""
+    return lambda b, x: b.compare(real, whole, b.call(FABS, x), b.constant(math.inf, x.dtype))
 
 
-def isinf(b: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isinf, "or", x)
-    if x.dtype.kind != "f":
-        return b.constant(False, bool)
-    return b.compare("oeq", "eq", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
+isnan = _predicate(lambda b, x: b.compare("uno", "ne", x, x), of_integers=False)
+isinf = _predicate(_against_infinity("oeq", "eq"), of_integers=False)
+isfinite = _predicate(_against_infinity("olt", "lt"), of_integers=True)
 
 
-def isfinite(b: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        return _in_parts(b, isfinite, "and", x)
-    if x.dtype.kind != "f":
-        return b.constant(True, bool)
-    return b.compare("olt", "lt", b.intrinsic("fabs", x), b.constant(float("inf"), x.dtype))
-
-
-def signbit(b: Any, x: Any) -> Any:
+def signbit(b: Builder, x: Vector) -> Vector:
     if x.dtype.kind == "f":
-        x = b.copysign(b.constant(1, x.dtype), x)
+        x = b.call(COPYSIGN, b.constant(1, x.dtype), x)
     return b.compare("olt", "lt", x, b.constant(0, x.dtype))
 
 
-def copysign(b: Any, x: Any, y: Any) -> Any:
-    return b.copysign(x, y)
+def reciprocal_root(b: Builder, x: Vector) -> Vector:
+    return reciprocal(b, b.call(SQRT, x))
 
 
-def square_root(b: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        return b.call("sqrt", x)
-    return b.intrinsic("sqrt", x)
-
-
-def reciprocal_root(b: Any, x: Any) -> Any:
-    return reciprocal(b, square_root(b, x))
-
-
-def integer_power(b: Any, x: Any, exponent: int) -> Any:
+def integer_power(b: Builder, x: Vector, exponent: int) -> Vector:
     """Products by repeated squaring."""
     if exponent == 0:
         return b.constant(1, x.dtype)
@@ -205,23 +218,24 @@ def integer_power(b: Any, x: Any, exponent: int) -> Any:
         found = reciprocal(b, integer_power(b, x, -exponent))
         if x.dtype.kind != "c":
             return found
-        # A complex zero has no negative powers, not even infinite ones.
-        none = b.compare("oeq", "eq", x, b.constant(0, x.dtype))
-        nan = float("nan")
-        return b.select(none, b.constant(complex(nan, nan), x.dtype), found)
+        # Negative powers of a complex zero are NaN, not infinite, as in NumPy.
+        nan = b.constant(complex(math.nan, math.nan), x.dtype)
+        return b.select(_equals(b, x, 0), nan, found)
     result, power = None, x
-    while exponent:
+    while True:
         if exponent & 1:
             result = power if result is None else b.arithmetic("fmul", "mul", result, power)
         exponent >>= 1
-        if exponent:
-            power = square(b, power)
+        if not exponent:
+            break
+        power = square(b, power)
+    assert result is not None
     return result
 
 
-def select(b: Any, condition: Any, x: Any, y: Any) -> Any:
+def select(b: Builder, condition: Vector, x: Vector, y: Vector) -> Vector:
     return b.select(condition, x, y)
 
 
-def cast(b: Any, x: Any, dtype: Any) -> Any:
+def cast(b: Builder, x: Vector, dtype: DType) -> Vector:
     return b.cast(x, dtype)

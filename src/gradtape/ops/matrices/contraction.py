@@ -19,6 +19,7 @@ from gradtape.ops.families.elementwise import RECORDERS, binary_function
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
@@ -235,7 +236,8 @@ _record_matmul = binary_function(MATMUL)
 RECORDERS.append(_record_matmul)
 
 
-def matmul(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def matmul(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Matrix product over the last two axes; leading axes broadcast, vectors are summed over.
 
     >>> gt.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()

@@ -19,6 +19,7 @@ from gradtape.ops.families import batching
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     batch_mask,
     explained,
@@ -90,7 +91,8 @@ CHOLESKY = declare(
 )
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+@kind_of_operand
+def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with L @ Lᴴ = x, or its conjugate transpose.
 
     >>> gt.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
@@ -165,7 +167,7 @@ QR_OP = declare(
 )
 
 
-def qr(x: Any, /, *, mode: str = "reduced") -> QR:
+def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
     """Orthonormal Q and upper triangular R with Q @ R = x.
 
     >>> q, r = gt.linalg.qr([[3.0, 1.0], [4.0, 2.0]])

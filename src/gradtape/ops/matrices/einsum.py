@@ -27,6 +27,7 @@ from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
@@ -331,7 +332,7 @@ def contraction_path(
     return tuple(tuple(step) for step in path[1:])
 
 
-def einsum(subscripts: str, /, *operands: Any) -> Any:
+def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
     """Sum of products named by subscripts, as in `"ij,jk->ik"`; `...` and diagonals included.
 
     >>> gt.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()

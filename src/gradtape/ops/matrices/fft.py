@@ -28,6 +28,7 @@ from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to, normalize_axis
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
@@ -280,7 +281,10 @@ def _require_axis(name: str, axes: tuple[int, ...]) -> None:
         raise ShapeError(f"{name}: no axis is left for the real signal. Name one or more.")
 
 
-def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def fft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Discrete Fourier transform along an axis, cut or filled with zeros to n points.
 
     >>> gt.fft.fft([1.0, 0.0, -1.0, 0.0]).tolist()
@@ -289,7 +293,10 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
     return _full("fft", x, *_one(axis, n), norm, inverse=False)
 
 
-def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def ifft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Inverse of `fft`.
 
     >>> gt.fft.ifft([0.0, 2.0, 0.0, 2.0]).tolist()
@@ -298,9 +305,10 @@ def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
     return _full("ifft", x, *_one(axis, n), norm, inverse=True)
 
 
+@kind_of_operand
 def fftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
-) -> Any:
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Tensor:
     """Discrete Fourier transform along several axes, all by default.
 
     >>> gt.fft.fftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
@@ -309,9 +317,10 @@ def fftn(
     return _full("fftn", x, s, axes, norm, inverse=False)
 
 
+@kind_of_operand
 def ifftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
-) -> Any:
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Tensor:
     """Inverse of `fftn`.
 
     >>> gt.fft.ifftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
@@ -320,7 +329,10 @@ def ifftn(
     return _full("ifftn", x, s, axes, norm, inverse=True)
 
 
-def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def rfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Fourier transform of a real signal: the half with frequencies from 0 up, n // 2 + 1 of them.
 
     >>> gt.fft.rfft([1.0, 0.0, -1.0, 0.0]).tolist()
@@ -329,7 +341,10 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
     return _from_real("rfft", x, *_one(axis, n), norm)
 
 
-def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def irfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Inverse of `rfft`: a real signal of n points, by default an even number.
 
     >>> gt.fft.irfft([0.0, 2.0, 0.0]).tolist()
@@ -338,9 +353,10 @@ def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
     return _to_signal("irfft", x, *_one(axis, n), norm)
 
 
+@kind_of_operand
 def rfftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
-) -> Any:
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Tensor:
     """Fourier transform of a real signal along several axes; the last one is halved.
 
     >>> gt.fft.rfftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
@@ -349,9 +365,10 @@ def rfftn(
     return _from_real("rfftn", x, s, axes, norm)
 
 
+@kind_of_operand
 def irfftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
-) -> Any:
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+) -> Tensor:
     """Inverse of `rfftn`.
 
     >>> gt.fft.irfftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
@@ -360,7 +377,10 @@ def irfftn(
     return _to_signal("irfftn", x, s, axes, norm)
 
 
-def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def hfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Real spectrum of a signal of which one half is given, the other being its conjugate.
 
     >>> gt.fft.hfft([1.0, 0.5, 0.0]).tolist()
@@ -369,7 +389,10 @@ def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
     return _to_signal("hfft", conj(x), *_one(axis, n), ADJOINT[_norm("hfft", norm)])
 
 
-def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+@kind_of_operand
+def ihfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+) -> Tensor:
     """Inverse of `hfft`.
 
     >>> gt.real(gt.fft.ihfft([2.0, 1.0, 0.0, 1.0])).tolist()

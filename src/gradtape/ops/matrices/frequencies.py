@@ -13,12 +13,15 @@ from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.arrays.movement import roll
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.fft import require_points
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Any:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """The frequencies of `fft`, for n points a distance d apart.
 
     >>> gt.fft.fftfreq(4).tolist()
@@ -27,7 +30,9 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None 
     return _frequencies("fftfreq", np.fft.fftfreq, n, d, dtype, device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Any:
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """The frequencies of `rfft`, for n points a distance d apart.
 
     >>> gt.fft.rfftfreq(4).tolist()
@@ -46,7 +51,8 @@ def _frequencies(name: str, of: Any, n: int, d: float, dtype: Any, device: Any) 
     return identity(of(require_points(name, n), float(d)).astype(dtype))
 
 
-def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+@kind_of_operand
+def fftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 moved to the middle, along all axes by default.
 
     >>> gt.fft.fftshift(gt.fft.fftfreq(4)).tolist()
@@ -57,7 +63,8 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
     return roll(x, tuple(x.shape[axis] // 2 for axis in order), axis=order)
 
 
-def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+@kind_of_operand
+def ifftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 moved from the middle back to the front.
 
     >>> gt.fft.ifftshift([-0.5, -0.25, 0.0, 0.25]).tolist()

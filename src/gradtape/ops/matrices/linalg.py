@@ -23,6 +23,7 @@ from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices.checks import (
     as_column,
     batch_mask,
@@ -143,7 +144,8 @@ def solve_matrix(a: Any, b: Any) -> Any:
     return record(SOLVE, (a, b))
 
 
-def solve(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The x for which x1 @ x = x2; a 1-d x2 is one vector, else x2 is a stack of matrices.
 
     >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
@@ -234,9 +236,10 @@ TRIANGULAR_SOLVE = declare(
 )
 
 
+@kind_of_operand
 def triangular_solve(
-    x1: Any, x2: Any, /, *, lower: bool = True, unit_diagonal: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, /, *, lower: bool = True, unit_diagonal: bool = False
+) -> Tensor:
     """The x for which x1 @ x = x2, where only one triangle of x1 is read.
 
     >>> gt.linalg.triangular_solve([[2.0, 9.0], [1.0, 1.0]], [2.0, 3.0]).tolist()
@@ -277,7 +280,8 @@ INV = declare(
 )
 
 
-def inv(x: Any, /) -> Any:
+@kind_of_operand
+def inv(x: TensorLike, /) -> Tensor:
     """The inverse of square matrices. To apply it to something, `solve` is faster and exacter.
 
     >>> gt.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
@@ -359,7 +363,8 @@ DET = declare(
 )
 
 
-def det(x: Any, /) -> Any:
+@kind_of_operand
+def det(x: TensorLike, /) -> Tensor:
     """The determinant of square matrices; its first derivative exists at singular ones too.
 
     >>> round(float(gt.linalg.det([[2.0, 0.0], [0.0, 4.0]])), 6)
@@ -408,7 +413,7 @@ SLOGDET = declare(
 )
 
 
-def slogdet(x: Any, /) -> Slogdet:
+def slogdet(x: TensorLike, /) -> Slogdet:
     """Sign and logarithm of the absolute value of the determinant, without overflow.
 
     >>> float(gt.linalg.slogdet([[1.0, 0.0], [0.0, 1.0]]).logabsdet)
@@ -419,7 +424,8 @@ def slogdet(x: Any, /) -> Slogdet:
     return Slogdet(*outputs_of(record(SLOGDET, (x,))))
 
 
-def matrix_power(x: Any, n: int, /) -> Any:
+@kind_of_operand
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     """A square matrix times itself n times; a negative n inverts first.
 
     >>> gt.linalg.matrix_power([[1.0, 1.0], [0.0, 1.0]], 3).tolist()
@@ -435,7 +441,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
         return identity(x)
     if exponent < 0:
         x, exponent = inv(x), -exponent
-    result = None
+    result: Any = None
     while exponent:
         if exponent & 1:
             result = x if result is None else matmul(result, x)

@@ -24,6 +24,7 @@ from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
+from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     as_column,
     batch_mask,
@@ -124,7 +125,8 @@ PINV = declare(
 )
 
 
-def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+@kind_of_operand
+def pinv(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below rtol times the largest count as 0.
 
     >>> gt.linalg.pinv([[2.0], [0.0]]).tolist()
@@ -136,7 +138,8 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     return record(PINV, (x,), (_relative("pinv", x, rtol),))
 
 
-def lstsq(x1: Any, x2: Any, /, *, rtol: Any = None) -> Any:
+@kind_of_operand
+def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
     """The shortest x for which x1 @ x is nearest to x2.
 
     >>> round(gt.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0]).item(), 6)
@@ -192,7 +195,8 @@ EXPM = declare(
 )
 
 
-def expm(x: Any, /) -> Any:
+@kind_of_operand
+def expm(x: TensorLike, /) -> Tensor:
     """The exponential of square matrices.
 
     >>> gt.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
@@ -234,7 +238,8 @@ MATRIX_RANK = declare(
 )
 
 
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+@kind_of_operand
+def matrix_rank(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
     """How many singular values exceed rtol times the largest.
 
     >>> int(gt.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]))
@@ -244,7 +249,8 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     return record(MATRIX_RANK, (x,), (_relative("matrix_rank", x, rtol),))
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+@kind_of_operand
+def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """The offset-th diagonal of the last two axes.
 
     >>> gt.linalg.diagonal(gt.asarray([[1, 2], [3, 4]]), offset=1).tolist()
@@ -253,7 +259,8 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return diagonals(x, offset=offset)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+@kind_of_operand
+def trace(x: TensorLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along a diagonal of the last two axes.
 
     >>> int(gt.linalg.trace(gt.asarray([[1, 2], [3, 4]])))
@@ -262,7 +269,10 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return sum(diagonals(x, offset=offset), axis=-1, dtype=dtype)
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+@kind_of_operand
+def vector_norm(
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+) -> Tensor:
     """A norm over axes, all by default; its derivative is 0 where it is 0.
 
     >>> float(gt.linalg.vector_norm([3.0, 4.0]))
@@ -271,7 +281,8 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return norm(x, ord, axis, keepdims)
 
 
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+@kind_of_operand
+def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = "fro") -> Tensor:
     """A norm of the matrices in the last two axes: "fro", "nuc", 1, 2, inf, or their negatives.
 
     >>> float(gt.linalg.matrix_norm([[3.0, 0.0], [0.0, 4.0]]))
@@ -379,7 +390,8 @@ CROSS = declare(
 )
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+@kind_of_operand
+def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three components; other axes broadcast.
 
     >>> gt.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()

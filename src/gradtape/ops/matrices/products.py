@@ -10,6 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import multiply, record_operand
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.einsum import check_equal_lengths, contract
 
@@ -18,7 +19,8 @@ __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vecdot"]
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: int | AxisPair = 2) -> Any:
+@kind_of_operand
+def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) -> Tensor:
     """Sum of products over the last `axes` axes of x1 and the first of x2, or over pairs of axes.
 
     >>> gt.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0], axes=1).tolist()
@@ -60,7 +62,8 @@ def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
     return list(zip(left, right, strict=True))
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+@kind_of_operand
+def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """Inner product of vectors along an axis, the first conjugated; other axes broadcast.
 
     >>> gt.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
@@ -87,7 +90,8 @@ def _without(shape: Any, axis: int) -> tuple[int, ...]:
     return tuple(n for position, n in enumerate(shape) if position != axis)
 
 
-def inner(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def inner(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Sum of products over the last axis of both; nothing is conjugated.
 
     >>> float(gt.inner([1.0, 2.0], [3.0, 4.0]))
@@ -100,7 +104,8 @@ def inner(x1: Any, x2: Any, /) -> Any:
     return tensordot(a, b, axes=((-1,), (-1,)))
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Every product of an element of x1 with one of x2; operands are flattened.
 
     >>> gt.outer([1.0, 2.0], [3.0, 4.0]).tolist()
@@ -110,7 +115,8 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return multiply(movement.reshape(a, (a.size, 1)), movement.reshape(b, (1, b.size)))
 
 
-def kron(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def kron(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Kronecker product: x2 scaled by every element of x1, in blocks.
 
     >>> gt.kron([1, 10], [1, 2]).tolist()
@@ -128,7 +134,8 @@ def kron(x1: Any, x2: Any, /) -> Any:
     return own(movement.reshape(blocks, shape))
 
 
-def dot(x1: Any, x2: Any, /) -> Any:
+@kind_of_operands
+def dot(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """NumPy's dot: over the last axis of x1 and the second-last, or only, axis of x2.
 
     >>> float(gt.dot([1.0, 2.0], [3.0, 4.0]))

@@ -14,6 +14,7 @@ from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.linear_map_solve import SYSTEM
 from gradtape.ops.reductions.reduction import sum as total
@@ -75,7 +76,7 @@ class SparseSystem:
         return total(found, axis=tuple(range(last))) if last else found
 
 
-def sparse_solve(matrix: Any, b: Any, data: Any = None) -> Any:
+def sparse_solve(matrix: Any, b: TensorLike, data: TensorLike | None = None) -> Tensor:
     """The x for which matrix @ x = b, where the matrix is one of `scipy.sparse`.
 
     >>> from scipy.sparse import diags_array

@@ -24,6 +24,7 @@ from gradtape.ops.families import batching
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     as_column,
     as_row,
@@ -130,7 +131,7 @@ EIGVALSH = declare(
 )
 
 
-def eigh(x: Any, /) -> Eigh:
+def eigh(x: TensorLike, /) -> Eigh:
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
 
     >>> w, v = gt.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
@@ -143,7 +144,8 @@ def eigh(x: Any, /) -> Eigh:
     return Eigh(*outputs_of(record(EIGH, (x,))))
 
 
-def eigvalsh(x: Any, /) -> Any:
+@kind_of_operand
+def eigvalsh(x: TensorLike, /) -> Tensor:
     """Eigenvalues of symmetric (Hermitian) matrices, in ascending order.
 
     >>> gt.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).tolist()
@@ -263,7 +265,7 @@ SVDVALS = declare(
 )
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
+def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     """Singular value decomposition: x = U @ diag(S) @ Vh.
 
     >>> u, s, vh = gt.linalg.svd([[0.0, 2.0], [1.0, 0.0]], full_matrices=False)
@@ -278,7 +280,8 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
     return SVD(*outputs_of(record(SVD_OP, (x,), (full,))))
 
 
-def svdvals(x: Any, /) -> Any:
+@kind_of_operand
+def svdvals(x: TensorLike, /) -> Tensor:
     """Singular values, in descending order.
 
     >>> gt.linalg.svdvals([[3.0, 0.0], [0.0, 4.0]]).tolist()

@@ -7,12 +7,13 @@ in the data cost no exactness, and its own derivatives are recurrences again: ev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gradtape.dtypes import as_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -25,6 +26,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 __all__ = ["cumulative_prod", "cumulative_sum"]
@@ -138,6 +140,7 @@ CUMULATIVE_SUM: Op = linear(
     params=("axis", "reverse"),
     sparsity=running,
     samples=_samples("cumulative_sum"),
+    scan=Accumulation.SUM,
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     expensive=True,
 )
@@ -226,6 +229,7 @@ LINEAR_RECURRENCE = declare(
         params=("axis", "reverse"),
         sparsity=running,
         samples=lambda: _recurrence_samples(),
+        scan=Accumulation.RECURRENCE,
         expensive=True,
         doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
     )
@@ -272,6 +276,7 @@ CUMULATIVE_PROD = declare(
         params=("axis", "reverse"),
         sparsity=running,
         samples=_samples("cumulative_prod"),
+        scan=Accumulation.PROD,
         expensive=True,
     )
 )
@@ -299,9 +304,15 @@ def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
     return result if initial is None else resize_axis(result, position, 1, 0, initial)
 
 
+@kind_of_operand
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
 
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
@@ -312,9 +323,15 @@ def cumulative_sum(
     return _cumulative(CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
 
 
+@kind_of_operand
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: TensorLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Tensor:
     """Products of the first elements along an axis; the derivative is exact at zeros too.
 
     >>> gt.cumulative_prod(gt.asarray([1, 2, 3])).tolist()

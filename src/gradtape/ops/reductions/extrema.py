@@ -7,10 +7,11 @@ differ in its last bits from the saved extremum, so the two are never compared w
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
@@ -31,6 +32,7 @@ from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 __all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
@@ -68,7 +70,7 @@ def _chosen(name: str, kernel: Any) -> Op:
     )
 
 
-def _extremum(name: str, kernel: Any) -> Op:
+def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
     chosen = _chosen(name, kernel)
 
     def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
@@ -103,16 +105,18 @@ def _extremum(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=reduced,
             samples=reduction_samples(name, _ORDERED),
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-MAX = _extremum("max", np.max)
-MIN = _extremum("min", np.min)
+MAX = _extremum("max", np.max, Accumulation.MAX)
+MIN = _extremum("min", np.min, Accumulation.MIN)
 
 
-def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.max(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
@@ -122,7 +126,8 @@ def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return record(MAX, (x,), (normalize_axes("max", axis, x.ndim), bool(keepdims)))
 
 
-def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.min(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
@@ -142,7 +147,7 @@ def _position_batch(
     return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
 
 
-def _position(name: str, kernel: Any) -> Op:
+def _position(name: str, kernel: Any, reduction: Accumulation) -> Op:
     def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         require_order(name, x, axes)
@@ -178,13 +183,14 @@ def _position(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=nothing,
             samples=samples,
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-ARGMAX = _position("argmax", np.argmax)
-ARGMIN = _position("argmin", np.argmin)
+ARGMAX = _position("argmax", np.argmax, Accumulation.ARGMAX)
+ARGMIN = _position("argmin", np.argmin, Accumulation.ARGMIN)
 
 
 def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -193,7 +199,10 @@ def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
     return record(op, (x,), (position, bool(keepdims)))
 
 
-def argmax(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def argmax(
+    x: TensorLike, /, *, axis: SupportsIndex | None = None, keepdims: bool = False
+) -> Tensor:
     """Index of the first largest element along an axis, of all elements by default.
 
     >>> gt.argmax(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
@@ -202,7 +211,10 @@ def argmax(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return _record_position(ARGMAX, x, axis, keepdims)
 
 
-def argmin(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def argmin(
+    x: TensorLike, /, *, axis: SupportsIndex | None = None, keepdims: bool = False
+) -> Tensor:
     """Index of the first smallest element along an axis, of all elements by default.
 
     >>> gt.argmin(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
@@ -332,7 +344,8 @@ def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool)
     return record(ORDER_STATISTIC, (x,), (axes, bool(keepdims), ranks, weights))
 
 
-def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def median(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Middle element over axes, or the mean of the two in the middle.
 
     The derivative goes to the elements chosen; equal ones count in the order they stand in.
@@ -343,7 +356,8 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     return _interpolated("median", x, 0.5, axis, keepdims)
 
 
-def quantile(x: Any, q: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def quantile(x: TensorLike, q: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Quantile over axes by linear interpolation; several make a new first axis.
 
     `q` is a number from 0 to 1 or a sequence of them, and part of the program.
@@ -351,10 +365,11 @@ def quantile(x: Any, q: Any, /, axis: Any = None, keepdims: bool = False) -> Any
     >>> float(gt.quantile(gt.asarray([0.0, 1.0, 2.0, 4.0]), 0.75))
     2.5
     """
-    if np.ndim(q):
-        parts = tuple(quantile(x, one, axis, keepdims) for one in q)
+    fractions: Any = q
+    if np.ndim(fractions):
+        parts = tuple(quantile(x, one, axis, keepdims) for one in fractions)
         return record(REGISTRY["stack"], parts, (0,))
-    fraction = float(q)
+    fraction = float(fractions)
     if not 0.0 <= fraction <= 1.0:
         raise ValueError(f"quantile: q = {fraction} is not a fraction. Choose from 0 to 1.")
     return _interpolated("quantile", x, fraction, axis, keepdims)

@@ -17,6 +17,7 @@ from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import lanes, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
 
@@ -96,7 +97,8 @@ LOGSUMEXP = declare(
 )
 
 
-def logsumexp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def logsumexp(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over axes, all by default, without overflow.
 
     >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)

@@ -28,6 +28,7 @@ from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.recording.record import record
 
@@ -133,7 +134,10 @@ NORM = declare(
 )
 
 
-def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def norm(
+    x: TensorLike, /, ord: float | str = 2, axis: Axis = None, keepdims: bool = False
+) -> Tensor:
     """Vector norm over axes, all by default; its derivative is 0 where it is 0.
 
     `ord` is any number p for (Σ|x|^p)^(1/p), infinity for the largest absolute value, minus

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
@@ -33,6 +34,7 @@ from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
@@ -59,6 +61,7 @@ SUM = linear(
     sparsity=reduced,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
+    reduction=Accumulation.SUM,
     expensive=True,
 )
 
@@ -71,7 +74,10 @@ def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return in_dtype(result, dtype)
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def sum(
+    x: TensorLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """Sum over axes, all by default.
 
     >>> gt.sum(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
@@ -124,12 +130,16 @@ PROD = declare(
         params=("axis", "keepdims"),
         sparsity=reduced,
         samples=_prod_samples,
+        reduction=Accumulation.PROD,
         expensive=True,
     )
 )
 
 
-def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def prod(
+    x: TensorLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """Product over axes, all by default; the derivative is exact at zeros too.
 
     >>> gt.prod(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
@@ -138,7 +148,7 @@ def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Any) -> Op:
+def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
     return declare(
         Op(
             name,
@@ -153,16 +163,18 @@ def _logical(name: str, kernel: Any) -> Op:
             params=("axis", "keepdims"),
             sparsity=nothing,
             samples=reduction_samples(name, ("bool", "float64", "int32")),
+            reduction=reduction,
             expensive=True,
         )
     )
 
 
-ANY = _logical("any", np.any)
-ALL = _logical("all", np.all)
+ANY = _logical("any", np.any, Accumulation.ANY)
+ALL = _logical("all", np.all, Accumulation.ALL)
 
 
-def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether any element is nonzero.
 
     >>> bool(gt.any(gt.asarray([0, 1])))
@@ -172,7 +184,8 @@ def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return record(ANY, (x,), (normalize_axes("any", axis, x.ndim), bool(keepdims)))
 
 
-def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether every element is nonzero.
 
     >>> bool(gt.all(gt.asarray([0, 1])))
@@ -182,7 +195,8 @@ def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     return record(ALL, (x,), (normalize_axes("all", axis, x.ndim), bool(keepdims)))
 
 
-def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """How many elements are not zero; NaN is not.
 
     >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
@@ -192,7 +206,8 @@ def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any
     return record(SUM, (x,), (normalize_axes("count_nonzero", axis, x.ndim), bool(keepdims)))
 
 
-def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+@kind_of_operand
+def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Arithmetic mean over axes, all by default; NaN if there is nothing to average.
 
     >>> gt.mean(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
@@ -211,7 +226,10 @@ def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, A
     return x - mean(x, axis=axes, keepdims=True), axes, number if number > 0.0 else 0.0
 
 
-def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+@kind_of_operand
+def var(
+    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """Variance over axes: the sum of squared distances from the mean over n - correction.
 
     >>> float(gt.var(gt.asarray([1.0, 2.0, 3.0, 4.0])))
@@ -225,7 +243,10 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
     return record(SUM, (squares,), (axes, bool(keepdims))) / number
 
 
-def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+@kind_of_operand
+def std(
+    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """Standard deviation over axes; its derivative is 0 where it is 0.
 
     >>> float(gt.std(gt.asarray([1.0, 1.0, 3.0, 3.0])))

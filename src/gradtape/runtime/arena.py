@@ -1,15 +1,28 @@
-"""Memory of a plan: which values share storage, decided once from their lifetimes."""
+"""The arena of a plan: one block that its intermediate values share, by their lifetimes.
+
+Offsets are decided once, when the plan is made. A run takes one block from the pool, and because a
+plan always asks for the same size, it gets pages that are warm from an earlier run.
+"""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Iterable
 
+from gradtape.graph.node import Node
+
 ALIGNMENT = 64
 
 
+def stored_bytes(node: Node) -> int:
+    """The bytes that a node takes when it is computed by itself; views and constants take none."""
+    if type(node.spec) is tuple:
+        return sum(of.nbytes for of in node.spec)
+    return 0 if node.op.view or node.op.name == "full" else node.spec.nbytes
+
+
 class Arena:
-    """Assigns offsets in one block; space whose value is dead is used again, best fit first."""
+    """Assigns offsets in one block; the space of a dead value is used again, best fit first."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -17,7 +30,7 @@ class Arena:
         self._held: dict[Hashable, tuple[int, int]] = {}
 
     def take(self, key: Hashable, nbytes: int) -> int:
-        """The offset of a new value."""
+        """The offset of a new value of so many bytes."""
         need = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
         for position, (size, offset) in enumerate(self._free):
             if size >= need:
@@ -31,7 +44,7 @@ class Arena:
         return offset
 
     def release(self, keys: Iterable[Hashable]) -> None:
-        """Values that nothing reads any more."""
+        """Free the space of values that nothing reads any more."""
         for key in keys:
             if key in self._held:
                 size, offset = self._held.pop(key)

@@ -1,0 +1,254 @@
+"""Sources: where a replayed call finds each value that it needs.
+
+A capture notes one source for every input of a plan, every value that a guard looks at, and every
+leaf that the function returned. Sources are data: `replay_source` writes each of them as a Python
+expression over the call, and `native_call` as a row of a table.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.node import Node
+from gradtape.graph.spec import Spec
+from gradtape.recording.handle import Handle
+from gradtape.recording.value import Value, host_value
+from gradtape.tensor.variable import Variable
+
+WORD = 2**64
+# The counter of a random generator at a draw, after the two words of its key.
+Place = tuple[int, int, int]
+# A function of the inputs of a call.
+Compute = Callable[[Sequence[Any]], Any]
+
+
+class Generator(Protocol):
+    """The part of a `gt.random.Generator` that captures and replays use."""
+
+    number: int
+
+    def reserve(self, blocks: int) -> Place:
+        """Move the counter on; returns the place before."""
+
+    def rewind(self, start: int, stop: int) -> bool:
+        """Move the counter back from `stop` to `start`; False if it is not at `stop`."""
+
+
+def value_of(handle: Handle) -> Value:
+    """The value of a tensor, computed if it is pending."""
+    if handle.computed is None:
+        compute_handle(handle)
+    value: Any = handle.computed
+    return value
+
+
+# Inputs of plans.
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input of the call, by its position among the inputs."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """A Python number that is computed from the inputs of the call."""
+
+    compute: Compute
+
+
+@dataclass(frozen=True)
+class NumberAsTensor:
+    """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
+
+    compute: Compute
+    dtype: np.dtype[Any]
+
+    def of(self, arguments: Sequence[Any]) -> Value:
+        """The value for these inputs."""
+        return host_value(self.compute(arguments), self.dtype)
+
+
+@dataclass(frozen=True)
+class VariableValue:
+    """The value that a variable holds at the time of the call."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """An object that is the same in every call."""
+
+    content: Any
+
+
+@dataclass(frozen=True, eq=False)
+class OutsideTensor:
+    """The value that a tensor from outside the function has at the time of the call.
+
+    The tensor may be changed in place between calls. It is not kept alive by the capture.
+    """
+
+    handle: weakref.ref[Handle]
+    content: Value
+
+    @classmethod
+    def of(cls, handle: Handle) -> OutsideTensor:
+        """The source of a tensor, with the value that is left if the tensor goes."""
+        return cls(weakref.ref(handle), value_of(handle))
+
+    def current(self) -> Value:
+        """The value of the tensor now."""
+        handle = self.handle()
+        return self.content if handle is None else value_of(handle)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A value that an earlier plan of the same call computed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, eq=False)
+class RandomPosition:
+    """The position of random numbers: an offset from the generator's counter at a draw."""
+
+    draw: int
+    offset: Any
+
+    def after(self, place: Place) -> Value:
+        """The position, or the array of positions, for a draw at this place."""
+        first, second, counter = place
+        if isinstance(self.offset, int):
+            counter += self.offset
+            return host_value(np.array([first, second, counter % WORD, counter // WORD], np.uint64))
+        found = np.empty((*self.offset.shape, 4), np.uint64)
+        found[..., 0], found[..., 1] = first, second
+        found[..., 2] = self.offset + np.uint64(counter % WORD)
+        # An addition that wraps around gives a sum below what was added: carry one.
+        found[..., 3] = np.uint64(counter // WORD) + (found[..., 2] < self.offset)
+        return host_value(found)
+
+
+Source = (
+    Argument
+    | Number
+    | NumberAsTensor
+    | VariableValue
+    | Constant
+    | OutsideTensor
+    | Computed
+    | RandomPosition
+)
+
+
+def settled(source: Source) -> Source:
+    """The source, or a constant for a tensor from outside that is gone: nobody can change it."""
+    if isinstance(source, OutsideTensor) and source.handle() is None:
+        return Constant(source.content)
+    return source
+
+
+# Values that guards look at.
+
+
+@dataclass(frozen=True, eq=False)
+class Element:
+    """The only element of a tensor as a Python number."""
+
+    source: Source
+    node: Node
+    kind: type
+
+    def reader(self) -> Callable[[Value], Any]:
+        """The function that reads the element from a value."""
+        kind = self.kind
+        if self.node.dtype.kind == "c":
+            return lambda value: kind(value.array.reshape(())[()])
+        memory = np.ctypeslib.as_ctypes_type(self.node.dtype).from_address
+        return lambda value: kind(memory(value.address).value)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberKey:
+    """A Python number among the inputs, or the result of a comparison of it, as a branch key."""
+
+    compute: Compute
+    is_inexact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """An attribute of a Python object that is known to change, such as a layer's mode."""
+
+    thing: object
+    name: str
+
+
+GuardSource = Element | NumberKey | Attribute | OutsideTensor
+
+
+# Leaves that the function returns.
+
+
+@dataclass(frozen=True, eq=False)
+class NewTensor:
+    """A tensor that the call makes around a value."""
+
+    source: Source
+    kind: type[Handle]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A SciPy matrix that the call makes from the values of its entries."""
+
+    source: Source
+    from_entries: Callable[[np.ndarray], object]
+
+
+@dataclass(frozen=True, eq=False)
+class RowSparseTensor:
+    """A RowSparse gradient that the call makes from its rows and values."""
+
+    kind: type
+    parts: tuple[Leaf, ...]
+    spec: Spec
+
+
+@dataclass(frozen=True, eq=False)
+class CallersTensor:
+    """The caller's own tensor among the inputs; a new one if the caller passed an array."""
+
+    position: int
+    otherwise: NewTensor
+
+
+@dataclass(frozen=True, eq=False)
+class OutsideTensorItself:
+    """The very tensor from outside that the function returned; a new one if it is gone."""
+
+    handle: Callable[[], Handle | None]
+    otherwise: NewTensor
+
+
+Leaf = NewTensor | SparseMatrix | RowSparseTensor | CallersTensor | OutsideTensorItself | Source
+
+
+def branch_key(value: Any) -> Any:
+    """The key of a guard's branch: unlike ==, it tells -0.0 from 0.0 and takes NaN for NaN."""
+    if type(value) is float:
+        return value.hex()
+    if type(value) is complex:
+        return value.real.hex(), value.imag.hex()
+    return value

@@ -1,0 +1,95 @@
+"""`llvm` rules of ops that kernels compute from other functions where the operand is complex."""
+
+from __future__ import annotations
+
+import math
+
+from gradtape.graph.vector_code import Builder, LlvmRule, Vector
+from gradtape.ops.families.lowering import absolute
+from gradtape.ops.families.math_functions import (
+    ATAN2,
+    COPYSIGN,
+    COS,
+    EXP,
+    EXPM1,
+    FABS,
+    HYPOT,
+    LOG,
+    RINT,
+    SIN,
+)
+
+
+def _strict(b: Builder, instruction: str, x: Vector, y: Vector) -> Vector:
+    """One instruction on real parts, rounded on its own, as NumPy does."""
+    return b.arithmetic(instruction, "", x, y, contract=False)
+
+
+def _scaled(b: Builder, x: Vector, factor: float) -> Vector:
+    """A complex value times a real number, part by part."""
+    number = b.constant(factor, b.real(x).dtype)
+    return b.pair(_strict(b, "fmul", b.real(x), number), _strict(b, "fmul", b.imaginary(x), number))
+
+
+def logarithm(base: float) -> LlvmRule:
+    """log(x) / log(base)."""
+    return lambda b, x: _scaled(b, b.call(LOG, x), 1.0 / math.log(base))
+
+
+def exp2(b: Builder, x: Vector) -> Vector:
+    """exp(x log 2)."""
+    return b.call(EXP, _scaled(b, x, math.log(2.0)))
+
+
+def log1p(b: Builder, x: Vector) -> Vector:
+    """The logarithm of |1 + x|, and the angle of 1 + x."""
+    real, imaginary = b.real(x), b.imaginary(x)
+    above = _strict(b, "fadd", real, b.constant(1, real.dtype))
+    size = b.call(HYPOT, above, imaginary)
+    return b.pair(b.call(LOG, size), b.call(ATAN2, imaginary, above))
+
+
+def expm1(b: Builder, x: Vector) -> Vector:
+    """As the NumPy kernel of the op: near 0, terms that are small there are added."""
+    real, imaginary = b.real(x), b.imaginary(x)
+    part = real.dtype
+    found = b.call(EXP, x)
+    far = _strict(b, "fsub", b.real(found), b.constant(1, part))
+    half = b.call(SIN, _strict(b, "fmul", imaginary, b.constant(0.5, part)))
+    bend = _strict(b, "fmul", b.constant(2, part), _strict(b, "fmul", half, half))
+    rise = _strict(b, "fmul", b.call(EXPM1, real), b.call(COS, imaginary))
+    # Adding 0 turns a real part of -0 into 0.
+    near = _strict(b, "fadd", _strict(b, "fsub", rise, bend), b.constant(0, part))
+    small = b.compare("olt", "lt", b.call(FABS, real), b.constant(40, part))
+    finite = b.compare("olt", "lt", b.call(FABS, imaginary), b.constant(math.inf, part))
+    return b.pair(b.select(b.bits("and", small, finite), near, far), b.imaginary(found))
+
+
+def rounded(b: Builder, x: Vector) -> Vector:
+    """Both parts rounded to integers."""
+    return b.pair(b.call(RINT, b.real(x)), b.call(RINT, b.imaginary(x)))
+
+
+def sign(b: Builder, x: Vector) -> Vector:
+    """x / |x|; 0 at 0; along an axis where one part is infinite."""
+    real, imaginary = b.real(x), b.imaginary(x)
+    part = real.dtype
+    zero, infinity = b.constant(0, part), b.constant(math.inf, part)
+    size = absolute(b, x)
+    infinite = b.compare("oeq", "eq", size, infinity)
+
+    def direction(a: Vector) -> Vector:
+        """1 or -1 for an infinite part, 0 for a finite one."""
+        there = b.compare("oeq", "eq", b.call(FABS, a), infinity)
+        return b.select(there, b.call(COPYSIGN, b.constant(1, part), a), zero)
+
+    # This matters only where the size is infinite: then equal parts are both infinite.
+    both = b.compare("oeq", "eq", b.call(FABS, real), b.call(FABS, imaginary))
+    unknown = b.constant(math.nan, part)
+    missing = b.compare("uno", "ne", size, size)
+    parts = []
+    for a in (real, imaginary):
+        found = b.select(b.compare("oeq", "eq", size, zero), zero, _strict(b, "fdiv", a, size))
+        found = b.select(infinite, b.select(both, unknown, direction(a)), found)
+        parts.append(b.select(missing, unknown, found))
+    return b.pair(parts[0], parts[1])

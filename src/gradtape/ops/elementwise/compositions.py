@@ -1,0 +1,131 @@
+"""Formulas of ops that kernels compute from a few other functions of floats.
+
+Each is compiled as one function on vectors. The ops that use them name them in their declarations.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradtape.graph.vector_code import Composition, FunctionBody, V
+from gradtape.ops.families.math_functions import EXP, FLOOR, FMOD, LOG, LOG1P, RINT, SIN, TRUNC
+
+
+def _maximum(body: FunctionBody[V], x: V, y: V) -> V:
+    return body.select(x.isnan(), x, body.select(x > y, x, y))
+
+
+def _minimum(body: FunctionBody[V], x: V, y: V) -> V:
+    return body.select(x.isnan(), x, body.select(x < y, x, y))
+
+
+def two_sum(a: V, b: V) -> tuple[V, V]:
+    """a + b, and the rounding error of that sum (Knuth's two-sum)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def _sigmoid(body: FunctionBody[V], x: V) -> V:
+    # exp of a number that is not positive never overflows, and both branches share it.
+    small = body.apply(EXP, -body.absolute(x))
+    return body.select(x >= 0.0, 1.0, small) / (small + 1.0)
+
+
+def _softplus(body: FunctionBody[V], x: V) -> V:
+    positive = body.select(x < 0.0, 0.0, x)
+    return positive + body.apply(LOG1P, body.apply(EXP, -body.absolute(x)))
+
+
+def _log_sigmoid(body: FunctionBody[V], x: V) -> V:
+    return -_softplus(body, -x)
+
+
+def _logaddexp(body: FunctionBody[V], x: V, y: V) -> V:
+    largest, smallest = _maximum(body, x, y), _minimum(body, x, y)
+    distance, dropped = two_sum(smallest, -largest)
+    # The difference of equal infinities is NaN, where 0 is right.
+    small = body.apply(EXP, body.select(x.equals(y), 0.0, distance))
+    # The rounding error of the difference matters where operands are large and the result small.
+    small = small + small * body.select(dropped.isnan(), 0.0, dropped)
+    return largest + body.apply(LOG1P, small)
+
+
+def _xlogy(body: FunctionBody[V], x: V, y: V) -> V:
+    zero = x.equals(0.0) & y.compare("ord", y)
+    return body.select(zero, 0.0, x * body.apply(LOG, y))
+
+
+def _multiply_no_nan(body: FunctionBody[V], x: V, y: V) -> V:
+    return body.select(y.equals(0.0), 0.0, x * y)
+
+
+def _sinc(body: FunctionBody[V], x: V) -> V:
+    # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
+    nearest = body.apply(RINT, x)
+    half = nearest * 0.5
+    odd = half.compare("une", body.apply(RINT, half))
+    sine = body.apply(SIN, (x - nearest) * math.pi)
+    value = body.select(odd, -sine, sine) / (x * math.pi)
+    return body.select(x.equals(0.0), 1.0, value)
+
+
+def _fmod(body: FunctionBody[V], x: V, y: V) -> V:
+    """Remainder with the sign of x, exact.
+
+    If the integer part q of the quotient is exact, then so is x - q y, unless the quotient was
+    rounded up to an integer: in that case the remainder is negative and y is added back.
+    """
+    if not body.fused:
+        return body.apply(FMOD, x, y)
+    a, b = body.absolute(x), body.absolute(y)
+    quotient = a / b
+    rest = body.fma(body.apply(TRUNC, quotient), -b, a)
+    rest = body.copysign(body.select(rest < 0.0, rest + b, rest), x)
+    # Also set for NaN, and for a y that is zero or infinite.
+    hard = ~((quotient < 2.0**body.fraction) & (b < math.inf))
+    return body.library_where(hard, FMOD, (x, y), rest)
+
+
+def _remainder(body: FunctionBody[V], x: V, y: V) -> V:
+    rest = _fmod(body, x, y)
+    exact = rest.equals(0.0)
+    other = body.select((rest < 0.0) ^ (y < 0.0), rest + y, rest)
+    return body.select(exact, body.copysign(body.lift(0.0), y), other)
+
+
+def _floor_divide(body: FunctionBody[V], x: V, y: V) -> V:
+    rest = _fmod(body, x, y)
+    quotient = x / y
+    found = (x - rest) / y
+    uneven = rest.compare("une", 0.0) & ((rest < 0.0) ^ (y < 0.0))
+    found = body.select(uneven, found - 1.0, found)
+    floor = body.apply(FLOOR, found)
+    floor = body.select(found - floor > 0.5, floor + 1.0, floor)
+    floor = body.select(found.equals(0.0), body.copysign(body.lift(0.0), quotient), floor)
+    # The array API standard wants the plain quotient where an operand is infinite.
+    plain = y.equals(0.0) | body.absolute(x).equals(math.inf) | body.absolute(y).equals(math.inf)
+    return body.select(plain, quotient, floor)
+
+
+def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
+    one = body.integer(1)
+    # Floats of one sign are ordered as their bits are, and larger bits lie further from zero.
+    outward = (y > x) ^ (x < 0.0)
+    step = body.select(outward, one, body.integer(-1))
+    smallest = body.copysign(one.floats(), y)
+    moved = body.select(x.equals(0.0), smallest, (x.bits() + step).floats())
+    moved = body.select(x.equals(y), y, moved)
+    return body.select(x.compare("uno", y), x + y, moved)
+
+
+SIGMOID = Composition("sigmoid", write=_sigmoid)
+SOFTPLUS = Composition("softplus", write=_softplus)
+LOG_SIGMOID = Composition("log_sigmoid", write=_log_sigmoid)
+LOGADDEXP = Composition("logaddexp", 2, write=_logaddexp)
+XLOGY = Composition("xlogy", 2, write=_xlogy)
+MULTIPLY_NO_NAN = Composition("multiply_no_nan", 2, write=_multiply_no_nan)
+SINC = Composition("sinc", write=_sinc)
+REMAINDER = Composition("remainder", 2, write=_remainder)
+FLOOR_DIVIDE = Composition("floor_divide", 2, write=_floor_divide)
+NEXTAFTER = Composition("nextafter", 2, write=_nextafter)

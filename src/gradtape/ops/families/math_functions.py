@@ -1,0 +1,49 @@
+"""The mathematical functions of C, LLVM and SciPy that ops are computed with in kernels."""
+
+from __future__ import annotations
+
+from gradtape.graph.vector_code import Intrinsic, Libm, ScipyFunction
+
+SIN = Libm("sin", has_complex=True)
+COS = Libm("cos", has_complex=True)
+TAN = Libm("tan", has_complex=True)
+ASIN = Libm("asin", has_complex=True)
+ACOS = Libm("acos", has_complex=True)
+ATAN = Libm("atan", has_complex=True)
+SINH = Libm("sinh", has_complex=True)
+COSH = Libm("cosh", has_complex=True)
+TANH = Libm("tanh", has_complex=True)
+ASINH = Libm("asinh", has_complex=True)
+ACOSH = Libm("acosh", has_complex=True)
+ATANH = Libm("atanh", has_complex=True)
+EXP = Libm("exp", has_complex=True)
+EXP2 = Libm("exp2")
+EXPM1 = Libm("expm1")
+LOG = Libm("log", has_complex=True)
+LOG1P = Libm("log1p")
+LOG2 = Libm("log2")
+LOG10 = Libm("log10")
+CBRT = Libm("cbrt")
+ERF = Libm("erf")
+ERFC = Libm("erfc")
+POW = Libm("pow", 2, has_complex=True)
+ATAN2 = Libm("atan2", 2)
+HYPOT = Libm("hypot", 2)
+FMOD = Libm("fmod", 2)
+
+FABS = Intrinsic("fabs")
+SQRT = Intrinsic("sqrt", has_complex=True)
+FLOOR = Intrinsic("floor")
+CEIL = Intrinsic("ceil")
+TRUNC = Intrinsic("trunc")
+# Ties go to the even integer, as in NumPy.
+RINT = Intrinsic("rint")
+COPYSIGN = Intrinsic("copysign", 2)
+
+# Where SciPy's exports name a type, 0 or 1 stands for the version of doubles.
+LGAMMA = ScipyFunction("lgamma", exports=("gammaln",))
+DIGAMMA = ScipyFunction("digamma", exports=("__pyx_fuse_1psi",))
+ERFINV = ScipyFunction("erfinv", exports=("__pyx_fuse_0erfinv", "erfinv"))
+NDTR = ScipyFunction("ndtr", exports=("__pyx_fuse_1ndtr",))
+BESSEL_I0 = ScipyFunction("i0", exports=("i0",))
+BESSEL_I1 = ScipyFunction("i1", exports=("i1",))

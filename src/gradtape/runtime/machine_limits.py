@@ -1,0 +1,101 @@
+"""Limits of the machine or its container: processors, their quota, and memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+def default_thread_count() -> int:
+    """The threads that compiled code runs on unless the user sets another number."""
+    for name in ("GRADTAPE_NUM_THREADS", "OMP_NUM_THREADS"):
+        # OpenMP allows one count per nesting level, separated by commas.
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if not text:
+            continue
+        if text.isdecimal() and int(text) >= 1:
+            return int(text)
+        if name == "GRADTAPE_NUM_THREADS":
+            raise ValueError(f"{name}={text!r} is not a positive integer. Set it to 1 or more.")
+    if hasattr(os, "sched_getaffinity"):
+        available = len(os.sched_getaffinity(0))
+    else:
+        available = os.cpu_count() or 1
+    return max(1, math.ceil(min(available, cpu_quota())))
+
+
+def cpu_quota(
+    membership: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
+) -> float:
+    """The processors that the control groups of this process allow; infinite without a quota."""
+    try:
+        lines = membership.read_text("utf-8").splitlines()
+    except OSError:
+        return math.inf
+    quota = math.inf
+    for line in lines:
+        _, controllers, path = (line + "::").split(":")[:3]
+        if not controllers:
+            quota = min(quota, _smallest(mount, path, _quota_of_version_2))
+        elif "cpu" in controllers.split(","):
+            for folder in (controllers, "cpu"):
+                quota = min(quota, _smallest(mount / folder, path, _quota_of_version_1))
+    return quota
+
+
+def _smallest(root: Path, path: str, read: Callable[[Path], float]) -> float:
+    """The smallest quota from a group up to the root. A container sees its own group as root."""
+    group = root / path.strip("/")
+    groups = [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
+    return min(read(each) for each in groups)
+
+
+def _quota_of_version_2(group: Path) -> float:
+    try:
+        limit, period = (group / "cpu.max").read_text("utf-8").split()
+        return math.inf if limit == "max" else int(limit) / int(period)
+    except (OSError, ValueError):
+        return math.inf
+
+
+def _quota_of_version_1(group: Path) -> float:
+    try:
+        limit = int((group / "cpu.cfs_quota_us").read_text("utf-8"))
+        period = int((group / "cpu.cfs_period_us").read_text("utf-8"))
+    except (OSError, ValueError):
+        return math.inf
+    return limit / period if limit > 0 and period > 0 else math.inf
+
+
+def parse_bytes(name: str, given: str, least: str) -> int:
+    """The bytes that a text such as `512M` or `4G` means; `name` and `least` are for the error."""
+    text = given.upper()
+    number, unit = text.removesuffix("IB").removesuffix("B"), 1
+    for power, letter in enumerate("KMGT", start=1):
+        if number.endswith(letter):
+            number, unit = number[:-1], 1 << 10 * power
+    try:
+        found = float(number) * unit
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise ValueError(
+            f"{name}{given!r} is not a number of bytes. Set it to such as 2G, 512M or {least}."
+        )
+    return int(found)
+
+
+def physical_memory() -> int:
+    """The machine's memory, or the container's if that is less."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        found = 8 << 30
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            found = min(found, int(Path("/sys/fs/cgroup", name).read_text("utf-8")))
+        except (OSError, ValueError):
+            continue
+    return found

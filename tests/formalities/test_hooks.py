@@ -1,0 +1,150 @@
+"""Upper rooms reach into lower ones through `graph.hooks` and nowhere else."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import gradtape
+from gradtape.graph.hooks import FILLED_BY, Hooks, hooks
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
+SOURCES = sorted(SOURCE.rglob("*.py"))
+
+# Objects that exist to be assigned from other rooms, by module: what a thread is doing, its modes,
+# and counters. Their attributes are numbers, lists and recordings, not behaviour.
+ASSIGNED_ANYWHERE = {
+    "gradtape.recording.thread_state": {"state"},
+    "gradtape.recording.modes": {"modes"},
+    "gradtape.recording.traffic": {"traffic"},
+    "gradtape.runtime.counters": {"COUNTS"},
+}
+
+
+# Assignments that are no hooks, by the module they reach into; each with its reason.
+EXCEPTIONS = {
+    # The native recorder takes the place of Tensor's operators, and gives them back.
+    ("gradtape.graph.hooks", "hooks.handle_class.?"),
+    # NumPy's functions are looked up among all public ones, which import the class.
+    ("gradtape.tensor.operators", "Operators.__array_ufunc__"),
+    ("gradtape.tensor.operators", "Operators.__array_function__"),
+    # An op of the user's may be composed of others: this is the table of compositions.
+    ("gradtape.optimize", "expand.RULES[found.name]"),
+}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(("gradtape", *parts)).removesuffix(".__init__")
+
+
+def room(module: str) -> str:
+    return (module + ".").split(".")[1]
+
+
+def imported_names(tree: ast.AST) -> dict[str, tuple[str, str]]:
+    """Module and name of each object that a file imports from the library, by its local name."""
+    found = {}
+    for item in ast.walk(tree):
+        if isinstance(item, ast.ImportFrom) and (item.module or "").startswith("gradtape"):
+            for alias in item.names:
+                found[alias.asname or alias.name] = (item.module, alias.name)
+        elif isinstance(item, ast.Import):
+            for alias in item.names:
+                if alias.name.startswith("gradtape."):
+                    found[alias.asname or "gradtape"] = (alias.name, "")
+    return found
+
+
+def written(tree: ast.AST):
+    """Line and expression of each attribute or item that a file assigns, also by setattr."""
+    for item in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(item, ast.Assign):
+            targets = list(item.targets)
+        elif isinstance(item, (ast.AugAssign, ast.AnnAssign)):
+            targets = [item.target]
+        elif (
+            isinstance(item, ast.Call)
+            and isinstance(item.func, ast.Name)
+            and item.func.id in ("setattr", "delattr")
+        ):
+            targets = [ast.Attribute(item.args[0], "?", ast.Store())]
+        for target in targets:
+            for one in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                if isinstance(one, (ast.Attribute, ast.Subscript)):
+                    yield item.lineno, one
+
+
+def intrusions(text: str, path: Path) -> list[str]:
+    tree, own = ast.parse(text), module_of(path)
+    names, found = imported_names(tree), []
+    for line, target in written(tree):
+        base: ast.expr = target
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        if not isinstance(base, ast.Name) or base.id not in names:
+            continue
+        module, name = names[base.id]
+        if room(module) == room(own) or name in ASSIGNED_ANYWHERE.get(module, ()):
+            continue
+        if name == "hooks" and isinstance(target, ast.Attribute) and target.value is base:
+            if FILLED_BY.get(target.attr) == own:
+                continue
+            found.append(f"{own}:{line} fills hooks.{target.attr}, which FILLED_BY does not say")
+        elif (module, ast.unparse(target)) not in EXCEPTIONS:
+            found.append(f"{own}:{line} assigns {ast.unparse(target)} of {module}")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_room_writes_into_another(path):
+    found = intrusions(path.read_text(encoding="utf-8"), path)
+    assert not found, "\n".join([*found, "Pass a parameter, or list a hook in graph/hooks.py."])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from gradtape.recording.value import Value\nValue.array_over = staticmethod(max)",
+        "from gradtape.graph.op import REGISTRY\nREGISTRY['sin'] = None",
+        "from gradtape.recording.trace import Trace\nsetattr(Trace, 'carry_out', None)",
+        "from gradtape.graph.hooks import hooks\nhooks.stack = max",
+        "def f():\n    from gradtape.ops import arrays\n    arrays.creation.zeros = None",
+    ],
+)
+def test_intrusions_are_found(statement):
+    assert intrusions(statement, SOURCE / "evaluate" / "flush.py")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from gradtape.graph.hooks import hooks\nhooks.compute_handle = max",
+        "from gradtape.evaluate.failures import Lines\nLines.explain = max",
+        "from gradtape.recording.thread_state import state\nstate.recording = None",
+        "class A:\n    pass\nA.b = 1",
+    ],
+)
+def test_what_is_allowed_passes(statement):
+    assert not intrusions(statement, SOURCE / "evaluate" / "flush.py")
+
+
+@pytest.mark.parametrize("name", FILLED_BY)
+def test_every_hook_is_filled_and_explained(name):
+    importlib.import_module(FILLED_BY[name])
+    assert name in Hooks.__annotations__
+    assert inspect.getattr_static(hooks, name) is not None
+
+
+def test_an_empty_hook_says_who_fills_it():
+    with pytest.raises(RuntimeError, match=r"hooks.stack is empty: import gradtape.ops.arrays"):
+        Hooks().stack(())
+    with pytest.raises(AttributeError):
+        Hooks().unknown  # noqa: B018
+
+
+def test_import_fills_what_recording_needs():
+    assert gradtape.Tensor is hooks.handle_class

@@ -1,0 +1,111 @@
+"""`dir(gradtape)` is what users may use, and a wrong name is answered with the right one."""
+
+import importlib
+import pickle
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import gradtape as gt
+from gradtape.suggestions import FOREIGN, NAMESPACES
+
+
+def shown_names() -> set[str]:
+    return {name for name in dir(gt) if not name.startswith("__")}
+
+
+def test_dir_lists_what_is_exported():
+    dunders = {name for name in gt.__all__ if name.startswith("__")}
+    assert shown_names() == set(gt.__all__) - dunders
+    assert dunders <= set(dir(gt))
+
+
+def test_no_internal_module_is_an_attribute():
+    names = {module.name for module in pkgutil.iter_modules(gt.__path__)}
+    assert names - set(gt.__all__) - {"__main__"}, "there are internal modules"
+    assert not [name for name in names if name in vars(gt) and name not in gt.__all__]
+
+
+def test_internal_modules_stay_hidden_when_everything_is_imported():
+    code = """
+import importlib, pkgutil, gradtape as gt
+for module in pkgutil.walk_packages(gt.__path__, prefix="gradtape."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(*(name for name in vars(gt) if name[0] != "_" and name not in gt.__all__))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
+
+
+def test_packages_are_imported_when_they_are_named():
+    code = """
+import sys, gradtape as gt
+late = [name for name in ("nn", "optimizers", "tf") if f"gradtape.{name}" not in sys.modules]
+assert set(late) <= set(dir(gt))
+print(*late)
+gt.nn, gt.optimizers, gt.tf
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["nn", "optimizers", "tf"]
+
+
+def test_import_statements_still_reach_internal_modules():
+    import gradtape.ops.elementwise.unary as unary
+    from gradtape import ops
+    from gradtape.ops.elementwise.unary import sin
+
+    assert unary.sin is sin is gt.sin
+    assert importlib.import_module("gradtape.ops") is ops
+    assert pickle.loads(pickle.dumps(gt.GradientTape)) is gt.GradientTape
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("Adam", "gt.optimizers.Adam"),
+        ("Tape", "gt.GradientTape"),
+        ("array", "gt.asarray"),
+        ("backward", "tape.gradient"),
+        ("concatenate", "gt.concat"),
+        ("jit", "gt.function"),
+        ("no_grad", "gt.stop_gradient"),
+        ("ops", "internal"),
+        ("randn", "gt.random.normal"),
+        ("sinn", "gt.sin"),
+        ("softmax", "gt.nn.softmax"),
+        ("solve", "gt.linalg.solve"),
+        ("tensor", "gt.asarray"),
+        ("xyzzy", "dir(gradtape)"),
+    ],
+)
+def test_wrong_name_is_answered_with_ours(name, ours):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+        getattr(gt, name)
+    assert ours in str(caught.value)
+    assert caught.value.name == name
+
+
+def test_private_name_is_refused_without_a_guess():
+    with pytest.raises(AttributeError, match=r"has no attribute '_sin'\.$"):
+        gt._sin  # noqa: B018
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_name_is_not_ours_and_its_remedy_exists(name):
+    assert name not in gt.__all__
+    remedy = FOREIGN[name]
+    for word in remedy.replace(",", " ").replace("(", " ").replace(";", " ").split():
+        if word.startswith("gt."):
+            thing = gt
+            for part in word.split(".")[1:]:
+                thing = getattr(thing, part)
+
+
+def test_namespaces_have_exports():
+    for name in NAMESPACES:
+        assert getattr(gt, name).__all__
