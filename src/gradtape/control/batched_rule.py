@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.graph.node import Node, apply, leaf
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.families.batching import spread
+from gradtape.ops.reductions.reduction import SUM
 from gradtape.recording.recording import Recording
 from gradtape.tape.custom_rules import PythonRule
 from gradtape.transforms.batch import Batching, Unbatched
@@ -60,7 +60,7 @@ class CarriedRule:
         slope = slope if _is_batched(slope.spec, mine.spec) else spread(slope, self.carrier.size)
         if _is_batched(source.spec, mine.spec):
             return slope
-        return apply(REGISTRY["sum"], (slope,), ((0,), False))
+        return apply(SUM, (slope,), ((0,), False))
 
     def push(
         self, recording: Recording, node: Node, tangents: Sequence[Node | None]

@@ -9,7 +9,11 @@ from typing import TypeAlias
 import numpy as np
 
 from gradtape.graph.node import Node
+from gradtape.graph.op import Op
 from gradtape.graph.program import Program
+from gradtape.ops.control.branch import BRANCH
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.while_loop import WHILE
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]
 Arrays: TypeAlias = Sequence[np.ndarray]
@@ -34,7 +38,7 @@ def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad)
             values[node] = node.op.numpy(*arrays, **node.keywords)
         made: Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
         if any(is_bad(array) for array in made):
-            inside = INSIDE.get(node.op.name)
+            inside = INSIDE.get(node.op)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)
             came_in = any(is_bad(array) for array in arrays if isinstance(array, np.ndarray))
             return found or Found(node, made, came_in)
@@ -91,8 +95,9 @@ def _in_branch(arrays: Arrays, is_bad: IsBad, *, branches: Sequence[Program]) ->
     return found
 
 
-INSIDE: dict[str, Callable[..., Found | None]] = {
-    "scan": _in_scan,
-    "while": _in_while,
-    "branch": _in_branch,
+# How to search the bodies of an op.
+INSIDE: dict[Op, Callable[..., Found | None]] = {
+    SCAN: _in_scan,
+    WHILE: _in_while,
+    BRANCH: _in_branch,
 }

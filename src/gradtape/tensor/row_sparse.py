@@ -5,8 +5,9 @@ from __future__ import annotations
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.spec import Spec
+from gradtape.ops.arrays.creation import FULL
+from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
@@ -46,8 +47,8 @@ class KeptAsRows(Handle):
         >>> tape.gradient(y, table).dense().tolist()
         [[0.0], [1.0]]
         """
-        zeros = record(REGISTRY["full"], (), (self.spec.shape, 0, self.spec.dtype))
-        return record(REGISTRY["scatter_add_rows"], (zeros, self.indices, self.values))
+        zeros = record(FULL, (), (self.spec.shape, 0, self.spec.dtype))
+        return record(SCATTER_ADD_ROWS, (zeros, self.indices, self.values))
 
     def enter(self, recording: Recording) -> Node:
         """The node of the dense tensor in `recording`."""
@@ -58,7 +59,7 @@ class KeptAsRows(Handle):
     def dense_node(self, recording: Recording) -> Node:
         """The node of the dense tensor, which is not counted as an application there."""
         inputs = (self.indices.enter(recording), self.values.enter(recording))
-        return apply(REGISTRY["scatter_add_rows"], (constant(0, self.spec), *inputs))
+        return apply(SCATTER_ADD_ROWS, (constant(0, self.spec), *inputs))
 
     def materialize(self) -> None:
         """Compute the dense value: this handle is pending in no recording of its own."""

@@ -18,7 +18,7 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays import indexing
-from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
@@ -240,7 +240,7 @@ switch.offer(tiers.MODE != "off")
 
 def _followed(node: Node) -> tuple[Node, ...]:
     """The inputs that derivatives of a node are passed on to."""
-    return () if node.op.name == "stop_gradient" else node.inputs
+    return () if node.op is STOP_GRADIENT else node.inputs
 
 
 def _refuse_dtype(old: Tensor, new: Tensor, what: str) -> NoReturn:
