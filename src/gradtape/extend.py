@@ -15,6 +15,17 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
 from gradtape.graph.walk import substitute
+from gradtape.inspect.check_declaration import (
+    REQUIRED,
+    Params,
+    Rule,
+    arity_of,
+    as_specs,
+    check_callables,
+    checked_kernel,
+    known_rule,
+    names_and_defaults,
+)
 from gradtape.inspect.check_op import check_op
 from gradtape.ops.families import batching, reads
 from gradtape.ops.families.casting import KINDS, promotion
@@ -58,12 +69,7 @@ SPARSITY = {
     "matrices": reads.matrices,
     "nothing": reads.nothing,
 }
-# The names of an op's params, or names with defaults.
-Params: TypeAlias = Sequence[str] | Mapping[str, object]
-# A rule or kernel that the user writes, with arguments as the table of `op` says.
-Rule: TypeAlias = Callable[..., Any]
 Recorder: TypeAlias = Callable[..., Any]
-_REQUIRED = object()
 
 
 def elementwise(
@@ -109,11 +115,11 @@ def elementwise(
       without a kernel or partials of its own, the op has those of the composition.
     """
     _check_name("elementwise", name, replace)
-    names, defaults = _params(name, params)
-    count = _arity(name, arity, partials)
+    names, defaults = names_and_defaults(name, params)
+    count = arity_of(name, arity, partials)
     if partials is not None:
-        _check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
-    _check_callables(name, {"numpy": numpy, "composition": composition})
+        check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
+    check_callables(name, {"numpy": numpy, "composition": composition})
     if numpy is None and composition is None:
         raise TypeError(f"extend: {name} has no kernel. Give numpy=, or composition=.")
     for what, word, known in (
@@ -143,7 +149,7 @@ def elementwise(
         name,
         "elementwise",
         spec=spec_rule,
-        numpy=_as_declared(name, kernel, spec_rule, cast=True),
+        numpy=checked_kernel(name, kernel, spec_rule, cast=True),
         batch=batching.broadcasting,
         jvp=jvp,
         vjp=vjp,
@@ -218,8 +224,8 @@ def op(
     values is computed on the line that records it; an `opaque` one is never shared.
     """
     _check_name("op", name, replace)
-    names, defaults = _params(name, params)
-    _check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
+    names, defaults = names_and_defaults(name, params)
+    check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
     if numpy is None or spec is None:
         raise TypeError(f"extend: {name} needs spec= and numpy=.")
     for word, rule in (("jvp", jvp), ("vjp", vjp)):
@@ -245,20 +251,20 @@ def op(
 
     @functools.lru_cache(maxsize=256)
     def spec_rule(*specs: Spec, **given: object) -> Spec | tuple[Spec, ...]:
-        return _as_specs(name, spec(*specs, **given))
+        return as_specs(name, spec(*specs, **given))
 
     found = Op(
         name,
         "extension",
         spec=spec_rule,
-        numpy=_as_declared(name, numpy, spec_rule, cast=False),
-        batch=_rule(name, "batch", batch, BATCH),
+        numpy=checked_kernel(name, numpy, spec_rule, cast=False),
+        batch=known_rule(name, "batch", batch, BATCH),
         jvp=jvp,
         vjp=vjp,
         mask=mask,
         promote=promote,
         params=names,
-        sparsity=_rule(name, "sparsity", sparsity, SPARSITY),
+        sparsity=known_rule(name, "sparsity", sparsity, SPARSITY),
         samples=lambda: _samples(samples, defaults),
         expensive=expensive,
         may_fail=may_fail,
@@ -311,52 +317,6 @@ def _check_name(where: str, name: object, replace: bool) -> None:
         raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
 
 
-def _check_callables(name: str, rules: Mapping[str, object]) -> None:
-    for word, rule in rules.items():
-        if rule is not None and not callable(rule):
-            raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
-
-
-def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, object]]:
-    """The names of params, and the default of each, which is _REQUIRED where there is none."""
-    names = tuple(params)
-    for word in names:
-        if not isinstance(word, str) or not word.isidentifier():
-            raise ValueError(
-                f"extend: {name}: {word!r} among params is not a name. Use letters, digits and _."
-            )
-    defaults = params if isinstance(params, Mapping) else dict.fromkeys(names, _REQUIRED)
-    return names, dict(defaults)
-
-
-def _arity(
-    name: str,
-    arity: int | None,
-    partials: Sequence[Rule] | None,
-) -> int:
-    if partials is not None and arity is not None and len(partials) != arity:
-        raise ValueError(
-            f"extend: {name}: {len(partials)} partials for {arity} operands. Give one for each."
-        )
-    count = len(partials) if partials else (1 if arity is None else arity)
-    if count < 1:
-        raise ValueError(f"extend: {name}: arity {count} is less than 1. Give it an operand.")
-    return count
-
-
-def _rule(
-    name: str, what: str, given: Rule | Undefined | str, known: Mapping[str, Rule]
-) -> Rule | Undefined:
-    if not isinstance(given, str) and (callable(given) or isinstance(given, Undefined)):
-        return given
-    if given not in known:
-        raise ValueError(
-            f"extend: {name}: {what}={given!r} is unknown. Use a function, or one of "
-            f"{', '.join(map(repr, known))}."
-        )
-    return known[given]
-
-
 def _enter(found: Op, composition: Rule | None) -> None:
     """Put an op in the registry, in the place of one that was declared before."""
     REGISTRY.pop(found.name, None)
@@ -365,65 +325,6 @@ def _enter(found: Op, composition: Rule | None) -> None:
     _declared.add(found.name)
     if composition is not None:
         expand.RULES[found.name] = expand.composed(composition)
-
-
-def _as_specs(name: str, given: Any) -> Spec | tuple[Spec, ...]:
-    """What a spec rule returned, as a Spec or a tuple of them."""
-    if isinstance(given, Spec):
-        return given
-    if isinstance(given, list) or (isinstance(given, tuple) and given and _is_spec(given[0])):
-        return tuple(_as_spec(name, one) for one in given)
-    return _as_spec(name, given)
-
-
-def _as_spec(name: str, given: Any) -> Spec:
-    if isinstance(given, Spec):
-        return given
-    if _is_spec(given):
-        return spec(*given)
-    raise TypeError(
-        f"extend: the spec of {name} gave {given!r}. Return a Spec, a (shape, dtype) pair, or a "
-        "list of them for several results."
-    )
-
-
-def _is_spec(given: object) -> bool:
-    return isinstance(given, Spec) or (
-        isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
-    )
-
-
-def _as_declared(
-    name: str, kernel: Rule, rule: Callable[..., Spec | tuple[Spec, ...]], cast: bool
-) -> Callable[..., np.ndarray | tuple[np.ndarray, ...]]:
-    """The kernel, with a check that its results are as the spec says."""
-
-    def checked(*given: object, **params: object) -> np.ndarray | tuple[np.ndarray, ...]:
-        arrays = tuple(map(np.asarray, given))
-        expected = rule(*[make_spec(one.shape, one.dtype) for one in arrays], **params)
-        several = isinstance(expected, tuple)
-        found = kernel(*arrays, **params)
-        parts = tuple(found) if several and isinstance(found, (tuple, list)) else (found,)
-        specs = expected if isinstance(expected, tuple) else (expected,)
-        if len(parts) != len(specs):
-            raise ValueError(
-                f"{name}: its kernel gave {len(parts)} results, its spec says {len(specs)}. "
-                "Return a tuple of as many."
-            )
-        results = []
-        for part, of in zip(parts, specs, strict=True):
-            result = np.asarray(part)
-            if cast and result.dtype.kind == of.dtype.kind:
-                result = result.astype(of.dtype, copy=False)
-            if (result.shape, result.dtype) != (of.shape, of.dtype):
-                raise ValueError(
-                    f"{name}: its kernel gave {result.dtype} of shape {result.shape}, where its "
-                    f"spec says {of.dtype} of shape {of.shape}."
-                )
-            results.append(result)
-        return tuple(results) if several else results[0]
-
-    return checked
 
 
 def _jvp_by(composition: Rule) -> Rule:
@@ -499,7 +400,7 @@ def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: int | 
         if arity is not None and len(operands) != arity:
             raise TypeError(f"{name}: {len(operands)} operands, expected {arity}.")
         unknown = [word for word in given if word not in defaults]
-        missing = [w for w, value in defaults.items() if value is _REQUIRED and w not in given]
+        missing = [w for w, value in defaults.items() if value is REQUIRED and w not in given]
         if unknown or missing:
             what = f"unknown {unknown}" if unknown else f"missing {missing}"
             raise TypeError(f"{name}: params: {what}. It takes {list(defaults)} by keyword.")
