@@ -30,9 +30,9 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
+from gradtape.functions.arguments.tensor_spec import TensorSpec
 from gradtape.functions.function import Function, function
 from gradtape.functions.recorder_switch import set_recorder
-from gradtape.functions.tensor_spec import TensorSpec
 from gradtape.inspect.debug_nans import debug_nans
 from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
 from gradtape.ops.arrays.creation import (

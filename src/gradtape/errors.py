@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ __all__ = [
 
 
 class ArgumentError(Exception):
-    """What was given to an op breaks one of its rules: the base of ShapeError and DtypeError.
+    """An argument that breaks a rule of an op: the base of ShapeError and DtypeError.
 
     >>> issubclass(gt.errors.ShapeError, gt.errors.ArgumentError)
     True
@@ -77,7 +76,7 @@ class DtypeError(ArgumentError, TypeError):
 
 
 class MatrixError(ArgumentError, np.linalg.LinAlgError):
-    """A matrix that has no inverse, no factor, or whatever else was asked of it.
+    """A matrix for which the result does not exist: it is singular, or not positive definite.
 
     >>> try:
     ...     gt.linalg.inv(np.zeros((2, 2)))
@@ -177,18 +176,18 @@ class ConvergenceError(RuntimeError):
     ...     print(str(error)[:30], error.residual > 0.5)
     root: hybr found no solution:  True
 
-    `x` is the best point found, in the structure of the first guess, `residual` what is left
-    there, `iterations` how many were made, and `result` what SciPy returned, if it was SciPy.
+    `x` is the best point found, in the structure of the first guess, `residual` the residual
+    there, `iterations` their number, and `result` SciPy's own result if SciPy searched.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        x: Any = None,
+        x: object = None,
         residual: float = math.nan,
         iterations: int = 0,
-        result: Any = None,
+        result: object = None,
     ) -> None:
         super().__init__(message)
         self.x = x

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
@@ -27,7 +28,7 @@ from gradtape.inspect.check_declaration import (
     names_and_defaults,
 )
 from gradtape.inspect.check_op import check_op
-from gradtape.ops.families import batching, reads
+from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
     binary_function,
@@ -40,7 +41,6 @@ from gradtape.ops.families.elementwise import (
     vjp_of,
 )
 from gradtape.ops.families.samples import Sample
-from gradtape.optimize import compositions as expand
 from gradtape.optimize import optimize
 from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -160,8 +160,10 @@ def elementwise(
         samples=lambda: samples_of(name, count, ranges, dtypes, _filled(sample_params, defaults)),
         expensive=expensive,
         doc=doc,
+        composition=composition,
+        examples=examples.elementwise,
     )
-    _enter(found, composition)
+    _enter(found)
     if names or count > 2:
         return _function(found, defaults, doc, count)
     function = unary_function(found) if count == 1 else binary_function(found)
@@ -268,11 +270,12 @@ def op(
         samples=lambda: _samples(samples, defaults),
         expensive=expensive,
         may_fail=may_fail,
-        view=view,
+        view=View.OTHER if view else None,
         opaque=opaque,
         doc=doc,
+        composition=composition,
     )
-    _enter(found, composition)
+    _enter(found)
     return _function(found, defaults, doc, None)
 
 
@@ -317,14 +320,11 @@ def _check_name(where: str, name: object, replace: bool) -> None:
         raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
 
 
-def _enter(found: Op, composition: Rule | None) -> None:
+def _enter(found: Op) -> None:
     """Put an op in the registry, in the place of one that was declared before."""
     REGISTRY.pop(found.name, None)
-    expand.RULES.pop(found.name, None)
     declare(found)
     _declared.add(found.name)
-    if composition is not None:
-        expand.RULES[found.name] = expand.composed(composition)
 
 
 def _jvp_by(composition: Rule) -> Rule:

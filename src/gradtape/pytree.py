@@ -1,31 +1,39 @@
-"""Nests of containers: flatten, rebuild, register."""
+"""Pytrees: nests of containers are flattened to their leaves and rebuilt around new ones.
+
+Lists, tuples, dicts, dataclasses and classes that `register_pytree` names are containers; None is a
+container without leaves; everything else is a leaf.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
     "unflatten", "with_more",
 ]  # fmt: skip
 
-# Types found to be leaves: asking what a container is costs more than most things a leaf is for.
+Kind = TypeVar("Kind", bound=type)
+Flatten = Callable[[Any], tuple[Iterable[object], object]]
+Unflatten = Callable[[Any, Sequence[Any]], object]
+
+# Types that turned out to be leaves. Looking them up here is cheaper than `_children`.
 _leaf_types: set[type] = set()
-_ROWS: frozenset[Any] = frozenset((list, tuple))
-_registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+_ROWS: frozenset[type] = frozenset((list, tuple))
+_registered: dict[type, tuple[Flatten, Unflatten]] = {}
 
 
-class _Keys(tuple[Any, ...]):
-    """The keys of a dict that makes entries of its own."""
+class _Keys(tuple[object, ...]):
+    """The keys of a defaultdict, and the factory of its missing entries."""
 
-    factory: Any
+    factory: Callable[[], object] | None
 
-    def __new__(cls, keys: Any, factory: Any) -> _Keys:
+    def __new__(cls, keys: Iterable[object], factory: Callable[[], object] | None) -> _Keys:
         found = super().__new__(cls, keys)
         found.factory = factory
         return found
@@ -33,7 +41,11 @@ class _Keys(tuple[Any, ...]):
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """The shape of a nest: what to rebuild around the leaves."""
+    """The containers of a nest without its leaves. `kind` is None for a leaf.
+
+    `context` is needed to rebuild the container: the keys of a dict, the names of the fields of a
+    dataclass, or the context that `flatten` of a registered class returned.
+    """
 
     kind: Any
     context: Any
@@ -47,9 +59,7 @@ class Structure:
 LEAF = Structure(None, None, ())
 
 
-def register_pytree(
-    kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]
-) -> type:
+def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
     """Make a class a container.
 
     `flatten(x)` gives (children, context) and `unflatten(context, children)` gives x back.
@@ -66,7 +76,7 @@ def register_pytree(
     return kind
 
 
-def _children(tree: Any) -> tuple[Any, Any, tuple[Any, ...]] | None:
+def _children(tree: Any) -> tuple[type, Any, tuple[Any, ...]] | None:
     """Kind, context and children of a container; None for a leaf."""
     kind = type(tree)
     if kind in _registered:
@@ -105,11 +115,11 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 
 
 @functools.lru_cache(maxsize=256)
-def _row(kind: Any, count: int) -> Structure:
+def _row(kind: type, count: int) -> Structure:
     return Structure(kind, None, (LEAF,) * count)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten(tree: object, leaves: list[Any]) -> Structure:
     if type(tree) in _leaf_types:
         leaves.append(tree)
         return LEAF
@@ -122,7 +132,7 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
 
 
-def with_more(tree: Any, structure: Structure) -> list[Any]:
+def with_more(tree: object, structure: Structure) -> list[object]:
     """The dataclass instances in a nest that have attributes besides their fields.
 
     >>> gt.pytree.with_more([1, 2], gt.pytree.flatten([1, 2])[1])
@@ -139,7 +149,7 @@ def with_more(tree: Any, structure: Structure) -> list[Any]:
     return found
 
 
-def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
+def flatten_up_to(structure: Structure, tree: object, name: str) -> list[Any]:
     """The parts of `tree` that stand where `structure` has its leaves.
 
     >>> _, structure = gt.pytree.flatten((0, 0))
@@ -167,7 +177,7 @@ def flatten_up_to(structure: Structure, tree: Any, name: str) -> list[Any]:
     return [leaf for child, part in parts for leaf in flatten_up_to(child, part, name)]
 
 
-def unflatten(structure: Structure, leaves: Any) -> Any:
+def unflatten(structure: Structure, leaves: Iterable[object]) -> Any:
     """A nest of this structure around these leaves.
 
     >>> leaves, structure = gt.pytree.flatten([1, {"a": 2}])
@@ -183,7 +193,7 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
     return _unflatten(structure, iter(leaves))
 
 
-def _unflatten(structure: Structure, leaves: Any) -> Any:
+def _unflatten(structure: Structure, leaves: Iterator[object]) -> Any:
     kind = structure.kind
     if kind is None:
         return next(leaves)
@@ -203,16 +213,17 @@ def _unflatten(structure: Structure, leaves: Any) -> Any:
     return _rebuild_dataclass(kind, dict(zip(structure.context, children, strict=True)))
 
 
-def _rebuild_dataclass(kind: Any, values: dict[str, Any]) -> Any:
-    # Not the constructor: it may validate, convert or compute, and these are stand-ins.
-    rebuilt = object.__new__(kind)
+def _rebuild_dataclass(kind: type, values: dict[str, object]) -> object:
+    # The constructor may validate, convert or compute, and the leaves may be stand-ins: it is not
+    # called.
+    rebuilt: object = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(rebuilt, name, value)
     return rebuilt
 
 
 def leaf_names(structure: Structure, name: str) -> list[str]:
-    """What each leaf is called, for errors.
+    """The name of each leaf, for errors.
 
     >>> _, structure = gt.pytree.flatten({"a": 1, "b": [2, 3]})
     >>> gt.pytree.leaf_names(structure, "x")
@@ -235,7 +246,7 @@ def leaf_names(structure: Structure, name: str) -> list[str]:
     return [leaf for child, path in parts for leaf in leaf_names(child, path)]
 
 
-def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def map_leaves(function: Callable[..., object], tree: object, *rest: object) -> Any:
     """Apply a function to every leaf; further nests must have the same structure.
 
     >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
@@ -253,8 +264,8 @@ def map_leaves(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
 
 
-def spread_prefix(prefix: Any, tree: Any, name: str) -> list[Any]:
-    """For each leaf of a nest what a nest of integers and None has in its place or above it.
+def spread_prefix(prefix: object, tree: object, name: str) -> list[Any]:
+    """For each leaf of a nest, the integer or None that `prefix` has there or at a container above.
 
     >>> gt.pytree.spread_prefix((0, None), ([1, 2], 3), "in_axes")
     [0, 0, None]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.functions.joined_path import REPEATS
+from gradtape.functions.replay.joined_path import REPEATS
 
 
 def plans_of(call):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gradtape.tf import graphs
-from gradtape.tf.dispatch import graphs as dispatch
+from gradtape.tf.base.dispatch import graphs as dispatch
+from gradtape.tf.v1 import graphs
 
 
 @pytest.fixture(autouse=True)

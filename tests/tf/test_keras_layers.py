@@ -210,7 +210,7 @@ class TestFunctional:
             tf.keras.Model(a, a + b)
 
     def test_an_input_of_a_sequential_leaves_no_graph(self):
-        from gradtape.tf.dispatch import graphs
+        from gradtape.tf.base.dispatch import graphs
 
         model = tf.keras.Sequential([tf.keras.Input((3,)), L.Dense(2)])
         assert len(model.weights) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gradtape.control.checks import as_count, check_function
 from gradtape.control.scan import length_of, scanned
@@ -15,11 +15,10 @@ from gradtape.tensor.tensor import asarray
 
 __all__ = ["map"]
 
-Element = TypeVar("Element")
 Row = TypeVar("Row")
 
 
-def map(f: Callable[[Element], Row], xs: object, *, batch_size: int | None = None) -> Row:
+def map(f: Callable[[Any], Row], xs: object, *, batch_size: int | None = None) -> Row:
     """`f` applied to each element along axis 0 in turn, with results stacked: a loop, as one op.
 
     >>> gt.map(lambda x: x * x, gt.asarray([1.0, 2.0, 3.0])).tolist()

@@ -103,7 +103,7 @@ class RulePrograms:
 
 def _without_constants(nodes: Sequence[Node]) -> list[Node]:
     """Nodes that have to be inputs: not constants, and not ops whose several outputs are picked."""
-    return [one for one in nodes if one.op.family != "creation" and type(one.spec) is not tuple]
+    return [one for one in nodes if not one.op.constant and type(one.spec) is not tuple]
 
 
 def batch_programs(

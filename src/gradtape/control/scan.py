@@ -25,12 +25,11 @@ from gradtape.tensor.tensor import Tensor, asarray
 __all__ = ["scan"]
 
 Carried = TypeVar("Carried")
-Element = TypeVar("Element")
 Row = TypeVar("Row")
 
 
 def scan(
-    f: Callable[[Carried, Element], tuple[Carried, Row]],
+    f: Callable[[Carried, Any], tuple[Carried, Row]],
     init: object,
     xs: object = None,
     length: int | None = None,

@@ -52,12 +52,12 @@ class BodyTrace(Trace):
         self._variables: dict[int, tuple[weakref.ref[Variable], Handle]] = {}
         self._made: dict[int, weakref.ref[Variable]] = {}
 
-    def bound(self, variable: Variable) -> Handle | None:
+    def bound(self, variable: object) -> Handle | None:
         """The value of a variable inside, if it was assigned there or is carried."""
         reference, handle = self._variables.get(id(variable), (None, None))
         return handle if reference is not None and reference() is variable else None
 
-    def bind(self, variable: Variable, new: Handle | Variable) -> bool:
+    def bind(self, variable: Any, new: Any) -> bool:
         """Assign a variable inside."""
         if not self.carries:
             self._refuse_assignment(variable.name)
@@ -65,7 +65,7 @@ class BodyTrace(Trace):
         self._variables[id(variable)] = (weakref.ref(variable), handle)
         return True
 
-    def make(self, variable: Variable) -> None:
+    def make(self, variable: Any) -> None:
         """Note a variable that was made inside; only one that outlives the body is state."""
         self._made[id(variable)] = weakref.ref(variable)
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from gradtape.transforms.batch import Unbatched
 __all__ = ["vectorized_map", "vmap"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
-Element = TypeVar("Element")
 Row = TypeVar("Row")
 
 
@@ -94,7 +93,7 @@ def vmap(
 
 
 def vectorized_map(
-    fn: Callable[[Element], Row],
+    fn: Callable[[Any], Row],
     elems: object,
     fallback_to_while_loop: bool = True,
     warn: bool = True,

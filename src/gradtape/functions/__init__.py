@@ -1,1 +1,10 @@
-"""gt.function: a Python function captured once, and replayed in later calls."""
+"""Functions: gt.function, which captures a Python function once and replays it in later calls.
+
+A call of a `Function` (`function`) passes through four rooms: `arguments` finds its signature;
+`captured` chooses whether to replay, to capture or to run Python; `capture` runs the function and
+records it; `replay` repeats captured runs without the function. `native` is a shortcut through all
+of them. `explain` keeps the history of a signature and tells it.
+
+Door: `function` (gt.function, Function), `concrete_function`, `arguments.tensor_spec`
+(gt.TensorSpec), `recorder_switch` (gt.set_recorder).
+"""

@@ -11,23 +11,21 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradtape.codegen.cpython import switch
-from gradtape.functions.capture import MEANWHILE
-from gradtape.functions.capture_run import CaptureRun, Refusal
-from gradtape.functions.captured_steps import CapturedSteps, JournaledError
+from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.capture.capture import MEANWHILE
+from gradtape.functions.capture.capture_run import CaptureRun, Refusal
 from gradtape.functions.explain import History, warn_of_paths
-from gradtape.functions.replay_source import Replay, UnknownPath
-from gradtape.functions.signature import Arguments
+from gradtape.functions.native.native_call import NativeCall
+from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
+from gradtape.functions.replay.replay_source import Replay, UnknownPath
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import journal
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
-
-if TYPE_CHECKING:
-    from gradtape.functions.native_call import NativeCall
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64

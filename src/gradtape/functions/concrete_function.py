@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gradtape.functions.tensor_spec import TensorSpec, checked, is_spec, spec_of
+from gradtape.functions.arguments.tensor_spec import TensorSpec, checked, is_spec, spec_of
 from gradtape.graph.program import Program
 from gradtape.pytree import flatten, flatten_up_to, leaf_names, unflatten
 from gradtape.tensor.operators import Operators

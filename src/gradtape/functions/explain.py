@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.functions.steps import Step
+from gradtape.functions.replay.steps import Step
 from gradtape.graph.lines import warn
 
 if TYPE_CHECKING:

@@ -14,30 +14,29 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from gradtape.codegen.cpython import switch
 from gradtape.dtypes import World
-from gradtape.functions.argument_keys import has_iterator, is_gone
+from gradtape.functions.arguments.argument_keys import has_iterator, is_gone
+from gradtape.functions.arguments.signature import Arguments, Key, Signature, Specs
+from gradtape.functions.arguments.tensor_spec import is_spec
 from gradtape.functions.bound_function import BoundFunction
-from gradtape.functions.capture import Capture
-from gradtape.functions.capture_run import Refusal, captured_run
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.capture_run import Refusal, captured_run
+from gradtape.functions.capture.returned_values import is_inside
+from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.captured import Captured, first_look
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
-from gradtape.functions.returned_values import is_inside
-from gradtape.functions.signature import Arguments, Key, Signature, Specs
-from gradtape.functions.stand_ins import StandIns
-from gradtape.functions.steps import Step
-from gradtape.functions.tensor_spec import is_spec
+from gradtape.functions.native.call_slot import MOST_CONTEXTS
+from gradtape.functions.native.native_call import NativeCall, native_call
+from gradtape.functions.replay.steps import Step
 from gradtape.graph.program import Program, program
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-
-if TYPE_CHECKING:
-    from gradtape.functions.native_call import NativeCall
 
 __all__ = ["Function", "function"]
 
@@ -312,13 +311,10 @@ class Function(Generic[P, R]):
         captured.look_at = 2 * calls
         if self.signature.has_static:
             return
-        # Late: it loads the writer of native calls, and with it the compiler.
-        from gradtape.functions import native_call
-
-        captured.native_call = made = native_call.native_call(Function, arguments, captured)
+        captured.native_call = made = native_call(Function, arguments, captured.steps)
         if made is not None:
             valid = [each for each in self._native_calls if each.is_valid]
-            self._native_calls = [*valid[1 - native_call.MOST :], made]
+            self._native_calls = [*valid[1 - MOST_CONTEXTS :], made]
             addresses = [each.address.to_bytes(8, "little") for each in self._native_calls]
             self.native_contexts = b"".join(addresses)
 

@@ -15,7 +15,7 @@ FILLED_BY = {
     "array_over": "gradtape.runtime.buffer_pool",
     "compute_handle": "gradtape.evaluate.flush",
     "compute_pending": "gradtape.evaluate.flush",
-    "consider_native_recorder": "gradtape.codegen.cpython.native_recorder",
+    "consider_native_recorder": "gradtape.codegen.cpython.switch",
     "handle_class": "gradtape.tensor.tensor",
     "row_sparse_class": "gradtape.tensor.row_sparse",
     "stack": "gradtape.ops.arrays.joining",

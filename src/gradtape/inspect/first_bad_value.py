@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gradtape.graph.op import Op
 from gradtape.graph.program import Program
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]
@@ -52,19 +53,15 @@ def _run(body: Program, arrays: Arrays, is_bad: IsBad) -> tuple[Found | None, li
     return found, outputs
 
 
-def _in_scan(
-    arrays: Arrays, is_bad: IsBad, *, body: Program, constants: int, carries: int,
-    length: int, reverse: bool, **_: object,
-) -> Found | None:  # fmt: skip
-    first = constants + carries
-    fixed, carried, rows = arrays[:constants], arrays[constants:first], arrays[first:]
-    for number in range(length):
-        step = length - 1 - number if reverse else number
-        found, outputs = _run(body, [*fixed, *carried, *[row[step] for row in rows]], is_bad)
+def _in_scan(arrays: Arrays, is_bad: IsBad, **params: Any) -> Found | None:
+    scan = Scan(**params)
+    fixed, carried, rows = scan.parts(arrays)
+    for step in scan.positions():
+        found, outputs = _run(scan.body, [*fixed, *carried, *[row[step] for row in rows]], is_bad)
         if found is not None:
-            found.steps.append(f"step {step} of {length} of a loop")
+            found.steps.append(f"step {step} of {scan.length} of a loop")
             return found
-        carried = outputs[:carries]
+        carried = outputs[: scan.carries]
     return None
 
 

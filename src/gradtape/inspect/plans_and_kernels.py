@@ -9,10 +9,8 @@ import numpy as np
 from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, names
-from gradtape.optimize import optimize
-from gradtape.optimize.compositions import expand
-from gradtape.optimize.fuse import Fused, Loop, fuse
-from gradtape.optimize.split_reductions import separate
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Fused, Loop
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
 from gradtape.tensor.tensor import Tensor, program_of
@@ -125,5 +123,4 @@ def _fused(tensors: tuple[Tensor | Variable, ...]) -> tuple[Program, Fused]:
     # At the first call: it loads the compiler.
     from gradtape.codegen.kernels.lower import fusible
 
-    program = separate(expand(optimize(program_of(*tensors))))
-    return program, fuse(program, fusible)
+    return loops_of(optimize(program_of(*tensors)), fusible)

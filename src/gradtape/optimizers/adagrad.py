@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
 from gradtape.optimizers.rate import LearningRate
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["Adagrad"]
 
@@ -48,8 +49,8 @@ class Adagrad(Optimizer):
         return self.initial_accumulator_value
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """One step of the formula above."""
         (rate,) = rates
         accumulator = slots[0] + square(gradient)

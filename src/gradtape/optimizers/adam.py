@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from gradtape.dtypes import float64
 from gradtape.ops.elementwise.arithmetic import maximum
@@ -13,10 +13,12 @@ from gradtape.optimizers.optimizer import (
     ArgumentsAfterDecay,
     Optimizer,
     SharedArguments,
+    Update,
     root,
     with_shared_arguments,
 )
 from gradtape.optimizers.rate import LearningRate
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
 
@@ -67,15 +69,15 @@ class Adam(Optimizer):
         self.amsgrad = bool(amsgrad)
         self.slots = ("momentum", "velocity", *(("velocity_hat",) if amsgrad else ()))
 
-    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+    def rates(self, learning_rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         """The learning rate corrected for moments that begin at 0."""
         t = cast(step + 1, float64)
         second = sqrt(1.0 - power_of(self.beta_2, t))
         return (learning_rate * second / (1.0 - power_of(self.beta_1, t)),)
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """One step of the formula above."""
         (alpha,) = rates
         momentum, velocity = slots[:2]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gradtape.dtypes import REAL_OF, float64
 from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, where
@@ -15,6 +14,7 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
 from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 
@@ -32,10 +32,10 @@ class Clipping:
     global_clipnorm: float | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in NAMES if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"optimizer: {' and '.join(given)} exclude each other. Give one.")
-        for name in given:
+        bounds = [name for name in NAMES if getattr(self, name) is not None]
+        if len(bounds) > 1:
+            raise ValueError(f"optimizer: {' and '.join(bounds)} exclude each other. Give one.")
+        for name in bounds:
             if not float(getattr(self, name)) > 0:
                 raise ValueError(
                     f"optimizer: {name}={getattr(self, name)} is not a positive number. "
@@ -60,30 +60,30 @@ class Clipping:
         return [(_shortened(g, overall, float(self.global_clipnorm)), v) for g, v in ready]
 
 
-def length(gradient: Any) -> Any:
+def length(gradient: Tensor) -> Tensor:
     """The Euclidean length of all elements; its derivative is 0 where it is 0."""
     return _root(_squares(gradient))
 
 
-def _squares(gradient: Any) -> Any:
+def _squares(gradient: Tensor) -> Tensor:
     values = gradient.values if isinstance(gradient, RowSparse) else gradient
     if values.dtype.kind == "c":
         return total(square(real(values)) + square(imag(values)))
     return total(square(values))
 
 
-def _root(squares: Any) -> Any:
+def _root(squares: Tensor) -> Tensor:
     return where(equal(squares, 0.0), 0.0, sqrt(squares))
 
 
-def _shortened(gradient: Any, size: Any, bound: float) -> Any:
+def _shortened(gradient: Tensor, size: Tensor, bound: float) -> Tensor:
     factor = bound / maximum(size, bound)
     dtype = REAL_OF[gradient.dtype]
     factor = factor if factor.dtype == dtype else cast(factor, dtype)
     return _mapped(gradient, lambda x: x * factor)
 
 
-def _mapped(gradient: Any, function: Any) -> Any:
+def _mapped(gradient: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     if isinstance(gradient, RowSparse):
         return RowSparse(gradient.indices, function(gradient.values), gradient.spec)
     return function(gradient)

@@ -1,15 +1,15 @@
-"""Optimizer: what all optimisers share. Each of them adds the formula of its update."""
+"""Optimizer: the base of all optimisers. Each subclass adds the formula of its update."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
-from gradtape.dtypes import REAL_OF
+from gradtape.dtypes import REAL_OF, DType
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -21,16 +21,20 @@ from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
 from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Optimizer"]
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made", bound="Optimizer")
+# The new weight and the new slots.
+Update = tuple[Tensor, list[Tensor]]
 
 
 class Optimizer:
-    """What all optimisers share; derive your own with `slots` and `update`.
+    """The base of all optimisers; derive your own with `slots` and `update`.
 
     >>> class SignDescent(gt.optimizers.Optimizer):
     ...     def update(self, gradient, weight, slots, rate):
@@ -46,10 +50,10 @@ class Optimizer:
     | learning_rate | a number, a 0-d Variable, or a function of the step count; may be set later |
     | weight_decay | before each update, a variable loses learning_rate * weight_decay of itself |
     | clipnorm, clipvalue, global_clipnorm | bounds of the gradients, at most one of them |
-    | lazy | what a row-sparse gradient does not name stays as it is, moments included |
+    | lazy | rows that a row-sparse gradient does not name keep weight and moments |
 
-    The learning rate and what depends on the step are computed in float64 and used in the dtype of
-    each variable.
+    The learning rate and factors that depend on the step are computed in float64 and used in the
+    dtype of each variable.
     """
 
     # Kinds of dtype that the formula of the update holds for.
@@ -58,7 +62,7 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     # Arguments of the constructor that the optimiser adds, kept as attributes of the same names.
     hyperparameters: tuple[str, ...] = ()
-    # Whether a gradient of zero changes nothing: then rows that were not looked up can stay.
+    # If true, a gradient of zero changes nothing, so rows that were not looked up can be skipped.
     rows_suffice = False
 
     def __init__(
@@ -84,21 +88,21 @@ class Optimizer:
         self._undecayed_names: tuple[str, ...] = ()
         self._warned: set[int] = set()
 
-    # What an optimiser defines.
+    # Methods that an optimiser defines.
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """The new value of a weight and of its slots, all tensors of one shape.
 
-        For row-sparse gradients it may be given some of the rows only.
+        For a row-sparse gradient the arguments may hold only the rows that it names.
         """
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs `update(self, gradient, weight, slots, "
             "*rates)`. Define it."
         )
 
-    def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
+    def rates(self, learning_rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         """The 0-d tensors that `update` gets, from the learning rate and the steps taken."""
         return (learning_rate,)
 
@@ -107,26 +111,26 @@ class Optimizer:
         return 0.0
 
     def update_sparsely(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: RowSparse, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """Like `update`, for the rows that the gradient names; the others stay."""
 
-        def rows(gradient: Any, weight: Any, *slots: Any) -> list[Any]:
+        def rows(gradient: Tensor, weight: Tensor, *slots: Tensor) -> list[Tensor]:
             new, more = self.update(gradient, weight, list(slots), *rates)
             return [new, *more]
 
         new, *more = update_rows([weight, *slots], gradient, rows)
         return new, more
 
-    def make_variable(self, start: Any, name: str) -> Variable:
+    def make_variable(self, start: np.ndarray | np.generic, name: str) -> Variable:
         """A variable for the state: the step count, the learning rate, slots."""
         return Variable(start, trainable=False, name=name)
 
-    # What users call.
+    # Methods that users call.
 
     @property
-    def learning_rate(self) -> Any:
-        """The learning rate: a Variable, or what the schedule gives now. It may be set.
+    def learning_rate(self) -> Variable | Tensor:
+        """The learning rate: a Variable, or the current value of the schedule. It may be set.
 
         A number goes into the Variable, so nothing is compiled anew.
 
@@ -140,8 +144,8 @@ class Optimizer:
         return rate_now(self._rate, self._iterations.value)
 
     @learning_rate.setter
-    def learning_rate(self, given: Any) -> None:
-        self._rate = as_rate(given, self._rate, self.make_variable)
+    def learning_rate(self, value: LearningRate) -> None:
+        self._rate = as_rate(value, self._rate, self.make_variable)
 
     @property
     def iterations(self) -> Variable:
@@ -184,8 +188,8 @@ class Optimizer:
                     for slot in self.slots
                 ]
 
-    def apply_gradients(self, grads_and_vars: Iterable[Any]) -> None:
-        """Take one step, given pairs of a gradient and its variable.
+    def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
+        """Take one step from pairs of a gradient and its variable.
 
         Gradients that are None are left out, with one warning; if all are, that is a ValueError.
 
@@ -198,17 +202,17 @@ class Optimizer:
         """
         self._take_step(*as_pairs(grads_and_vars))
 
-    def apply(self, gradients: Iterable[Any], variables: Iterable[Variable]) -> None:
-        """The same, given two lists."""
+    def apply(self, gradients: Iterable[TensorLike | None], variables: Iterable[Variable]) -> None:
+        """Take one step from a list of gradients and a list of variables."""
         self._take_step(list(gradients), list(variables))
 
     def minimize(
         self,
-        loss_fn: Any,
+        loss_fn: Callable[[], Tensor] | Tensor,
         variables: Iterable[Variable] | Callable[[], Iterable[Variable]],
         tape: GradientTape | None = None,
-    ) -> Any:
-        """Take one step down the gradient of a loss, and give the loss before it.
+    ) -> Tensor:
+        """Take one step down the gradient of a loss, and return the loss before the step.
 
         `loss_fn` is a function without arguments, or a tensor that `tape` recorded. `variables` may
         be a function too, for variables that the first call of the loss makes.
@@ -219,7 +223,6 @@ class Optimizer:
         >>> float(w)
         0.8
         """
-        loss = loss_fn
         if callable(loss_fn):
             tape = GradientTape() if tape is None else tape
             with tape:
@@ -229,6 +232,8 @@ class Optimizer:
                 "minimize: a loss that is computed already needs the tape that recorded it. "
                 "Pass tape=, or a function that computes the loss."
             )
+        else:
+            loss = loss_fn
         found = list(variables() if callable(variables) else variables)
         self._take_step(tape.gradient(loss, found), found)
         return loss
@@ -246,38 +251,41 @@ class Optimizer:
 
     # One step.
 
-    def _take_step(self, gradients: list[Any], variables: list[Variable]) -> None:
+    def _take_step(self, gradients: Sequence[TensorLike | None], variables: list[Variable]) -> None:
         self.build(variables)
         pairs = self._clipping.apply(connected(gradients, variables, self._warned))
         step = self._iterations.value
         learning_rate = rate_now(self._rate, step)
         numbers = (learning_rate, *self.rates(learning_rate, step))
-        by_dtype: dict[Any, list[Any]] = {}
+        by_dtype: dict[DType, list[Tensor]] = {}
         for gradient, variable in pairs:
             dtype = REAL_OF[variable.dtype]
             if dtype not in by_dtype:
                 by_dtype[dtype] = [n if n.dtype == dtype else cast(n, dtype) for n in numbers]
             rate, *rates = by_dtype[dtype]
             weight = variable.value
-            if self._decays(variable):
+            if self.weight_decay and self._decays(variable):
                 weight = weight - weight * (rate * self.weight_decay)
             self._change(variable, gradient, weight, rates)
         self._iterations.assign(step + 1)
 
-    def _change(self, variable: Variable, gradient: Any, weight: Any, rates: Sequence[Any]) -> None:
-        """Assign the new value of one variable, given its decayed weight, and of its slots."""
+    def _change(
+        self, variable: Variable, gradient: Tensor, weight: Tensor, rates: Sequence[Tensor]
+    ) -> None:
+        """Assign new values to one variable and its slots, from its decayed weight."""
         cells = self._slots[variable.number]
-        sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
-        compute = self.update_sparsely if sparsely else self.update
-        new, slots = compute(gradient, weight, [cell.value for cell in cells], *rates)
+        values = [cell.value for cell in cells]
+        if isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice):
+            new, slots = self.update_sparsely(gradient, weight, values, *rates)
+        else:
+            new, slots = self.update(gradient, weight, values, *rates)
         for cell, value in zip(cells, slots, strict=True):
             cell.assign(value)
         variable.assign(new)
 
     def _decays(self, variable: Variable) -> bool:
-        if not self.weight_decay or variable.number in self._undecayed:
-            return False
-        return not any(word in variable.name for word in self._undecayed_names)
+        words = self._undecayed_names
+        return variable.number not in self._undecayed and not any(w in variable.name for w in words)
 
     # Configuration and state.
 
@@ -308,7 +316,7 @@ class Optimizer:
         """
         return cls(**config)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, np.ndarray]:
         """All state by name, as NumPy arrays of their own.
 
         >>> optimizer = gt.optimizers.SGD(0.1)
@@ -317,8 +325,8 @@ class Optimizer:
         """
         return saved_state.state_of(self.named_variables())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave; names and shapes must be the same.
+    def load_state_dict(self, state: Mapping[str, TensorLike]) -> None:
+        """Restore the state that `state_dict` returned; names and shapes must be the same.
 
         >>> optimizer = gt.optimizers.SGD(0.1)
         >>> optimizer.load_state_dict({"iterations": 7, "learning_rate": 0.5})
@@ -383,7 +391,7 @@ def with_shared_arguments(
     return construct
 
 
-def root(x: Any) -> Any:
+def root(x: Tensor) -> Tensor:
     """The square root of a second moment.
 
     Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of

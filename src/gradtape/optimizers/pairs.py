@@ -10,12 +10,15 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.families.casting import cast
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
-Pair = tuple[Any, Variable]
+Pair = tuple[Tensor, Variable]
 
 
-def as_pairs(grads_and_vars: Iterable[Any]) -> tuple[list[Any], list[Variable]]:
+def as_pairs(
+    grads_and_vars: Iterable[Sequence[Any]],
+) -> tuple[list[TensorLike | None], list[Variable]]:
     """Two lists from a zip or list of (gradient, variable)."""
     gradients, variables = [], []
     for pair in grads_and_vars:
@@ -29,8 +32,8 @@ def as_pairs(grads_and_vars: Iterable[Any]) -> tuple[list[Any], list[Variable]]:
     return gradients, variables
 
 
-def check_variables(name: str, variables: Sequence[Any], accepts: str) -> None:
-    """Refuse what cannot be updated: things that are no variables, integers, repeats."""
+def check_variables(name: str, variables: Sequence[object], accepts: str) -> None:
+    """Raise unless all are variables of an accepted kind of dtype, each listed once."""
     seen: set[int] = set()
     for variable in variables:
         if not isinstance(variable, Variable):
@@ -51,7 +54,7 @@ def check_variables(name: str, variables: Sequence[Any], accepts: str) -> None:
 
 
 def connected(
-    gradients: Sequence[Any], variables: Sequence[Variable], warned: set[int]
+    gradients: Sequence[TensorLike | None], variables: Sequence[Variable], warned: set[int]
 ) -> list[Pair]:
     """The pairs that have a gradient. Of the others one warning names those not `warned` of yet."""
     if len(gradients) != len(variables):
@@ -85,10 +88,9 @@ def _names(variables: Sequence[Variable]) -> str:
     return ", ".join(variable.name for variable in variables)
 
 
-def _fitting(gradient: Any, variable: Variable) -> Any:
+def _fitting(gradient: TensorLike, variable: Variable) -> Tensor:
     """A gradient of the variable's shape, in its dtype; row-sparse ones stay so."""
-    if not isinstance(gradient, Tensor):
-        gradient = asarray(gradient)
+    gradient = gradient if isinstance(gradient, Tensor) else asarray(gradient)
     if gradient.shape != variable.shape:
         raise ShapeError(
             f"apply: the gradient of {variable.name} has shape {gradient.shape} and the variable "

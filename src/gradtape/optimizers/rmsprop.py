@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
 from gradtape.optimizers.rate import LearningRate
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["RMSprop"]
 
@@ -21,7 +22,7 @@ class RMSprop(Optimizer):
         m = momentum * m + step;  w -= m              with momentum
 
     Epsilon is inside the root. A row-sparse gradient gives the same as the dense one; with `lazy`
-    rows that were not looked up keep what they have.
+    rows that were not looked up keep weight and moments.
 
     >>> w = gt.Variable(1.0)
     >>> optimizer = gt.optimizers.RMSprop(learning_rate=0.1)
@@ -51,8 +52,8 @@ class RMSprop(Optimizer):
         self.slots = ("velocity", *(slot for slot, used in more if used))
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """One step of the formula above."""
         (rate,) = rates
         found = dict(zip(self.slots, slots, strict=True))

@@ -7,16 +7,16 @@ stop for it. Arrays keep the length of the look-up, and repeats are made harmles
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
 from gradtape.recording.record import record
 from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 
 
-def combined(gradient: Any) -> Any:
+def combined(gradient: RowSparse) -> RowSparse:
     """The same gradient with indices in order, where of equal rows the first holds the sum.
 
     The others are zero. So sums over its values see each row of the table once.
@@ -30,15 +30,15 @@ def combined(gradient: Any) -> Any:
     return RowSparse(ordered, sums, gradient.spec)
 
 
-def add_to_rows(table: Any, gradient: Any, function: Callable[[Any], Any]) -> Any:
+def add_to_rows(table: Tensor, gradient: RowSparse, function: Callable[[Tensor], Tensor]) -> Tensor:
     """The table with `function(values)` added to the rows that the gradient names."""
     indices, values = gradient.rows
     return record(SCATTER_ADD_ROWS, (table, indices, function(values)))
 
 
 def update_rows(
-    tables: Sequence[Any], gradient: Any, function: Callable[..., Sequence[Any]]
-) -> list[Any]:
+    tables: Sequence[Tensor], gradient: RowSparse, function: Callable[..., Sequence[Tensor]]
+) -> list[Tensor]:
     """Tables in which the rows that the gradient names are replaced.
 
     `function(gradient, rows of each table)` gives the new rows. A row that is named several times

@@ -22,7 +22,8 @@ from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
@@ -31,7 +32,7 @@ __all__ = [
 
 
 class LearningRateSchedule:
-    """What the schedules of this module have in common: a configuration. Derive your own from it.
+    """The base of schedules, which have a configuration. Derive your own from it.
 
     >>> class Halving(gt.optimizers.schedules.LearningRateSchedule):
     ...     def __call__(self, step):
@@ -44,7 +45,7 @@ class LearningRateSchedule:
     0.85
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         """The learning rate after so many steps."""
         raise NotImplementedError(
             f"{type(self).__name__}: a schedule needs `__call__(self, step)`. Define it."
@@ -60,11 +61,11 @@ class LearningRateSchedule:
         return cls(**config)
 
 
-def _counted(step: Any) -> Any:
+def _counted(step: TensorLike) -> Tensor:
     return cast(asarray(step), float64)
 
 
-def _require_steps(schedule: Any, *names: str) -> None:
+def _require_steps(schedule: LearningRateSchedule, *names: str) -> None:
     for name in names:
         if not getattr(schedule, name) > 0:
             raise ValueError(
@@ -93,7 +94,7 @@ class ExponentialDecay(LearningRateSchedule):
     def __post_init__(self) -> None:
         _require_steps(self, "decay_steps")
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         exponent = _counted(step) / self.decay_steps
         exponent = floor(exponent) if self.staircase else exponent
         return self.initial_learning_rate * power_of(float(self.decay_rate), exponent)
@@ -119,7 +120,7 @@ class InverseTimeDecay(LearningRateSchedule):
     def __post_init__(self) -> None:
         _require_steps(self, "decay_steps")
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         times = _counted(step) / self.decay_steps
         times = floor(times) if self.staircase else times
         return self.initial_learning_rate / (1.0 + self.decay_rate * times)
@@ -150,9 +151,9 @@ class PiecewiseConstantDecay(LearningRateSchedule):
                 "Sort them, with their values."
             )
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
-        found: Any = asarray(float(self.values[-1]), dtype=float64)
+        found: Tensor = asarray(float(self.values[-1]), dtype=float64)
         for boundary, value in reversed(list(zip(self.boundaries, self.values[:-1], strict=True))):
             found = where(step <= float(boundary), float(value), found)
         return found
@@ -180,7 +181,7 @@ class PolynomialDecay(LearningRateSchedule):
     def __post_init__(self) -> None:
         _require_steps(self, "decay_steps")
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
         if self.cycle:
             rounds = where(equal(step, 0.0), 1.0, ceil(step / self.decay_steps))
@@ -213,7 +214,7 @@ class CosineDecay(LearningRateSchedule):
     def __post_init__(self) -> None:
         _require_steps(self, "decay_steps")
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
         if self.warmup_target is None:
             return self._decayed(step, self.initial_learning_rate)
@@ -224,7 +225,7 @@ class CosineDecay(LearningRateSchedule):
         warm = self.initial_learning_rate + rise * (step / self.warmup_steps)
         return where(step < float(self.warmup_steps), warm, decayed)
 
-    def _decayed(self, step: Any, start: float) -> Any:
+    def _decayed(self, step: Tensor, start: float) -> Tensor:
         share = minimum(step, float(self.decay_steps)) / self.decay_steps
         cosine = 0.5 * (1.0 + cos(share * math.pi))
         return start * ((1.0 - self.alpha) * cosine + self.alpha)
@@ -249,7 +250,7 @@ class CosineDecayRestarts(LearningRateSchedule):
     def __post_init__(self) -> None:
         _require_steps(self, "first_decay_steps")
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         periods = _counted(step) / self.first_decay_steps
         if self.t_mul == 1.0:
             number = floor(periods)
@@ -276,7 +277,7 @@ def to_config(schedule: Any) -> dict[str, Any]:
     return {"class_name": type(schedule).__name__, "config": schedule.get_config()}
 
 
-def from_config(config: dict[str, Any]) -> Any:
+def from_config(config: dict[str, Any]) -> LearningRateSchedule:
     """The schedule of this module that plain data describes."""
     kind = SCHEDULES.get(config.get("class_name", ""))
     if kind is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
-from gradtape.optimizers.optimizer import Optimizer, SharedArguments, with_shared_arguments
+from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
 from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["SGD"]
 
@@ -51,8 +53,8 @@ class SGD(Optimizer):
         self.rows_suffice = not self.momentum
 
     def update(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """One step of the formula above."""
         (rate,) = rates
         step = rate * gradient
@@ -64,8 +66,8 @@ class SGD(Optimizer):
         return weight + momentum, [momentum]
 
     def update_sparsely(
-        self, gradient: Any, weight: Any, slots: list[Any], *rates: Any
-    ) -> tuple[Any, list[Any]]:
+        self, gradient: RowSparse, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> Update:
         """The same for some rows; without momentum repeated rows need not be summed first."""
         if slots:
             return super().update_sparsely(gradient, weight, slots, *rates)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gradtape.dtypes import Array, as_dtype
+from gradtape.dtypes import Array, DTypeLike, as_dtype
 from gradtape.errors import DtypeError
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
@@ -78,7 +78,7 @@ UNENTERED = _Unentered()
 LeafValue = Value | bool | int | float | complex | None
 
 
-def host_value(data: object, dtype: object = None) -> Value:
+def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
     try:
         array = np.array(

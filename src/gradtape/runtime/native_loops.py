@@ -17,6 +17,7 @@ import numpy as np
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans.control import (
+    BODY_WORDS,
     BRANCH_WORDS,
     LITERAL,
     SCAN_WORDS,
@@ -25,8 +26,12 @@ from gradtape.codegen.plans.control import (
 )
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
+from gradtape.graph.walk import rebuilt
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
+from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_stretches import ControlInstruction
@@ -81,7 +86,7 @@ def with_controls(
     """
     controls: dict[Node, NativeControl] = {}
     for node in program.nodes:
-        if node.op.family == "control":
+        if node.op.runs_bodies:
             found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
@@ -117,8 +122,7 @@ def with_copies(
                         copies[parent] = copy_of(new[parent])
                         nodes.append(copies[parent])
                     inputs[position] = copies[parent]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new[node] = node if same else Node(node.op, tuple(inputs), node.params, node.spec)
+        new[node] = rebuilt(node, tuple(inputs))
         nodes.append(new[node])
     outputs = tuple(new[node] for node in program.outputs)
     return Program(program.inputs, tuple(nodes), outputs), new
@@ -126,16 +130,15 @@ def with_copies(
 
 def copy_of(node: Node) -> Node:
     """A node with the same value in memory of its own."""
-    return Node(REGISTRY["identity"], (node,), (), node.spec)
+    return Node(IDENTITY, (node,), (), node.spec)
 
 
 def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeControl | None:
-    name = node.op.name
-    if name == "scan":
+    if node.op is SCAN:
         body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
         return NativeScan(node, body) if body is not None and node.params[3] else None
-    if name == "while":
+    if node.op is WHILE:
         condition, body = body_of(node.params[0]), body_of(node.params[1])
         return NativeWhile(node, condition, body) if condition and body else None
     branches = [body_of(branch) for branch in node.params[0]]
@@ -145,17 +148,19 @@ def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeCont
     return NativeBranch(node, found)
 
 
-def _table(rows: Sequence[Row]) -> tuple[ctypes.Array[ctypes.c_int64], int]:
-    """Rows of words in memory, and their address."""
-    words = [word for row in rows for word in row]
-    table = (ctypes.c_int64 * max(len(words), 1))(*words)
-    return table, ctypes.addressof(table)
+class _Table:
+    """Rows of words in memory."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        words = [word for row in rows for word in row]
+        self._memory = (ctypes.c_int64 * max(len(words), 1))(*words)
+        self.address = ctypes.addressof(self._memory)
+        self.count = len(rows)
 
 
-def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
-    common = {"run": threads.plan_address(), "team": threads.team_word()}
-    known = {**common, **words}
-    return Instruction(_functions()[function], [known[name] for name in names], 1)
+def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
+    """Bindings of slots of a body to places around it."""
+    return [(slot, *place) for slot, place in zip(slots, places, strict=True)]
 
 
 def _own_bindings(body: Body, take: Take) -> list[Row]:
@@ -166,22 +171,35 @@ def _own_bindings(body: Body, take: Take) -> list[Row]:
     return rows
 
 
+def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int]:
+    stream = body.stream
+    values = (stream.address, stream.count, body.slots, bindings.address, bindings.count)
+    return {prefix + name: word for name, word in zip(BODY_WORDS, values, strict=True)}
+
+
+def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
+    known = {"run": threads.plan_address(), "team": threads.team_word(), **words}
+    return Instruction(_functions()[function], [known[name] for name in names], 1)
+
+
+@dataclass(frozen=True)
 class NativeScan:
     """A scan as one instruction."""
 
-    def __init__(self, node: Node, body: Body) -> None:
-        self.node = node
-        self.body = body
+    node: Node
+    body: Body
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
     ) -> ControlInstruction:
         """The instruction, with operands and results at these places."""
-        program, constants, carries, length, reverse, _ = self.node.params
+        scan = Scan.of(self.node)
+        program, constants, carries = scan.body, scan.constants, scan.carries
+        length, reverse = scan.length, scan.reverse
         body = self.body
         first = constants + carries
         ins, outs = body.input_slots, body.output_slots
-        bindings: list[Row] = [(ins[n], *operands[n]) for n in range(first)]
+        bindings = _bound(ins[:first], operands[:first])
         moves: list[Row] = []
 
         def follow(slot: int, place: Place, nbytes: int) -> None:
@@ -205,32 +223,23 @@ class NativeScan:
             last = places.get(number) or take(nbytes)
             other = take(nbytes) if length > 1 else last
             rows.append((ins[constants + number], outs[number], *last, *other))
-        bindings += _own_bindings(body, take)
-        tables = [_table(rows_) for rows_ in (bindings, moves, rows)]
+        bound = _Table([*bindings, *_own_bindings(body, take)])
+        moving, carried = _Table(moves), _Table(rows)
         words = {
-            "instructions": body.stream.address,
-            "count": body.stream.count,
-            "length": length,
-            "slots": body.slots,
-            "bindings": tables[0][1],
-            "bound": len(bindings),
-            "moves": tables[1][1],
-            "moving": len(moves),
-            "carries": tables[2][1],
-            "carried": len(rows),
-        }
-        made = _instruction("scan", SCAN_WORDS, words)
-        kept = (body, tables)
+            **_body_words(body, bound), "length": length, "moves": moving.address,
+            "moving": moving.count, "carries": carried.address, "carried": carried.count,
+        }  # fmt: skip
+        made, kept = _instruction("scan", SCAN_WORDS, words), (body, bound, moving, carried)
         return ControlInstruction(made, body.products, length * body.work, body.parallel, kept)
 
 
+@dataclass(frozen=True)
 class NativeWhile:
     """A while loop as one instruction."""
 
-    def __init__(self, node: Node, condition: Body, body: Body) -> None:
-        self.node = node
-        self.condition = condition
-        self.body = body
+    node: Node
+    condition: Body
+    body: Body
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
@@ -238,15 +247,12 @@ class NativeWhile:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
-        tested: list[Row] = [
-            (slot, *place) for slot, place in zip(condition.input_slots, operands, strict=True)
-        ]
-        tested.append((condition.output_slots[0], *take(8)))
-        tested += _own_bindings(condition, take)
-        bindings: list[Row] = [
-            (slot, *place) for slot, place in zip(body.input_slots, operands, strict=True)
-        ]
-        bindings += _own_bindings(body, take)
+        tested = _Table([
+            *_bound(condition.input_slots, operands),
+            (condition.output_slots[0], *take(8)),
+            *_own_bindings(condition, take),
+        ])  # fmt: skip
+        bound = _Table([*_bound(body.input_slots, operands), *_own_bindings(body, take)])
         rows: list[Row] = []
         for number, output in enumerate(program.outputs):
             nbytes = output.spec.nbytes
@@ -255,73 +261,50 @@ class NativeWhile:
                 condition.input_slots[constants + number], body.input_slots[constants + number],
                 body.output_slots[number], *take(nbytes), *take(nbytes), *final, nbytes,
             ))  # fmt: skip
-        steps = places.get(len(rows)) or take(8)
-        tables = [_table(rows_) for rows_ in (tested, bindings, rows)]
+        steps, carried = places.get(len(rows)) or take(8), _Table(rows)
         words = {
-            "tests": condition.stream.address,
-            "testing": condition.stream.count,
-            "tested.slots": condition.slots,
-            "tested.bindings": tables[0][1],
-            "tested.bound": len(tested),
-            "instructions": body.stream.address,
-            "count": body.stream.count,
-            "slots": body.slots,
-            "bindings": tables[1][1],
-            "bound": len(bindings),
-            "answer.slot": condition.output_slots[0],
-            "answer.offset": 0,
-            "maximum": LITERAL if maximum is None else maximum,
-            "steps.slot": steps[0],
-            "steps.offset": steps[1],
-            "states": tables[2][1],
-            "carried": len(rows),
-        }
-        made = _instruction("repeat", WHILE_WORDS, words)
+            **_body_words(condition, tested, "tested."), **_body_words(body, bound),
+            "answer.slot": condition.output_slots[0], "answer.offset": 0,
+            "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
+            "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
+        }  # fmt: skip
         # Its length is unknown: count it as long, so that the call gives up the GIL.
         return ControlInstruction(
-            made, condition.products or body.products, 1 << 30,
-            condition.parallel or body.parallel, (condition, body, tables),
+            _instruction("repeat", WHILE_WORDS, words), condition.products or body.products,
+            1 << 30, condition.parallel or body.parallel, (condition, body, tested, bound, carried),
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
 class NativeBranch:
     """A choice between bodies as one instruction."""
 
-    def __init__(self, node: Node, branches: Sequence[Body]) -> None:
-        self.node = node
-        self.branches = branches
+    node: Node
+    branches: Sequence[Body]
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
     ) -> ControlInstruction:
         """The instruction, with operands and results at these places."""
-        targets = [
-            places.get(number) or take(of.nbytes) for number, of in enumerate(self.node.spec)
-        ]
-        tables, rows = [], []
-        for body in self.branches:
-            bindings: list[Row] = [
-                (slot, *place) for slot, place in zip(body.input_slots, operands[1:], strict=True)
-            ]
-            bindings += [
-                (slot, *place) for slot, place in zip(body.output_slots, targets, strict=True)
-            ]
-            bindings += _own_bindings(body, take)
-            table = _table(bindings)
-            tables.append(table)
-            rows.append(
-                (body.stream.address, body.stream.count, body.slots, table[1], len(bindings))
-            )
-        choices = _table(rows)
+        index, *others = operands
+        specs = enumerate(self.node.spec)
+        targets = [places.get(number) or take(of.nbytes) for number, of in specs]
+        tables = [
+            _Table([
+                *_bound(body.input_slots, others),
+                *_bound(body.output_slots, targets),
+                *_own_bindings(body, take),
+            ])
+            for body in self.branches
+        ]  # fmt: skip
+        bodies = zip(self.branches, tables, strict=True)
+        choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
         words = {
-            "index.slot": operands[0][0],
-            "index.offset": operands[0][1],
-            "branches": choices[1],
-            "choices": len(rows),
-        }
-        made = _instruction("choose", BRANCH_WORDS, words)
+            "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
+            "choices": choices.count,
+        }  # fmt: skip
         return ControlInstruction(
-            made,
+            _instruction("choose", BRANCH_WORDS, words),
             any(body.products for body in self.branches),
             max(body.work for body in self.branches),
             any(body.parallel for body in self.branches),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gradtape.derive.linear_systems import factor, iterate
-from gradtape.derive.sparse_jacobians import Prepared
+from gradtape.derive.sparse_programs import SparseProgram
 from gradtape.errors import ShapeError
 from gradtape.tape.point import Point
 
@@ -89,7 +89,7 @@ class Equation:
         kind = "hessian" if self._scalar else "push"
         return np.array(self.at(x).product(kind, direction), np.float64)
 
-    def prepared(self, x: np.ndarray) -> Prepared:
+    def prepared(self, x: np.ndarray) -> SparseProgram:
         """Pattern, colours and program of the sparse Jacobian."""
         point = self.at(x)
         if self._scalar:

@@ -20,8 +20,6 @@ from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 
-# Products and solutions of linear systems, which take long for the size of their results.
-CONTRACTIONS = frozenset({"matmul", "einsum", "solve", "triangular_solve", "inv", "cholesky"})
 KINDS = ("nothing", "everything", "contractions")
 
 P = ParamSpec("P")
@@ -45,7 +43,7 @@ class Policy:
         # A Python callback may give another value the next time, so it is never called twice.
         found = {node for node in nodes if _producer(node).opaque}
         if self.kind == "contractions":
-            found.update(node for node in nodes if _producer(node).name in CONTRACTIONS)
+            found.update(node for node in nodes if _takes_long(_producer(node)))
         elif self.kind == "only":
             found.update(
                 node for node in nodes if node.op is NAMED and node.params[0] in self.names
@@ -60,6 +58,11 @@ class Policy:
 
 def _producer(node: Node) -> Op:
     return node.inputs[0].op if node.op is PICK else node.op
+
+
+def _takes_long(op: Op) -> bool:
+    """Whether an op takes long for the size of its result: products, solutions of systems."""
+    return op.labels is not None or op.solves
 
 
 @overload

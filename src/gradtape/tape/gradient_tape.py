@@ -240,9 +240,9 @@ class GradientTape(Jacobians):
     def hvp(self, target: Tensor, sources: Tensor | Variable, vectors: object) -> Tensor: ...
 
     @overload
-    def hvp(self, target: Tensor, sources: object, vectors: object) -> Any: ...
+    def hvp(self, target: object, sources: object, vectors: object) -> Any: ...
 
-    def hvp(self, target: Tensor, sources: object, vectors: object) -> Any:
+    def hvp(self, target: object, sources: object, vectors: object) -> Any:
         """The Hessian of a scalar target times a vector, forward over reverse.
 
         >>> x = gt.Variable([1.0, 2.0])
@@ -262,7 +262,7 @@ class GradientTape(Jacobians):
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside the windows, such as cos(x) as
         # the derivative of sin(x). In it they are not constants, so the target is copied first.
-        alone = self._view(recording).alone(y, tuple(nodes))
+        alone = self._window_of(recording).isolated(y, tuple(nodes))
         watched = self._watched_nodes()
         inner, held = [alone.target], alone.sources
         slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradtape.derive.jacobians import View
 from gradtape.derive.products import derive_value_and_gradient, product
-from gradtape.derive.sparse_jacobians import (
-    Prepared,
-    given_pattern,
+from gradtape.derive.sparse_patterns import given_pattern
+from gradtape.derive.sparse_programs import (
+    SparseProgram,
     prepare_sparse_hessian,
     prepare_sparse_jacobian,
 )
+from gradtape.derive.window import Window
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import reshape
@@ -80,7 +80,7 @@ class Point:
             recording = tape._recording
             assert recording is not None
             self._recording = recording
-            self._view: View = tape._view(recording)
+            self._window: Window = tape._window_of(recording)
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
         if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
@@ -112,7 +112,7 @@ class Point:
     def value_and_gradient(self) -> tuple[float, np.ndarray]:
         """A scalar value and its gradient, in one run."""
         with apart(self._recording):
-            plan = derive_value_and_gradient(self._view, self._y, self._x)
+            plan = derive_value_and_gradient(self._window, self._y, self._x)
             value, slope = plan.arrays(self._recording)
             return float(value), np.array(slope)
 
@@ -140,21 +140,21 @@ class Point:
 
     def sparse_jacobian(
         self, sparse: SparseOption = True, mode: str = "auto", order: str | None = None
-    ) -> Prepared:
+    ) -> SparseProgram:
         """Pattern, colours and program of the sparse Jacobian here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given, order)
+            return prepare_sparse_jacobian(self._window, self._y, self._x, mode, given, order)
 
     def sparse_hessian(
         self, sparse: SparseOption = True, method: str = "star", order: str | None = None
-    ) -> Prepared:
+    ) -> SparseProgram:
         """Pattern, colours and program of the sparse Hessian of a scalar here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
+            return prepare_sparse_hessian(self._window, self._y, self._x, method, given, order)
 
-    def matrix(self, prepared: Prepared) -> csr_array:
+    def matrix(self, prepared: SparseProgram) -> csr_array:
         """A sparse derivative here, as a CSR array."""
         with apart(self._recording):
             return prepared.matrix(self._recording)
@@ -162,11 +162,11 @@ class Point:
     def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray:
         """The Jacobian (`push`), its adjoint (`pull`) or the Hessian times a direction."""
         with apart(self._recording):
-            found = product(self._view, kind, self._y, self._x, count)
+            found = product(self._window, kind, self._y, self._x, count)
             return found(self._recording, direction)
 
 
-def pays(prepared: Prepared) -> bool:
+def pays(prepared: SparseProgram) -> bool:
     """Whether a matrix is large and empty enough that solvers gain from its sparse form."""
     rows, columns = prepared.pattern.shape
     total = rows * columns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gradtape.derive.sparse_jacobians import Prepared
+from gradtape.derive.sparse_programs import SparseProgram
 from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.sparsity.orders import known_order
 from gradtape.sparsity.pattern import Pattern
@@ -115,7 +115,7 @@ class PreparedJacobian:
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape
 
-    def _prepared(self, point: Point) -> Prepared:
+    def _prepared(self, point: Point) -> SparseProgram:
         return point.sparse_jacobian(self._given, self._colouring or self._mode, self._order)
 
     def _dense(self, point: Point) -> np.ndarray:
@@ -172,7 +172,7 @@ class PreparedHessian(PreparedJacobian):
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape[1], point.shape[1]
 
-    def _prepared(self, point: Point) -> Prepared:
+    def _prepared(self, point: Point) -> SparseProgram:
         return point.sparse_hessian(self._given, self._colouring or "star", self._order)
 
     def _dense(self, point: Point) -> np.ndarray:

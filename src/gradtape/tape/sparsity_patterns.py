@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.derive.index_contents import follows, known_positions
-from gradtape.derive.sparse_jacobians import hessian_pattern as recorded_hessian_pattern
+from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.detect import detect
@@ -74,7 +74,7 @@ def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -
             f"{target.shape}. The Hessian is that of a scalar by one tensor."
         )
     node = tape._source(leaves[0])
-    return recorded_hessian_pattern(tape._view(recording), target.enter(recording), node, None)
+    return recorded_hessian_pattern(tape._window_of(recording), target.enter(recording), node, None)
 
 
 def _recorded(

@@ -12,18 +12,14 @@ import numpy as np
 from gradtape.derive.chunks import Limits, chunks_for, limits
 from gradtape.derive.index_contents import follows
 from gradtape.derive.jacobians import (
-    View,
     derive_batch_jacobian,
     derive_hessian,
     derive_jacobian,
     derive_slope,
 )
-from gradtape.derive.sparse_jacobians import (
-    is_block_diagonal,
-    no_entries,
-    sparse_hessian,
-    sparse_jacobian,
-)
+from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
+from gradtape.derive.sparse_patterns import is_block_diagonal
+from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
@@ -127,17 +123,19 @@ class Jacobians(Scope):
         check_mode("jacobian", mode)
         wanted = check_sparse("jacobian", sparse)
         chunks = _limits("jacobian", chunk_size, memory_budget)
-        view = self._view(self._ask())
+        window = self._window_of(self._ask())
         targets, shape = flatten(target)
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         rows = [self._enter(one, "jacobian: target") for one in targets]
 
         def block(y: Node, x: Node) -> Matrix | None:
-            dense = partial(_dense_jacobian, view, y, x, mode, chunks)
-            return dense() if wanted is False else sparse_jacobian(view, y, x, mode, wanted, dense)
+            dense = partial(_dense_jacobian, window, y, x, mode, chunks)
+            return (
+                dense() if wanted is False else sparse_jacobian(window, y, x, mode, wanted, dense)
+            )
 
-        zeros = _zeros(view, wanted) if unconnected_gradients == "zero" else None
+        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (rows, shape), (nodes, structure))
 
     def batch_jacobian(
@@ -165,7 +163,7 @@ class Jacobians(Scope):
         check_unconnected(unconnected_gradients)
         check_mode("batch_jacobian", mode)
         recording = self._ask()
-        view = self._view(recording)
+        window = self._window_of(recording)
         y = self._enter(target, "batch_jacobian: target")
         x = self._source(source)
         if not y.shape or not x.shape or y.shape[0] != x.shape[0]:
@@ -174,8 +172,8 @@ class Jacobians(Scope):
                 "first axis in common that counts examples. Use jacobian, which needs none."
             )
         if check and y.spec.inexact and x.spec.inexact:
-            _prove_independence(view, y, x)
-        result = derive_batch_jacobian(view, y, x, mode)
+            _prove_independence(window, y, x)
+        result = derive_batch_jacobian(window, y, x, mode)
         if result is None and unconnected_gradients == "zero":
             result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
         found = None if result is None else finish(recording, None, result, "none")
@@ -230,19 +228,19 @@ class Jacobians(Scope):
         check_unconnected(unconnected_gradients)
         wanted = check_sparse("hessian", sparse)
         chunks = _limits("hessian", chunk_size, memory_budget)
-        view = self._view(self._ask())
+        window = self._window_of(self._ask())
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
 
         def block(first: Node, second: Node) -> Matrix | None:
-            dense = partial(_dense_hessian, view, y, first, second, chunks)
+            dense = partial(_dense_hessian, window, y, first, second, chunks)
             if wanted is False:
                 return dense()
-            return sparse_hessian(view, y, first, second, wanted, dense)
+            return sparse_hessian(window, y, first, second, wanted, dense)
 
-        zeros = _zeros(view, wanted) if unconnected_gradients == "zero" else None
+        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
 
     def _blocks(
@@ -263,11 +261,11 @@ class Jacobians(Scope):
         self._answered()
         return unflatten(rows[1], found)
 
-    def _view(self, recording: Recording) -> View:
-        return View(recording, self._outside(), self._watched_nodes())
+    def _window_of(self, recording: Recording) -> Window:
+        return Window(recording, self._outside(), self._watched_nodes())
 
 
-def _prove_independence(view: View, y: Node, x: Node) -> None:
+def _prove_independence(window: Window, y: Node, x: Node) -> None:
     """Raise unless the graph shows that row b of `y` depends on row b of `x` alone.
 
     The first proof follows the axis of examples through every op. Where that fails, as where slices
@@ -276,14 +274,14 @@ def _prove_independence(view: View, y: Node, x: Node) -> None:
 
     def check(_: object) -> bool:
         try:
-            check_independence(y, x, view.outside, follows(view.recording))
+            check_independence(y, x, window.outside, follows(window.recording))
         except DependenceError:
-            if not is_block_diagonal(view, y, x):
+            if not is_block_diagonal(window, y, x):
                 raise
         return True
 
     try:
-        view.remembered(("independent", y, x), check)
+        window.remembered(("independent", y, x), check)
     except DependenceError as found:
         raise MixedExamplesError(
             f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
@@ -302,39 +300,39 @@ def _limits(name: str, chunk_size: int | None, memory_budget: int | str | None) 
 
 
 def _dense_jacobian(
-    view: View, target: Node, source: Node, mode: str, wanted: Limits
+    window: Window, target: Node, source: Node, mode: str, wanted: Limits
 ) -> Tensor | None:
-    whole = derive_jacobian(view, target, source, mode)
+    whole = derive_jacobian(window, target, source, mode)
     if whole is None:
         return None
-    chunks = chunks_for(view, target, source, mode, whole, wanted)
+    chunks = chunks_for(window, target, source, mode, whole, wanted)
     if chunks is not None:
-        return from_value(chunks.run(view.recording))
-    return finish(view.recording, None, whole, "none")
+        return from_value(chunks.run(window.recording))
+    return finish(window.recording, None, whole, "none")
 
 
 def _dense_hessian(
-    view: View, target: Node, first: Node, second: Node, wanted: Limits
+    window: Window, target: Node, first: Node, second: Node, wanted: Limits
 ) -> Tensor | None:
-    whole = derive_hessian(view, target, first, second)
+    whole = derive_hessian(window, target, first, second)
     if whole is None:
         return None
-    slope = derive_slope(view, target, first, second)
+    slope = derive_slope(window, target, first, second)
     assert slope is not None
-    chunks = chunks_for(view.beyond(), slope.node, slope.by, "auto", whole, wanted)
+    chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
-        return from_value(chunks.run(view.recording))
-    return finish(view.recording, None, whole, "none")
+        return from_value(chunks.run(window.recording))
+    return finish(window.recording, None, whole, "none")
 
 
-def _zeros(view: View, sparse: SparseOption) -> Callable[[Node, Node], Matrix]:
+def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matrix]:
     """The derivative where nothing connects target and source."""
     if sparse is not False:
         return no_entries
 
     def dense(target: Node, source: Node) -> Tensor:
         of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-        found = finish(view.recording, None, slope_constant(0, of), "none")
+        found = finish(window.recording, None, slope_constant(0, of), "none")
         assert found is not None
         return found
 

@@ -72,7 +72,7 @@ class IntegerLimits:
 
 def _dtype_of(thing: Typed) -> DType:
     if isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype"):
-        return as_dtype(thing)  # type: ignore[arg-type]  # it raises for anything else
+        return as_dtype(thing)
     return as_dtype(thing.dtype)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-from gradtape.tf.function import Switch
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.programs.function import Switch
 
 __all__ = [
     "PhysicalDevice", "experimental", "functions_run_eagerly", "get_visible_devices",
@@ -54,7 +54,7 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Whether `tf.function` shall leave functions as they are.
+    """Choose whether `tf.function` leaves functions as they are.
 
     >>> tf.config.run_functions_eagerly(True)
     >>> tf.config.functions_run_eagerly()
@@ -87,7 +87,7 @@ class threading:  # noqa: N801 - TensorFlow's name
 
     @staticmethod
     def set_intra_op_parallelism_threads(num_threads: int) -> None:
-        """Choose how many threads compute one op; 0 is for the default."""
+        """Choose how many threads compute one op; 0 keeps the default."""
         if num_threads:
             set_num_threads(num_threads)
 
@@ -102,14 +102,14 @@ class threading:  # noqa: N801 - TensorFlow's name
 
 
 class experimental:  # noqa: N801 - TensorFlow's name
-    """What TensorFlow has of GPUs here: accepted, and without effect.
+    """Settings of GPUs: accepted, and without effect.
 
     >>> tf.config.experimental.set_memory_growth(None, True)
     """
 
     @staticmethod
-    def set_memory_growth(device: Any, enable: bool) -> None:
-        """Nothing: memory is the machine's."""
+    def set_memory_growth(device: object, enable: bool) -> None:
+        """Accepted, and without effect: there is no GPU."""
 
     list_physical_devices = staticmethod(list_physical_devices)
 

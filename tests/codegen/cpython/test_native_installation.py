@@ -9,7 +9,7 @@ import pytest
 import gradtape as gt
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.codegen.cpython import objects, switch
-from gradtape.functions import call_slot
+from gradtape.functions.native import call_slot
 
 pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")
 
@@ -47,7 +47,7 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
 
 SCRIPT = """
 import gradtape as gt
-from gradtape.functions import call_slot
+from gradtape.functions.native import call_slot
 from gradtape.codegen.cpython import objects, switch
 from gradtape.codegen.cpython import native_recorder as native
 x = gt.asarray([1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Call context: the words that tell native code all of one kind of call; see codegen.caller."""
+"""Call context: the words and tables in which `caller` finds all that it knows of a signature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CONTEXT = (
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",
     "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
 )  # fmt: skip
-# Where they are, in bytes.
+# Offsets of the words, in bytes.
 AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
 
 # Words of a row of each table.
@@ -17,26 +17,26 @@ ARGUMENT = 3  # how, class or object, spec or count
 SOURCE = 2  # how, input or object
 WORD = 2  # slot, value
 NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
-BUFFER = 5  # slot, list of idle addresses or 0, capacity, the same and the size as Python numbers
+BUFFER = 5  # slot, method that pops an idle address or 0, capacity, the same and the size as ints
 LEAF = 3  # buffer, object, input or leaf; spec; class, or one of THE_OBJECT, AN_INPUT and A_LEAF
-UPDATE = 3  # variable, buffer, spec
+UPDATE = 3  # method that replaces a variable's value, buffer, spec
 LOCK = 2  # how to acquire and to release it
 
-# Arguments, the tuple of them first, each followed by what is in it: a tensor of this class and
-# spec, a float, this very object, a tuple or a list of so many, a dictionary of so many with keys
-# and items in turn.
+# How an argument is recognised. The rows begin with the tuple of all arguments; containers are
+# followed by their entries: a tensor of this class and spec, a float, this very object, a tuple or
+# a list of so many entries, a dictionary of so many keys and values in turn.
 TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING = 0, 1, 2, 3, 4, 5
 # Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
 GIVEN, VARIABLE, REFERENCE = 0, 1, 2
 # Numbers: from the memory of a value; from a float among the inputs, or what a function of the
 # inputs gives, as double or as float.
 COPIED, DOUBLE, SINGLE, COMPUTED_DOUBLE, COMPUTED_SINGLE = 0, 1, 2, 3, 4
-# A leaf that is no new tensor: an object, a tensor among the inputs, one of the leaves before it.
+# Leaves that are not new tensors: this object, a tensor among the inputs, an earlier leaf.
 THE_OBJECT, AN_INPUT, A_LEAF = 0, 1, 2
-# What is returned: the only leaf, a tuple, a list, or what Python makes of the list.
+# Structures: the only leaf, a tuple, a list, or what `unflatten` makes of the list.
 ONLY, TUPLE, LIST, OTHER = 0, 1, 2, 3
 
 
 def known_object(name: str) -> str:
-    """An object that lives as long as the process, by the name of a fact."""
+    """An object that lives as long as the process, by the name of its address among the facts."""
     return f"inttoptr (i64 ${name} to ptr)"

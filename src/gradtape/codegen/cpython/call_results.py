@@ -1,7 +1,4 @@
-"""Call results: buffers, values and tensors that native code makes, returns and assigns, as IR.
-
-For codegen.caller, which says what a context is.
-"""
+"""Call results: the buffers, values and tensors that a native call makes, as IR for `caller`."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from gradtape.codegen.routine import Routine
 
 
 def address_ir() -> str:
-    """Where the elements of a value lie; 0 after an error."""
+    """The address of the elements of a value; 0 after an error."""
     r = Routine("internal i64 @address(ptr %value)")
     known = r.pointer("%value", "$Value__address")
     with r.when(r.differ(known, known_object("zero"))):
@@ -36,17 +33,23 @@ def address_ir() -> str:
 
 
 def buffer_ir() -> str:
-    """A buffer for a row of that table: on idle memory, or what Python allocates."""
+    """A buffer for a row of that table: as `allocate` makes it, which is called for fresh memory.
+
+    Idle memory is taken here: a call of `allocate` would take as long as the rest of a small call.
+    """
     r = Routine("internal ptr @buffer(ptr %row)")
-    idle = r.pointer("%row", 8)
-    r.go_if(r.same(idle, "null"), "ask")
-    last = r.let(f"sub i64 {r.word(idle, '$list_size')}, 1")
-    r.go_if(r.let(f"icmp slt i64 {last}, 0"), "ask")
-    # The list gives up its reference, before anything can run that takes from it as well.
-    address = r.pointer(r.pointer(idle, "$list_items"), r.scaled(last))
-    r.put(idle, "$list_size", last)
+    pop = r.pointer("%row", 8)
+    r.go_if(r.same(pop, "null"), "ask")
+    address = r.let(f"call ptr @PyObject_CallNoArgs(ptr {pop})")
+    with r.when(r.same(address, "null")):
+        # Nothing is idle.
+        r.line("call void @PyErr_Clear()")
+        r.end("br label %ask")
     found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Buffer')}, i64 0)")
-    r.go_if(r.same(found, "null"), "failed")
+    with r.when(r.same(found, "null")):
+        # The block stays with its owner in the pool, unused: there is no memory anyway.
+        r.line(f"call void @Py_DecRef(ptr {address})")
+        r.end("ret ptr null")
     r.put_pointer(found, "$Buffer_address", address)
     for name, offset in (("capacity", 24), ("nbytes", 32)):
         number = r.pointer("%row", offset)
@@ -56,10 +59,6 @@ def buffer_ir() -> str:
     r.add_to(counts, "$count_recycled", capacity)
     r.add_to(counts, "$count_held", r.let(f"sub i64 0, {capacity}"))
     r.end(f"ret ptr {found}")
-    r.block("failed")
-    r.line(f"call i32 @PyList_Append(ptr {idle}, ptr {address})")
-    r.line(f"call void @Py_DecRef(ptr {address})")
-    r.end("ret ptr null")
     r.block("ask")
     allocate, size = known_object("allocate"), r.pointer("%row", 32)
     r.end(f"ret ptr {r.let(f'call ptr @PyObject_CallOneArg(ptr {allocate}, ptr {size})')}")
@@ -67,7 +66,7 @@ def buffer_ir() -> str:
 
 
 def value_ir() -> str:
-    """A value on a buffer."""
+    """A value on a buffer: as `Value(buffer, spec)`, with the address known."""
     r = Routine("internal ptr @value(ptr %buffer, ptr %spec)")
     found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Value')}, i64 0)")
     with r.when(r.same(found, "null")):
@@ -82,7 +81,7 @@ def value_ir() -> str:
 
 
 def tensor_ir() -> str:
-    """A tensor of a class on the value of a buffer."""
+    """A tensor of a class on a new value of a buffer: as `kind(None, None, value)`."""
     r = Routine("internal ptr @tensor(ptr %kind, ptr %buffer, ptr %spec)")
     value = r.let("call ptr @value(ptr %buffer, ptr %spec)")
     with r.when(r.same(value, "null")):
@@ -101,7 +100,7 @@ def tensor_ir() -> str:
 
 
 def result_ir() -> str:
-    """What the call returns."""
+    """The result of the call: leaves in their structure."""
     leaf = Routine("internal ptr @leaf(ptr %context, ptr %row, ptr %made)")
     how, place = leaf.word("%row", 16), leaf.scaled(leaf.word("%row"))
     inputs = leaf.pointer("%context", AT["given"])
@@ -154,44 +153,20 @@ def result_ir() -> str:
 
 
 def assign_ir() -> str:
-    """Let variables hold what was computed; as `Variable.replace`."""
-    slot = Routine("internal void @set_slot(ptr %place, ptr %content)")
-    slot.line("call void @Py_IncRef(ptr %content)")
-    old = slot.let("load ptr, ptr %place")
-    slot.line("store ptr %content, ptr %place")
-    slot.line(f"call void @Py_DecRef(ptr {old})")
-    slot.end("ret void")
-    r = Routine("internal i1 @assign(ptr %context, ptr %recording)")
+    """Assign the variables: `Variable.replace` is called with a value on each buffer."""
+    r = Routine("internal i1 @assign(ptr %context)")
     rows, taken = r.pointer("%context", AT["update_rows"]), r.pointer("%context", AT["taken"])
-    count = r.word("%context", AT["updates"])
-    with r.when(r.equal(count, 0)):
-        r.end("ret i1 true")
-    local = r.pointer("@local")
-    epoch = r.let(
-        f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {known_object('epoch_name')})"
-    )
-    r.go_if(r.same(epoch, "null"), "failed")
-    r.line(f"call void @Py_IncRef(ptr {epoch})")
-    with r.loop(count) as index:
+    with r.loop(r.word("%context", AT["updates"])) as index:
         row = r.row(rows, index, UPDATE)
-        variable, of = r.pointer(row), r.pointer(row, 16)
+        replace, spec = r.pointer(row), r.pointer(row, 16)
         buffer = r.pointer(taken, r.scaled(r.word(row, 8)))
-        handle = r.let(f"call ptr @tensor(ptr {known_object('Tensor')}, ptr {buffer}, ptr {of})")
-        r.go_if(r.same(handle, "null"), "dropped")
-        news = {"_handle": handle, "_epoch": epoch, "_assigned": known_object("True"),
-                "_steady": known_object("False")}  # fmt: skip
-        for name, content in news.items():
-            place = r.at(variable, f"$Variable_{name}")
-            r.line(f"call void @set_slot(ptr {place}, ptr {content})")
-        r.line(f"call void @Py_DecRef(ptr {handle})")
-        unassigned = r.pointer("%recording", "$Recording_unassigned")
-        size = r.let(f"call i64 @PySet_Size(ptr {unassigned})")
-        with r.when(r.let(f"icmp sgt i64 {size}, 0")):
-            r.line(f"call i32 @PySet_Discard(ptr {unassigned}, ptr {variable})")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
+        value = r.let(f"call ptr @value(ptr {buffer}, ptr {spec})")
+        r.go_if(r.same(value, "null"), "failed")
+        answer = r.let(f"call ptr @PyObject_CallOneArg(ptr {replace}, ptr {value})")
+        r.line(f"call void @Py_DecRef(ptr {value})")
+        r.go_if(r.same(answer, "null"), "failed")
+        r.line(f"call void @Py_DecRef(ptr {answer})")
     r.end("ret i1 true")
-    r.block("dropped")
-    r.line(f"call void @Py_DecRef(ptr {epoch})")
     r.block("failed")
     r.end("ret i1 false")
-    return slot.text() + r.text()
+    return r.text()

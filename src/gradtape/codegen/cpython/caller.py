@@ -1,13 +1,14 @@
-"""Caller: the call of a captured function that is one run of one plan, as IR against CPython.
+"""Caller: the native call of a captured function that is one run of one plan, as IR.
 
-It does what `Function.__call__` does for a call that was seen before: it looks whether somebody
-wants to see the ops, tells the call by the classes and specs of its arguments, fills the slots of
-the plan, runs it, and makes and assigns the results. What it needs to know of a kind of call is in
-a *context*, a row of words (`CONTEXT`) with tables of rows. In all other cases, and where anything
-is unusual, it calls the method in Python, having changed nothing.
+It does what `Function.__call__` does for a call that was seen before: it asks whether somebody
+wants to see the ops, recognises the signature by the classes and specs of the arguments, fills the
+slots of the plan, runs it, and makes and assigns the results. All that it knows of a signature is
+in a *context*, a row of words with tables (`call_context`). Whatever is unusual is left to the
+method in Python, before anything has changed.
 
-Everything that is read while other Python code may run is held: the owner of the context, the
-values and the buffers. A context belongs to the thread that captured it, and is busy during a call.
+A context belongs to the thread that captured it, and is busy during a call. Everything that is
+read while other Python code may run, or while the GIL is released, is held by a reference: the
+owner of the context, the arguments, the values and the buffers.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ from gradtape.codegen.cpython.python_api import declarations
 from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
-    "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyErr_Fetch",
-    "PyErr_Restore", "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_Append", "PyList_New",
-    "PyList_SetItem", "PyLong_AsSsize_t", "PyMethod_New", "PyObject_Call",
-    "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs", "PyObject_CallOneArg",
-    "PyObject_GetAttr", "PySet_Discard", "PySet_Size", "PyThreadState_Get", "PyThreadState_GetID",
+    "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear",
+    "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
+    "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
+    "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
+    "PyObject_CallOneArg", "PyObject_GetAttr", "PyThreadState_Get", "PyThreadState_GetID",
     "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc", "PyWeakref_GetObject", "Py_DecRef",
     "Py_IncRef",
 )  # fmt: skip
 
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
-# What a run gives that has to be left to Python; no object has this address.
-_NOT_HERE = "inttoptr (i64 1 to ptr)"
+# The answer of a run that leaves the call to Python; no object has this address.
+_LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
 
 
 def caller_ir(facts: Mapping[str, int]) -> str:
@@ -69,14 +70,14 @@ def caller_ir(facts: Mapping[str, int]) -> str:
     parts = [
         declarations(FUNCTIONS), _COPY, CURRENT, address_ir(), buffer_ir(), value_ir(),
         tensor_ir(), _tree(), _matches(), _source(), _computed(), _fill(), result_ir(),
-        assign_ir(), _run(), _call(),
+        assign_ir(), _run(), _contexts(), _call(),
     ]  # fmt: skip
     names = {name: str(number) for name, number in facts.items()}
     return with_loads(Template("\n".join(parts)).substitute(names))
 
 
 def _tree() -> str:
-    """Whether something is as the rows from the cursor on say; notes the inputs in it."""
+    """Whether an argument is as the rows from the cursor on describe it; notes its inputs."""
     r = Routine("internal i1 @tree(ptr %context, ptr %thing)")
     places = [r.let("alloca i64"), r.let("alloca ptr"), r.let("alloca ptr")]
     rows = r.pointer("%context", AT["argument_rows"])
@@ -126,7 +127,7 @@ def _tree() -> str:
 
 
 def _matches() -> str:
-    """Whether a call with these arguments is of the kind of a context, and may be run now."""
+    """Whether these arguments have the signature of a context, and it may be run now."""
     r = Routine("internal i1 @matches(ptr %context, ptr %args)")
     for name, wanted in (("live", 1), ("busy", 0)):
         r.go_if(r.unequal(r.word("%context", AT[name]), wanted), "no")
@@ -168,7 +169,7 @@ def _source() -> str:
 
 
 def _computed() -> str:
-    """What a function in Python gives of the inputs."""
+    """The number that a Python function computes from the inputs."""
     r = Routine("internal ptr @computed(ptr %context, ptr %function)")
     given, count = r.pointer("%context", AT["given"]), r.word("%context", AT["inputs"])
     inputs = r.let(f"call ptr @PyTuple_New(i64 {count})")
@@ -185,7 +186,7 @@ def _computed() -> str:
 
 
 def _fill() -> str:
-    """Take values and buffers, and write where they lie and what the numbers are."""
+    """Take values and buffers, and write their addresses and the numbers into the slots."""
     r = Routine("internal i1 @fill(ptr %context)")
     given = r.pointer("%context", AT["given"])
     slots, values = r.pointer("%context", AT["slots"]), r.pointer("%context", AT["values"])
@@ -246,7 +247,7 @@ def _fill() -> str:
 
 
 def _run() -> str:
-    """Run a call of the kind of a context."""
+    """Run a call with the signature of a context."""
     drop = Routine("internal void @drop(ptr %items, i64 %count)")
     with drop.loop("%count") as index:
         place = drop.at("%items", drop.scaled(index))
@@ -255,10 +256,10 @@ def _run() -> str:
         with drop.when(drop.differ(item, "null")):
             drop.line(f"call void @Py_DecRef(ptr {item})")
     drop.end("ret void")
-    r = Routine("internal ptr @run(ptr %context, ptr %recording)")
+    r = Routine("internal ptr @run(ptr %context)")
     r.line("%found = alloca ptr")
     team, error = r.let("alloca i64"), [r.let("alloca ptr") for _ in range(3)]
-    r.line(f"store ptr {_NOT_HERE}, ptr %found")
+    r.line(f"store ptr {_LEFT_TO_PYTHON}, ptr %found")
     owner = r.pointer("%context", AT["owner"])
     r.line(f"call void @Py_IncRef(ptr {owner})")
     r.put("%context", AT["busy"], 1)
@@ -279,7 +280,7 @@ def _run() -> str:
         r.go_if(r.same(answer, "null"), "failed")
         r.line(f"call void @Py_DecRef(ptr {answer})")
         r.add_to("%context", AT["held"], 1)
-    # Who held a lock may have changed what this kind of call takes for granted.
+    # The thread that held a lock may have ended this native call.
     r.go_if(r.unequal(r.word("%context", AT["live"]), 1), "over")
     filled = r.let("call i1 @fill(ptr %context)")
     r.go_if(r.let(f"xor i1 {filled}, true"), "unfilled")
@@ -311,19 +312,22 @@ def _run() -> str:
     made = r.let("call ptr @result(ptr %context)")
     r.line(f"store ptr {made}, ptr %found")
     r.go_if(r.same(made, "null"), "over")
-    assigned = r.let("call i1 @assign(ptr %context, ptr %recording)")
+    assigned = r.let("call i1 @assign(ptr %context)")
     r.go_if(assigned, "over")
     r.line(f"call void @Py_DecRef(ptr {made})")
     r.block("failed")
     r.line("store ptr null, ptr %found")
     r.end("br label %over")
     r.block("unfilled")
-    # Python finds out what is wrong; an error of here is not what it should be told.
-    r.line("call void @PyErr_Clear()")
+    # Python will raise its own error where there is one. An interrupt is not forgotten.
+    with r.when(r.differ(r.let("call ptr @PyErr_Occurred()"), "null")):
+        ordinary = f"call i32 @PyErr_ExceptionMatches(ptr {known_object('Exception')})"
+        r.go_if(r.let(f"icmp eq i32 {r.let(ordinary)}, 0"), "failed")
+        r.line("call void @PyErr_Clear()")
     r.block("over")
     failed = r.same(r.let("load ptr, ptr %found"), "null")
     with r.when(failed):
-        # Nothing may run with an error set.
+        # Releasing things may run Python code, which must not find an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
     for held, number in (("given", "inputs"), ("values", "sources"), ("taken", "buffers")):
         items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
@@ -342,12 +346,13 @@ def _run() -> str:
     return drop.text() + r.text()
 
 
-def _call() -> str:
-    """The slot: the context that a call matches, or Python."""
-    r = Routine("ptr @call(ptr %function, ptr %args, ptr %named)")
-    with r.when(r.differ("%named", "null")):
-        size = r.let("call i64 @PyDict_Size(ptr %named)")
-        r.go_if(r.unequal(size, 0), "python")
+def _contexts() -> str:
+    """The contexts of a function, as a bytes object of addresses; null if Python has to be called.
+
+    That is so while a tape, a trace, a capture or a debug mode wants to see every op, as
+    `runs_in_python` has it.
+    """
+    r = Routine("internal ptr @contexts(ptr %function)")
     recording = r.let("call ptr @current()")
     r.go_if(r.same(recording, "null"), "python")
     r.go_if(r.differ(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
@@ -359,24 +364,33 @@ def _call() -> str:
     )
     r.go_if(r.same(tapes, "null"), "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
-    known = r.pointer("%function", "$Function_contexts")
-    r.go_if(r.same(known, "null"), "python")
-    bytes_of = r.word(known, "$list_size")
-    contexts = r.at(known, "$bytes_content")
-    # What runs in a call may give the function other contexts, and the thread another recording.
-    for held in (known, recording):
-        r.line(f"call void @Py_IncRef(ptr {held})")
-    with r.loop(r.let(f"lshr i64 {bytes_of}, 3")) as index:
-        context = r.pointer(contexts, r.scaled(index))
-        matches = r.let(f"call i1 @matches(ptr {context}, ptr %args)")
-        with r.when(matches):
-            found = r.let(f"call ptr @run(ptr {context}, ptr {recording})")
-            with r.when(r.differ(found, _NOT_HERE)):
-                for held in (known, recording):
-                    r.line(f"call void @Py_DecRef(ptr {held})")
+    r.end(f"ret ptr {r.pointer('%function', '$Function_contexts')}")
+    r.block("python")
+    r.end("ret ptr null")
+    return r.text()
+
+
+def _call() -> str:
+    """The slot: the native call whose context matches the arguments, or the method in Python.
+
+    Between reading the contexts and holding the owner of the one that matches no Python code runs,
+    so that none of them can be freed. A run that leaves the call to Python may have run Python
+    code, such as the comparison of guards: everything is read again for the next context.
+    """
+    r = Routine("ptr @call(ptr %function, ptr %args, ptr %named)")
+    with r.when(r.differ("%named", "null")):
+        size = r.let("call i64 @PyDict_Size(ptr %named)")
+        r.go_if(r.unequal(size, 0), "python")
+    with r.loop("$most_contexts") as index:
+        known = r.let("call ptr @contexts(ptr %function)")
+        r.go_if(r.same(known, "null"), "python")
+        place = r.scaled(index)
+        r.go_if(r.compare("sge", place, r.word(known, "$list_size")), "python")
+        context = r.pointer(r.at(known, "$bytes_content"), place)
+        with r.when(r.let(f"call i1 @matches(ptr {context}, ptr %args)")):
+            found = r.let(f"call ptr @run(ptr {context})")
+            with r.when(r.differ(found, _LEFT_TO_PYTHON)):
                 r.end(f"ret ptr {found}")
-    for held in (known, recording):
-        r.line(f"call void @Py_DecRef(ptr {held})")
     r.block("python")
     method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
     with r.when(r.same(method, "null")):

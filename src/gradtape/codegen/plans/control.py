@@ -22,22 +22,20 @@ BINDING = 3  # slot of the body; place around it
 MOVE = 2  # slot, bytes to move on
 CARRY = 6  # slot read, slot written; places of two buffers, first that of the last step's result
 STATE = 10  # slot of the condition or -1; slots and buffers as in CARRY; place of the result, bytes
-BRANCH = 5  # instructions, their count, slots, bindings, their count
+BRANCH = 5  # see BODY_WORDS
 
-SCAN_WORDS = (
-    "run", "team", "instructions", "count", "length", "slots", "bindings", "bound", "moves",
-    "moving", "carries", "carried",
-)  # fmt: skip
+# How a body is described: in the args of a kernel, and as a row of the table of branches.
+BODY_WORDS = ("instructions", "count", "slots", "bindings", "bound")
+_TESTED = tuple(f"tested.{name}" for name in BODY_WORDS)
+SCAN_WORDS = ("run", "team", *BODY_WORDS, "length", "moves", "moving", "carries", "carried")
 WHILE_WORDS = (
-    "run", "team", "tests", "testing", "tested.slots", "tested.bindings", "tested.bound",
-    "instructions", "count", "slots", "bindings", "bound", "answer.slot", "answer.offset",
-    "maximum", "steps.slot", "steps.offset", "states", "carried",
+    "run", "team", *_TESTED, *BODY_WORDS, "answer.slot", "answer.offset", "maximum", "steps.slot",
+    "steps.offset", "states", "carried",
 )  # fmt: skip
 BRANCH_WORDS = ("run", "team", "index.slot", "index.offset", "branches", "choices")
-_BRANCH_ROW = ("instructions", "count", "slots", "bindings", "bound")
 _POINTERS = {
-    "run", "team", "instructions", "bindings", "moves", "carries", "tests", "tested.bindings",
-    "states", "branches",
+    "run", "team", "instructions", "bindings", "moves", "carries", "tested.instructions",
+    "tested.bindings", "states", "branches",
 }  # fmt: skip
 
 
@@ -161,7 +159,7 @@ def _repeat() -> str:
     r.line(f"%steps = phi i64 [ 0, %{before} ], [ %steps.next, %again ]")
     bounded, spent = r.compare("sge", maximum, 0), r.compare("sge", "%steps", maximum)
     r.go_if(r.both(bounded, spent), "finish")
-    _run_body(r, words["run"], team, words["tests"], words["testing"], condition)
+    _run_body(r, words["run"], team, words["tested.instructions"], words["tested.count"], condition)
     answer = _address(r, condition, words["answer.slot"], words["answer.offset"])
     holds = r.let(f"load i8, ptr {_as_pointer(r, answer)}")
     r.go_if(r.compare("eq", holds, 0, "i8"), "finish")
@@ -196,7 +194,7 @@ def _choose() -> str:
     below = r.select(r.compare("sgt", index, most), most, index)
     chosen = r.select(r.compare("slt", below, 0), 0, below)
     row = r.row(words["branches"], chosen, BRANCH)
-    body = r.words(row, _BRANCH_ROW, _POINTERS)
+    body = r.words(row, BODY_WORDS, _POINTERS)
     team, inner = _team(r, words), _new_slots(r, body)
     _run_body(r, words["run"], team, body["instructions"], body["count"], inner)
     r.end("ret void")

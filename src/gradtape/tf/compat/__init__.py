@@ -1,7 +1,10 @@
-"""Names of other versions of TensorFlow: `tf.compat.v1`."""
+"""Names of other versions of TensorFlow: `tf.compat`.
 
+Other rooms import from here only v1, the namespace `tf.compat.v1`; its content is in tf/v1.
+"""
+
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.compat import v1
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = ["v1"]
 

@@ -7,6 +7,7 @@
 TensorShape([5, 1])
 """
 
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import (
     activations,
     backend,
@@ -29,7 +30,6 @@ from gradtape.tf.keras.metrics import Metric
 from gradtape.tf.keras.models import Model, Sequential
 from gradtape.tf.keras.optimizers import Optimizer
 from gradtape.tf.keras.regularizers import Regularizer
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
     "Initializer", "Input", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",

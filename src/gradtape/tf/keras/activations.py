@@ -9,10 +9,10 @@ from gradtape.ops.arrays.joining import split
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.tf import nn
-from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import operation
-from gradtape.tf.elementwise import FUNCTIONS
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.ops import elementwise as functions
 
 __all__ = [
     "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_sigmoid", "hard_silu",
@@ -38,17 +38,17 @@ def _of_x(name: str, function: Any, doc: str, argument: str, result: str) -> Any
     return activation
 
 
-exponential = _of_x("exponential", FUNCTIONS["exp"], "exp(x).", "0.0", "1.0")
+exponential = _of_x("exponential", functions.exp, "exp(x).", "0.0", "1.0")
 log_sigmoid = _of_x(
-    "log_sigmoid", FUNCTIONS["log_sigmoid"], "The logarithm of sigmoid.", "0.0", "-0.6931"
+    "log_sigmoid", functions.log_sigmoid, "The logarithm of sigmoid.", "0.0", "-0.6931"
 )
 relu6 = _of_x("relu6", nn.relu6, "The value held between 0 and 6.", "7.0", "6.0")
 selu = _of_x("selu", nn.selu, "Scaled elu, which keeps mean and variance.", "0.0", "0.0")
-sigmoid = _of_x("sigmoid", FUNCTIONS["sigmoid"], "1 / (1 + exp(-x)).", "0.0", "0.5")
+sigmoid = _of_x("sigmoid", functions.sigmoid, "1 / (1 + exp(-x)).", "0.0", "0.5")
 silu = swish = _of_x("silu", nn.silu, "x * sigmoid(x).", "0.0", "0.0")
 softplus = _of_x("softplus", nn.softplus, "log(1 + exp(x)).", "0.0", "0.6931")
-softsign = _of_x("softsign", FUNCTIONS["softsign"], "x / (1 + |x|).", "1.0", "0.5")
-tanh = _of_x("tanh", FUNCTIONS["tanh"], "Hyperbolic tangent.", "0.0", "0.0")
+softsign = _of_x("softsign", functions.softsign, "x / (1 + |x|).", "1.0", "0.5")
+tanh = _of_x("tanh", functions.tanh, "Hyperbolic tangent.", "0.0", "0.0")
 tanh_shrink = _of_x("tanh_shrink", lambda x: x - elementwise.tanh(x), "x - tanh(x).", "0.0", "0.0")
 hard_tanh = _of_x(
     "hard_tanh", lambda x: arithmetic.clip(x, -1.0, 1.0), "x held between -1 and 1.", "3.0", "1.0"

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.tensor.variable import Variable
-from gradtape.tf.conversion import convert
+from gradtape.tf.base.conversion import convert
 
 
 class Average:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_uid", "image_data_format"]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.tf.conversion import convert
-from gradtape.tf.tensor import Tensor
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.tensor import Tensor
 
 
 def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -131,7 +131,7 @@ def batches(
     def start() -> Iterator[Any]:
         order: Any = None
         if shuffle:
-            from gradtape.tf.random import shuffle as shuffled
+            from gradtape.tf.ops.random_numbers import shuffle as shuffled
 
             order = np.asarray(shuffled(np.arange(count, dtype=np.int64)))
         for begin in range(0, count, size):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import metrics as all_metrics
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
     "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",

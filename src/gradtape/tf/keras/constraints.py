@@ -7,8 +7,8 @@ from typing import Any
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tf.conversion import convert
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = [
     "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.tf import random
-from gradtape.tf.conversion import convert
-from gradtape.tf.indexing import one_hot
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.batches import pack, unpack
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.ops.indexing import one_hot
 
 __all__ = [
     "PyDataset", "Sequence", "normalize", "pack_x_y_sample_weight", "pad_sequences",

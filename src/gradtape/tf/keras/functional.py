@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.pytree import flatten, unflatten
-from gradtape.tf.dispatch import graphs
-from gradtape.tf.dtypes import float32
-from gradtape.tf.graphs import Placeholder, Symbolic
+from gradtape.tf.base.dispatch import graphs
+from gradtape.tf.base.dtypes import float32
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.runs import Run, running, symbolic_parts
+from gradtape.tf.v1.symbolic import Placeholder, Run, Symbolic, running, symbolic_parts
 
 __all__ = ["Input"]
 
@@ -94,4 +93,4 @@ def evaluated(inputs: list[Any], outputs: Any, values: Any) -> Any:
     run = Run({id(each): value for each, value in zip(inputs, given, strict=True)})
     leaves, structure = flatten(outputs)
     with running(run):
-        return unflatten(structure, [run.given(leaf) for leaf in leaves])
+        return unflatten(structure, [run.values_of(leaf) for leaf in leaves])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn import initializers as core
-from gradtape.tf.conversion import as_shape, convert
-from gradtape.tf.dispatch import fresh
-from gradtape.tf.dtypes import as_dtype, float32
-from gradtape.tf.suggestions import attribute_finder
-from gradtape.tf.tensor import adopt
+from gradtape.tf.base.conversion import as_shape, convert
+from gradtape.tf.base.dispatch import fresh
+from gradtape.tf.base.dtypes import as_dtype, float32
+from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.base.tensor import adopt
 
 __all__ = [
     "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity", "Initializer",

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.pytree import flatten
-from gradtape.tf.conversion import convert
-from gradtape.tf.graphs import Symbolic
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
 from gradtape.tf.keras.training import Trainer
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.v1.symbolic import Symbolic
 
 __all__ = ["Model", "Sequential", "clone_model"]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape import optimizers as core
 from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tf.base.scopes import without_prefix
+from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.keras import schedules
 from gradtape.tf.keras.averages import Accumulation, Average
 from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.scopes import without_prefix
-from gradtape.tf.slices import IndexedSlices
-from gradtape.tf.tape import GradientTape
-from gradtape.tf.variable import Variable
+from gradtape.tf.programs.tape import GradientTape
+from gradtape.tf.programs.variable import Variable
 
 
 def prepared(gradient: Any, variable: Any) -> Any:
@@ -188,7 +188,7 @@ class Optimizer(core.Optimizer):
 
     _trainable_variables: Any = ()
 
-    def _take_step(self, gradients: list[Any], variables: list[Any]) -> None:
+    def _take_step(self, gradients: Sequence[Any], variables: list[Any]) -> None:
         self.build(variables)
         scale = self.loss_scale_factor
         if scale is not None:

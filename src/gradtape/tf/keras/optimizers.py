@@ -6,10 +6,10 @@ import inspect
 from typing import Any
 
 from gradtape import optimizers as core
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import rarer_optimizers, schedules
 from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.optimizer import Optimizer
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
     "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",

@@ -10,8 +10,8 @@ from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tf.conversion import convert
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get", "l1", "l1_l2", "l2"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from gradtape.optimizers import schedules as core
 from gradtape.optimizers.schedules import LearningRateSchedule, to_config
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import operation
-from gradtape.tf.suggestions import attribute_finder
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",

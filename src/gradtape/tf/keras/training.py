@@ -6,16 +6,16 @@ import itertools
 from typing import Any
 
 from gradtape.pytree import flatten
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.function import function
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras import metrics as all_metrics
 from gradtape.tf.keras import optimizers as all_optimizers
 from gradtape.tf.keras.batches import Batches, batches, chunks, is_in_arrays, joined, split, unpack
 from gradtape.tf.keras.callbacks import CallbackList, History, as_list
 from gradtape.tf.keras.compiled import CompiledLoss, CompiledMetrics
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.tape import GradientTape
+from gradtape.tf.programs.function import function
+from gradtape.tf.programs.tape import GradientTape
 
 
 class Trainer(Layer):

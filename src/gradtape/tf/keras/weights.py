@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import graphs
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.keras import initializers
-from gradtape.tf.variable import Variable
+from gradtape.tf.programs.variable import Variable
 
 
 def weight(

@@ -1,5 +1,6 @@
 """Layers: `tf.keras.layers`."""
 
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.layers.base import InputLayer, Layer
 from gradtape.tf.keras.layers.convolutional import (
@@ -69,7 +70,6 @@ from gradtape.tf.keras.layers.recurrent import (
     SimpleRNNCell,
 )
 from gradtape.tf.keras.layers.wrappers import Bidirectional, Masking, TimeDistributed
-from gradtape.tf.suggestions import attribute_finder
 
 __all__ = [
     "Activation", "Add", "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
-from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import FRESH, functions, graphs
-from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import FRESH, functions, graphs
+from gradtape.tf.base.dtypes import as_dtype, float32
+from gradtape.tf.base.shapes import TensorShape
+from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
 from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.weights import weight
-from gradtape.tf.module import Module
-from gradtape.tf.runs import symbolic_parts
-from gradtape.tf.shapes import TensorShape
-from gradtape.tf.tensor import Tensor
-from gradtape.tf.variable import Variable
+from gradtape.tf.programs.module import Module
+from gradtape.tf.programs.variable import Variable
+from gradtape.tf.v1.symbolic import symbolic_parts
 
 _counts: dict[str, int] = defaultdict(int)
 
@@ -290,7 +290,7 @@ class Layer(Module):
         return found
 
     def _cast(self, x: Any) -> Any:
-        from gradtape.tf.casting import cast
+        from gradtape.tf.base.casting import cast
 
         x = convert(x, hint=self._dtype if not hasattr(x, "dtype") else None)
         return cast(x, self._dtype) if x.dtype.is_floating else x

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.tf.arrays import pad, repeat
-from gradtape.tf.conversion import convert
-from gradtape.tf.convolution import convolution
-from gradtape.tf.depthwise import depthwise_conv2d
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer, require_channels_last
-from gradtape.tf.transposed import conv_transpose
+from gradtape.tf.ops.arrays import pad, repeat
+from gradtape.tf.ops.convolution import conv_transpose, convolution, depthwise_conv2d
 
 
 def each(given: Any, count: int) -> tuple[int, ...]:

@@ -9,14 +9,14 @@ from gradtape.errors import ShapeError
 from gradtape.nn.dense import project
 from gradtape.nn.dropout import Dropout as CoreDropout
 from gradtape.ops.arrays.movement import reshape
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.dispatch import fresh
-from gradtape.tf.indexing import gather
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import fresh
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.activations import relu
 from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
-from gradtape.tf.nn import softmax
+from gradtape.tf.ops.indexing import gather
+from gradtape.tf.ops.neural import softmax
 
 
 class Dense(Layer):

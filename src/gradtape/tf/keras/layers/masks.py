@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.pytree import flatten
-from gradtape.tf.conversion import convert
-from gradtape.tf.tensor import Tensor
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.tensor import Tensor
 
 
 class Masked(Tensor):

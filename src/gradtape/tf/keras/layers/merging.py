@@ -13,7 +13,7 @@ from gradtape.ops.arrays.padding import pad
 from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.random import normal
+from gradtape.tf.ops.random_numbers import normal
 
 
 class _Merge(Layer):

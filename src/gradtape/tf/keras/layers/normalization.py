@@ -10,11 +10,11 @@ from gradtape.nn.normalization import normalized
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions import reduction
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.creation import ones_like
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.nn import batch_normalization
+from gradtape.tf.ops.creation import ones_like
+from gradtape.tf.ops.neural import batch_normalization
 
 
 class LayerNormalization(Layer):
@@ -142,7 +142,7 @@ class BatchNormalization(Layer):
             mean, variance = convert(self.moving_mean), convert(self.moving_variance)
         parts = [mean, variance, self.beta, self.gamma]
         shaped = [None if p is None else convert(p).reshape(spread) for p in parts]
-        return batch_normalization(inputs, *shaped, self.epsilon)
+        return batch_normalization(inputs, *shaped, self.epsilon)  # type: ignore[call-arg, arg-type]
 
     def _move(self, cell: Any, now: Any) -> None:
         share = 1.0 - self.momentum

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.ops.reductions import reduction
-from gradtape.tf.casting import cast
-from gradtape.tf.convolution import avg_pool, max_pool
+from gradtape.tf.base.casting import cast
 from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.keras.layers.convolutional import each
+from gradtape.tf.ops.pooling import avg_pool, max_pool
 
 _AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
 

@@ -9,15 +9,15 @@ from gradtape import nn as core
 from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
 from gradtape.nn.recurrent import over_time
-from gradtape.tf.arrays import reverse, transpose
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.creation import zeros
-from gradtape.tf.dispatch import fresh
-from gradtape.tf.indexing import where
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import fresh
+from gradtape.tf.base.tensor import adopt
 from gradtape.tf.keras import activations, initializers
 from gradtape.tf.keras.layers.base import Layer, takes
-from gradtape.tf.tensor import adopt
+from gradtape.tf.ops.arrays import reverse, transpose
+from gradtape.tf.ops.creation import zeros
+from gradtape.tf.ops.indexing import where
 
 _KINDS = ("kernel", "recurrent", "bias")
 # What all cells take besides units, activations and initializers; then what layers take.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn.bidirectional import check_mode, merged
-from gradtape.tf.arrays import reshape, reverse
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.tensor import adopt
 from gradtape.tf.keras.layers.base import Layer, takes
 from gradtape.tf.keras.layers.recurrent import RNN
-from gradtape.tf.reductions import reduce_any
-from gradtape.tf.tensor import adopt
+from gradtape.tf.ops.arrays import reshape, reverse
+from gradtape.tf.ops.reductions import reduce_any
 
 
 class Bidirectional(Layer):

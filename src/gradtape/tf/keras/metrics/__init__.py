@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.losses import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -55,7 +56,6 @@ from gradtape.tf.keras.metrics.counts import (
     TruePositives,
 )
 from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.suggestions import attribute_finder
 
 _CLASSES = (
     AUC, Accuracy, BinaryAccuracy, BinaryCrossentropy, CategoricalAccuracy,

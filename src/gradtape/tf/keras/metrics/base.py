@@ -6,16 +6,16 @@ import inspect
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.tf.arrays import broadcast_to, expand_dims
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.creation import zeros
-from gradtape.tf.dtypes import as_dtype, float32
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.weights import weight
 from gradtape.tf.math import divide_no_nan
-from gradtape.tf.reductions import reduce_mean, reduce_sum
-from gradtape.tf.variable import Variable
+from gradtape.tf.ops.arrays import broadcast_to, expand_dims
+from gradtape.tf.ops.creation import zeros
+from gradtape.tf.ops.reductions import reduce_mean, reduce_sum
+from gradtape.tf.programs.variable import Variable
 
 
 class Metric:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from gradtape.tf.arrays import expand_dims, reshape
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.elementwise import FUNCTIONS
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras import losses
 from gradtape.tf.keras.metrics.base import MeanMetricWrapper
-from gradtape.tf.reductions import argmax
-from gradtape.tf.sorting import in_top_k
+from gradtape.tf.ops import elementwise
+from gradtape.tf.ops.arrays import expand_dims, reshape
+from gradtape.tf.ops.reductions import argmax
+from gradtape.tf.ops.sorting import in_top_k
 
 
 def _aligned(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
@@ -28,7 +28,7 @@ def _aligned(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
 
 
 def _same(a: Any, b: Any) -> Any:
-    return cast(FUNCTIONS["equal"](a, b), "float32")
+    return cast(elementwise.equal(a, b), "float32")
 
 
 def accuracy(y_true: Any, y_pred: Any) -> Any:
@@ -201,4 +201,4 @@ class RootMeanSquaredError(MeanMetricWrapper):
 
     def result(self) -> Any:
         """The root so far."""
-        return FUNCTIONS["sqrt"](super().result())
+        return elementwise.sqrt(super().result())

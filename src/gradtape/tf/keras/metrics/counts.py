@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tf.arrays import broadcast_to, expand_dims, reshape
-from gradtape.tf.casting import cast
-from gradtape.tf.conversion import convert
-from gradtape.tf.elementwise import FUNCTIONS
-from gradtape.tf.indexing import where
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.metrics.base import Metric
 from gradtape.tf.math import divide_no_nan
-from gradtape.tf.reductions import reduce_sum
+from gradtape.tf.ops import elementwise
+from gradtape.tf.ops.arrays import broadcast_to, expand_dims, reshape
+from gradtape.tf.ops.indexing import where
+from gradtape.tf.ops.reductions import reduce_sum
 
 # What a prediction above a threshold, or not, can be: by the name of the variable.
 _CASES = ("true_positives", "true_negatives", "false_positives", "false_negatives")
@@ -62,10 +62,10 @@ class Counted(Metric):
         weights = reshape(broadcast_to(weights, scores.shape), [1, -1])
         for case in self.cases:
             known, positive = case.split("_")
-            meant = said if positive == "positives" else FUNCTIONS["logical_not"](said)
-            right = FUNCTIONS["equal"](said, there)
-            counts = right if known == "true" else FUNCTIONS["logical_not"](right)
-            chosen = FUNCTIONS["logical_and"](meant, counts)
+            meant = said if positive == "positives" else elementwise.logical_not(said)
+            right = elementwise.equal(said, there)
+            counts = right if known == "true" else elementwise.logical_not(right)
+            chosen = elementwise.logical_and(meant, counts)
             found = reduce_sum(where(chosen, weights, cast(0.0, self._dtype)), axis=1)
             getattr(self, case).assign_add(found)
 
@@ -191,7 +191,7 @@ class AUC(Counted):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Count a batch of targets and predictions in."""
-        scores = FUNCTIONS["sigmoid"](y_pred) if self.from_logits else y_pred
+        scores = elementwise.sigmoid(y_pred) if self.from_logits else y_pred
         super().update_state(y_true, scores, sample_weight)
 
     def result(self) -> Any:
@@ -207,7 +207,7 @@ class AUC(Counted):
         more = right[:-1] - right[1:]
         slope = divide_no_nan(more, said[:-1] - said[1:])
         offset = right[1:] - slope * said[1:]
-        known = FUNCTIONS["logical_and"](said[:-1] > 0.0, said[1:] > 0.0)
+        known = elementwise.logical_and(said[:-1] > 0.0, said[1:] > 0.0)
         ratio = where(known, divide_no_nan(said[:-1], said[1:]), 1.0)
-        parts = slope * (more + offset * FUNCTIONS["log"](ratio))
+        parts = slope * (more + offset * elementwise.log(ratio))
         return reduce_sum(divide_no_nan(parts, right[1:] + missed[1:]))

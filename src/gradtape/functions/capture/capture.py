@@ -1,0 +1,381 @@
+"""Capture: the recording of one real run of a gt.function, which grows the tree of steps.
+
+Values are there, as in any run. The capture notes the source of every leaf, so that a replay finds
+the leaf's value in its own call; every plan that runs; and every value that Python looks at, which
+becomes a guard. The run follows the tree from its root: steps that are known are compared, new
+ones are added. What happens to random generators, variables and tensors is noted by
+`captured_draws`, `captured_variables` and `captured_tensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import InPlaceError
+from gradtape.evaluate.bound_plans import BoundPlan, bind
+from gradtape.evaluate.failures import Lines
+from gradtape.evaluate.flush import compute_handle
+from gradtape.functions.capture.captured_draws import CapturedDraws
+from gradtape.functions.capture.captured_tensors import CapturedTensors
+from gradtape.functions.capture.captured_variables import CapturedVariables
+from gradtape.functions.replay.sources import (
+    Argument,
+    Attribute,
+    Compute,
+    Computed,
+    Constant,
+    Element,
+    Generator,
+    GuardSource,
+    Number,
+    NumberAsTensor,
+    NumberKey,
+    OutsideTensor,
+    Source,
+    VariableValue,
+    branch_key,
+    value_of,
+)
+from gradtape.functions.replay.steps import Run, Step
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import LEAF, PICK, Node, outputs
+from gradtape.graph.spec import Spec
+from gradtape.graph.walk import topological
+from gradtape.ops.custom.callback import is_effect
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.handle import Handle
+from gradtape.recording.recording import Recording
+from gradtape.recording.trace import next_number
+from gradtape.recording.value import Value, host_value
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
+
+# Reasons why a run says nothing of the runs to come.
+PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
+MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
+
+
+class Capture(Recording):
+    """The recording of a captured run."""
+
+    __slots__ = (
+        "_checked",
+        "_looked_at",
+        "_sources",
+        "broken",
+        "deferred",
+        "draws",
+        "escaped",
+        "failed",
+        "fallible",
+        "fastmath",
+        "fed",
+        "inconsistent",
+        "meant",
+        "missed",
+        "number",
+        "step",
+        "tensors",
+        "variables",
+    )
+
+    capturing = True
+
+    def __init__(self, root: Step, fed: Mapping[Node, Value], fastmath: bool) -> None:
+        super().__init__()
+        self.fastmath = fastmath
+        self.number = next_number()
+        # Values that a replay had computed before it met an unknown value.
+        self.fed = fed
+        # As if a tape were recording: nothing is cut, and a flush keeps the graph.
+        self.active = 1
+        self.tapes[id(self)] = True
+        self.draws = CapturedDraws()
+        self.variables = CapturedVariables()
+        self.tensors = CapturedTensors()
+        # Sources of leaves by number. Leaves without one are constants.
+        self._sources: dict[int, Source] = {}
+        # Objects whose guards are known already. They are kept: no other may get their id.
+        self._looked_at: dict[tuple[int, str], object] = {}
+        # Handles on ops that may fail or call Python: they run even if nobody reads the result.
+        self.deferred: list[Handle] = []
+        # Values of ops that were tried at once, and of their inputs.
+        self._checked: dict[Node, Value] = dict(fed)
+        # How and where a value left for Python in a way that no guard can follow; and whether the
+        # user meant it, as for a print.
+        self.escaped: tuple[str, str] | None = None
+        self.meant = False
+        # Whether an op failed on its line: the rest of the run is no path for other calls.
+        self.failed = False
+        # Whether a plan failed otherwise: in Python the error comes where the value is read.
+        self.broken = False
+        # Whether an op that ran may fail, or calls Python.
+        self.fallible = False
+        # Whether the run looked at other values than an earlier run on the same path.
+        self.inconsistent = False
+        # The guard at which this run left the known paths.
+        self.missed: Step | None = None
+        self._arrive(root)
+
+    @property
+    def unrepeatable(self) -> str | None:
+        """Why this run says nothing of the runs to come, if it does not."""
+        if self.tensors.shares_argument:
+            return PASSED_TWICE
+        return MEANWHILE if self.draws.disturbed or self.variables.disturbed else None
+
+    # Leaves, and the sources of their values.
+
+    def argument(self, position: int, value: Value, kind: type[Handle], original: Any) -> Handle:
+        """The stand-in for a tensor among the arguments."""
+        node = self.add_leaf(value, value.spec)
+        self._sources[node.params[0]] = Argument(position)
+        handle = kind(node, self, value)
+        self.tensors.add_stand_in(position, handle, original)
+        return handle
+
+    def add_number(self, number: Deferred, of: Spec) -> Node:
+        """The leaf of a number that a replay computes from its arguments."""
+        node = self.add_leaf(number.value, of)
+        self._sources[node.params[0]] = Number(number.compute)
+        return node
+
+    def enter_handle(self, handle: Handle) -> Node:
+        """The leaf of a tensor from outside, which may be changed in place between calls."""
+        changed = self.tensors.changed_stand_in(handle)
+        if changed is not None:
+            # The caller's own tensor, which the function has changed as an argument.
+            return changed.enter(self)
+        node = self.enter_value(value_of(handle))
+        known = self._sources.get(node.params[0])
+        if known is None or (isinstance(known, OutsideTensor) and known.handle() is None):
+            self._sources[node.params[0]] = OutsideTensor.of(handle)
+        return node
+
+    def enter_variable(self, variable: Variable, handle: Tensor) -> Node:
+        """The leaf of a variable as it was before the run: a replay reads the variable."""
+        node, is_outside = self.variables.enter(variable, handle, self)
+        if is_outside:
+            self._sources[node.params[0]] = VariableValue(variable)
+        return node
+
+    def enter_positions(self, generator: Generator, positions: np.ndarray) -> Node:
+        """The leaf of one or many positions of random numbers: a replay has its own."""
+        value = host_value(positions)
+        node = self.add_leaf(value, value.spec)
+        if self.is_outside(generator):
+            self._sources[node.params[0]] = self.draws.position(generator, value.array)
+        return node
+
+    def draw(self, generator: Generator, position: np.ndarray) -> Tensor:
+        """A tensor of the position of a draw."""
+        return self.hold(self.enter_positions(generator, position), Tensor)
+
+    def is_outside(self, generator: Generator) -> bool:
+        """Whether a generator was made before the run."""
+        return generator.number < self.number
+
+    def source(self, node: Node) -> Source:
+        """The source of the value of a node."""
+        if node.op is not LEAF:
+            return Computed(node)
+        found = self._source_of_leaf(node.params[0])
+        return NumberAsTensor(found.compute, node.dtype) if isinstance(found, Number) else found
+
+    def _source_of_leaf(self, ordinal: int) -> Source:
+        found = self._sources.get(ordinal)
+        return Constant(self.leaves[ordinal]) if found is None else found
+
+    def outside(self) -> list[Handle]:
+        """Tensors from outside that were read and are still there."""
+        sources = self._sources.values()
+        found = [each.handle() for each in sources if isinstance(each, OutsideTensor)]
+        return [handle for handle in found if handle is not None]
+
+    # Computing.
+
+    def compute_at_once(self, handle: Handle) -> None:
+        """Try an op that may fail, so that it fails on its line; replays run it with all others.
+
+        Pure callbacks, which are called as rarely as possible, are not tried.
+        """
+        node = handle.node
+        applied = node.inputs[0] if node.op is PICK else node
+        was_broken = self.broken
+        try:
+            if is_effect(applied):
+                # Python's effects happen once, and in this order.
+                compute_handle(handle)
+            elif not applied.op.calls_python:
+                self._check(applied)
+        except BaseException:
+            self.failed, self.broken = True, was_broken
+            raise
+        self.deferred.append(handle)
+
+    def _check(self, node: Node) -> None:
+        """Compute a node to see whether it fails."""
+        results = outputs(node) if type(node.spec) is tuple else (node,)
+        # The inputs are kept, too: the next op to be tried may read them.
+        wanted = [
+            each
+            for each in dict.fromkeys((*node.inputs, *results))
+            if each.op is not LEAF
+            and type(each.spec) is not tuple
+            and each not in self.values
+            and each not in self._checked
+        ]
+        if wanted:
+            bound = bind(self, wanted, self._checked.keys())
+            found = zip(bound.outputs, bound.run(self, self._checked), strict=True)
+            self._checked.update((each, Value(content, each.spec)) for each, content in found)
+
+    def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
+        """Handles on deferred ops that a flush of the wanted handles would not compute."""
+        self.tensors.held(wanted)
+        deferred, self.deferred = self.deferred, []
+        if not deferred:
+            return []
+        read = set(topological([handle.node for handle in wanted], stop=self.values.keys()))
+        return [
+            handle
+            for handle in deferred
+            if handle.node is not None
+            and handle.node not in self.values
+            and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
+        ]
+
+    def run(self, bound: BoundPlan) -> dict[Node, Any]:
+        """Run a plan of this recording, or take the outputs that the replay before it computed."""
+        fed = self.fed
+        if fed and all(node in fed for node in bound.outputs):
+            found = {node: fed[node].content for node in bound.outputs}
+        else:
+            try:
+                found = dict(zip(bound.outputs, bound.run(self), strict=True))
+            except Exception:
+                self.broken = True
+                raise
+        self.fallible = self.fallible or bound.fallible is not None
+        if self._writes:
+            inputs = tuple(
+                self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
+                for binding in bound.bindings
+            )
+            lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
+            self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
+        return found
+
+    @property
+    def _writes(self) -> bool:
+        """Whether the step is new, so that draws and plans are added to it."""
+        return not (self.step.complete or self.inconsistent or self.failed)
+
+    # Guards.
+
+    def decide(self, handle: Handle, kind: type, name: str) -> Any:
+        """Python asks for a tensor's only element, and goes on as it is: a guard."""
+        node = handle.enter(self)
+        compute_handle(handle)
+        value = kind(value_of(handle).array.reshape(())[()])
+        if handle.recording is not self and self.tensors.is_made_here(handle):
+            return value
+        guard = Element(self.source(node), node, kind)
+        self._branch(guard, (node, name), f"{name}() of a tensor", value)
+        return value
+
+    def guard_outside(self, handle: Handle) -> None:
+        """Python reads the value of a tensor: a guard if the tensor is from outside."""
+        if self.tensors.is_made_here(handle):
+            return
+        node, value = handle.enter(self), handle.computed
+        source = self.source(node)
+        if isinstance(source, OutsideTensor) and (id(value), "value") not in self._looked_at:
+            self._looked_at[(id(value), "value")] = value
+            self._branch(source, (node, "value"), "a tensor from outside", value)
+
+    def guard_number(self, compute: Compute, value: object, label: str) -> None:
+        """Python looks at a number among the arguments, or at a comparison of it: a guard."""
+        guard = NumberKey(compute, type(value) in (float, complex))
+        self._branch(guard, "number", label, value)
+
+    def guard_state(self, thing: object, name: str, label: str) -> Any:
+        """Python reads an attribute that is known to change: a guard."""
+        value = getattr(thing, name)
+        if (id(thing), name) not in self._looked_at:
+            self._looked_at[(id(thing), name)] = thing
+            self._branch(Attribute(thing, name), label, label, value)
+        return value
+
+    def _branch(self, guard: GuardSource, looks_at: object, label: str, value: object) -> None:
+        """End the step with a guard, and go on with the step that its value chooses."""
+        if self.inconsistent or self.failed or self.closed:
+            return
+        self._end_draws()
+        step, key = self.step, branch_key(value)
+        if not step.complete:
+            step.guard, step.looks_at, step.label, step.line = guard, looks_at, label, user_line()
+        elif step.result is not None or step.looks_at != looks_at:
+            self.inconsistent = True
+            return
+        elif key not in step.branches and self.missed is None:
+            self.missed = step
+        if key not in step.branches:
+            step.values.append(value)
+        self._arrive(step.branches.setdefault(key, Step()))
+
+    def _arrive(self, step: Step) -> None:
+        self.step = step
+        if not step.complete:  # an error may have left it half-way
+            step.runs, step.draws = [], []
+
+    def _end_draws(self) -> None:
+        draws = self.draws.end_step()
+        if self._writes:
+            self.step.draws = draws
+
+    def escape(self, what: str = "a value leaves for Python", meant: bool = False) -> None:
+        """A value leaves for Python, and may come back in ways that are not recorded.
+
+        Nobody is warned where that is `meant` to happen at every call, as for a print.
+        """
+        if self.escaped is None:
+            self.escaped = (what, user_line())
+            self.meant = meant
+
+    # State.
+
+    def assign(self, variable: Variable, before: Tensor, handle: Tensor) -> None:
+        """A variable was assigned."""
+        self.variables.assign(variable, before, handle)
+
+    def make(self, thing: object) -> None:
+        """A variable or a generator was made."""
+        self.variables.make(thing)
+
+    def own(self, handle: Handle) -> None:
+        """A tensor of host memory was made."""
+        self.tensors.make(handle)
+
+    def rebinding(self, handle: Handle, new: Handle) -> None:
+        """A tensor is about to be changed in place."""
+        try:
+            self.tensors.rebinding(handle, new, self)
+        except InPlaceError:
+            self.broken = True
+            raise
+
+    def finish(self) -> None:
+        """The function has returned."""
+        self._end_draws()
+        self.variables.compare_all()
+
+    def undo(self) -> bool:
+        """Leave everything outside as it was; False if others have drawn random numbers."""
+        self._end_draws()
+        self.variables.undo()
+        self.tensors.undo()
+        return self.draws.undo()

@@ -1,0 +1,173 @@
+"""Capture run: run a function once as a capture, and find out whether later calls can repeat it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gradtape.evaluate.flush import flush, retire
+from gradtape.functions.arguments.argument_keys import Identity, static_key
+from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.capture.returned_values import (
+    ReturnedLeaves,
+    is_inside,
+    leaf_sources,
+    unsupported_leaf,
+)
+from gradtape.functions.capture.stand_ins import StandIns
+from gradtape.functions.replay.steps import Result, Step
+from gradtape.graph.node import Node
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
+from gradtape.tensor.row_sparse import RowSparse
+
+
+class Refusal(NamedTuple):
+    """Why calls of a signature run in Python, and what the user can do about it."""
+
+    why: str
+    remedy: str = "Keep the value a tensor"
+    silently: bool = False
+
+
+class EarlierError(Exception):
+    """A plan failed and the function has gone on, so it is run again without a capture."""
+
+
+class CaptureRun:
+    """One captured run, and the verdict on it."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        leaves: list[Any],
+        root: Step,
+        fed: Mapping[Node, Value],
+        fastmath: bool,
+    ) -> None:
+        self._function = function
+        self.guards = OutsideGuards(function, _identified(arguments))
+        self.capture = Capture(root, fed, fastmath)
+        self.stand_ins = StandIns(self.capture, arguments, leaves)
+        # Set by the run: the path that it took; why no call can be replayed; and what it left
+        # outside, so that a replay would have to do it, too.
+        self.result: Result | None = None
+        self.refusal: Refusal | None = None
+        self.left_outside: str | None = None
+
+    def run(self, lasts: bool = True) -> Any:
+        """Run the function; returns what it returns.
+
+        If the run is to last, in-place changes of stand-in arguments are carried out on the
+        caller's.
+        """
+        with captured_run(self.capture, self._function, self.stand_ins) as box:
+            return self._finish(box, lasts)
+
+    def _finish(self, box: list[Any], lasts: bool) -> Any:
+        # From here on nothing may hold the tensors of the run for longer than it needs them: who
+        # holds one at the end is taken for somebody outside.
+        capture, stand_ins = self.capture, self.stand_ins
+        leaves, structure = flatten(box.pop())
+        capture.finish()
+        nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
+        capture.tapes.pop(id(capture), None)
+        capture.active = 0
+        tape_outlives = bool(capture.tapes)
+        source = capture.source
+        self.result = Result(
+            structure,
+            leaf_sources(capture, leaves, nodes),
+            tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
+            tuple((each, source(node)) for each, node in capture.tensors.rebound(capture)),
+            tuple(
+                (position, source(handle.node))
+                for position, handle in capture.tensors.changed_arguments.items()
+            ),
+        )
+        flush(capture)
+        if capture.broken:
+            raise EarlierError
+        if lasts:
+            stand_ins.carry_out()
+        if not capture.closed and not capture.tapes:
+            retire(capture)
+        self.refusal = self._refused(leaves)
+        returned = ReturnedLeaves(leaves, nodes, stand_ins.originals)
+        if self.refusal is None and not capture.failed:
+            self.left_outside = self._left_outside(leaves, tape_outlives)
+            if self.left_outside is not None:
+                # Another thread that assigned meanwhile holds on to what was assigned here.
+                capture.variables.compare_all()
+        return unflatten(structure, returned.known_outside(leaves))
+
+    def _refused(self, leaves: list[Any]) -> Refusal | None:
+        unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())
+        if unsupported is not None:
+            kind = type(unsupported).__name__
+            return Refusal(f"it returns an object of class {kind}, which may differ between calls")
+        if self.stand_ins.changes:
+            return Refusal("it changes a list, dict or dataclass that it is given")
+        if self.guards.has_drawn():
+            why = "it draws random numbers of Python or NumPy, which are new in every call"
+            return Refusal(why, "Use gt.random")
+        return None
+
+    def _left_outside(self, leaves: list[Any], tape_outlives: bool) -> str | None:
+        inputs = self.stand_ins.release()
+        if tape_outlives:
+            return "every call makes a tape that outlives it"
+        capture = self.capture
+        parts = [part for leaf in leaves if isinstance(leaf, RowSparse) for part in leaf.rows]
+        # Variables that wait for an update are held by the recording only.
+        capture.unassigned = set()
+
+        def found() -> str | None:
+            for thing in capture.variables.lasting():
+                return f"every call makes a {type(thing).__name__} that outlives it"
+            known = [*leaves, *parts, *capture.variables.known()]
+            leaked = capture.tensors.leaked(inputs, known)
+            return "a tensor that it computes or is given is kept outside" if leaked else None
+
+        if found() is None:
+            return None
+        # Functions that call themselves are in reference cycles, and so are their tensors.
+        gc.collect()
+        return found()
+
+
+@contextlib.contextmanager
+def captured_run(
+    capture: Capture, function: Callable[..., Any], stand_ins: StandIns
+) -> Iterator[list[Any]]:
+    """Run a function on stand-in arguments; yields a list with the only reference to its result."""
+    outer = state.recording
+    state.recording = capture
+    try:
+        box = [function(*stand_ins.args, **stand_ins.kwargs)]
+        yield box
+    finally:
+        capture.tapes.pop(id(capture), None)
+        capture.active = 0
+        try:
+            if not capture.closed and not capture.tapes:
+                # Only after an error: other pending work is computed, if it can be.
+                with contextlib.suppress(Exception):
+                    flush(capture)
+        finally:
+            state.recording = Recording() if outer.closed else outer
+
+
+def _identified(arguments: Arguments) -> list[Any]:
+    """Positional arguments that the key tells by identity; None in the place of others."""
+    return [
+        each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None
+        for each in arguments.args
+    ]

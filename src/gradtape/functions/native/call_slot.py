@@ -1,0 +1,141 @@
+"""Call slot: native code in the place of `Function.__call__`, compiled with the first native call.
+
+`codegen.cpython.caller` writes the code. Here it gets the offsets of slots and the addresses of
+objects that it uses, is put into the class, and is taken out again when the user asks for Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import warnings
+from functools import lru_cache, partial
+from typing import Any
+
+from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
+from gradtape.codegen.cpython.objects import (
+    add_functions,
+    slot_offset,
+    slot_offsets,
+    slot_wrapper,
+    supported,
+    word,
+)
+from gradtape.dtypes import World
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
+from gradtape.runtime import buffer_pool as buffers
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime.counters import NATIVE
+from gradtape.tensor.variable import Variable
+
+# Signatures of one function that have contexts.
+MOST_CONTEXTS = 8
+
+
+def offsets(function: type) -> dict[str, int] | None:
+    """Where objects keep what the native code reads and writes; None if a check fails."""
+    known = native.offsets()
+    if known is None:
+        return None
+    buffer, variable = buffers.allocate(8), Variable(0.0)
+    value, recording = Value(buffer, variable.current().spec), Recording()
+    reads: list[tuple[Any, type, str]] = [
+        *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
+        *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
+        *[(variable, Variable, name) for name in ("_handle",)],
+        *[(recording, Recording, name) for name in ("active",)],
+    ]
+    found = slot_offsets(reads)
+    if found is None:
+        return None
+    found["Function_contexts"] = slot_offset(function, "native_contexts")
+    some, number, content = [value, buffer], 1.5, b"12345678"
+    (bits,) = struct.unpack("=q", struct.pack("=d", number))
+    checks = [
+        word(word(id(some) + 24) + 8) == id(buffer),
+        word(id(number) + 16) == bits,
+        word(id(content) + 16) == len(content),
+        word(id((some, number)) + 16) == 2,
+        Value(buffer, value.spec).entry is value.entry,
+        recording.active == 0 and id(recording.active) == id(0),
+    ]
+    return {**known, **found, "list_items": 24, "float_content": 16} if all(checks) else None
+
+
+class _Slot:
+    """The compiled slot, and the method that it stands in for. Neither is ever freed."""
+
+    def __init__(self, function: type, layout: dict[str, int]) -> None:
+        # Late: the compiler, and the writer of what it compiles.
+        from gradtape.codegen import llvm
+        from gradtape.codegen.cpython import caller
+
+        self.in_python = function.__dict__["__call__"]
+        value = Value(buffers.allocate(8), Variable(0.0).current().spec)
+        objects = {
+            "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
+            "address_name": sys.intern("address"),
+            "local_dictionary": native.local_dictionary, "zero": 0, "None": None,
+            "False": False, "unentered": value.entry, "allocate": buffers.allocate,
+            "team": threads.team, "in_python": self.in_python,
+        }  # fmt: skip
+        types = (Exception, Recording, Value, buffers.Buffer, float, list)
+        facts = {
+            **layout,
+            **{name: id(thing) for name, thing in objects.items()},
+            **{kind.__name__: id(kind) for kind in types},
+            "world": World.number.buffer_info()[0],
+            "pool_counts": buffers.counts().buffer_info()[0],
+            "count_recycled": 8 * buffers.RECYCLED,
+            "count_held": 8 * buffers.HELD,
+            "run_counts": NATIVE.buffer_info()[0],
+            "run_plan": threads.plan_address(),
+            "most_contexts": MOST_CONTEXTS,
+        }
+        add_functions(caller.FUNCTIONS)
+        compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
+        self.wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
+        # The code points to these, and may run when modules are gone at the end of the process.
+        kept = (objects, types, self.wrapper, World.number, NATIVE, buffers.counts())
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+
+@lru_cache(maxsize=1)
+def _slot(function: type) -> _Slot | None:
+    """The slot, compiled at the first call; None where it cannot be."""
+    layout = offsets(function) if supported() else None
+    if layout is None:
+        return None
+    try:
+        return _Slot(function, layout)
+    except Exception as error:
+        # A shortcut that cannot be taken is no reason to stop.
+        warnings.warn(
+            f"native calls could not be compiled: {error!r}. Functions are called in Python; "
+            "gt.set_recorder('python') does not try.",
+            stacklevel=2,
+        )
+        return None
+
+
+def install(function: type) -> bool:
+    """Let calls of functions go through the slot; False where they cannot."""
+    slot = _slot(function)
+    if slot is not None and function.__dict__["__call__"] is not slot.wrapper:
+        function.__call__ = slot.wrapper  # type: ignore[method-assign]
+    return slot is not None
+
+
+def follow_switch(function: type) -> None:
+    """Take the slot out of use if Python was asked for, or put it back if it was compiled."""
+    if not _slot.cache_info().currsize:
+        return
+    slot = _slot(function)
+    if slot is None:
+        return
+    wanted = slot.in_python if switch.MODE == "python" else slot.wrapper
+    if function.__dict__["__call__"] is not wanted:
+        function.__call__ = wanted  # type: ignore[method-assign]

@@ -1,0 +1,336 @@
+"""Native call: a captured call that goes from the arguments to the results in machine code.
+
+A signature whose calls are one run of one compiled plan gets a context: the words that tell native
+code how to recognise its arguments, fill the slots of the plan, run it, and make the results
+(`codegen.cpython.call_context` lists them). A native call is a shortcut through
+`Function.__call__` and the written-out replay, and nothing else; the door of `codegen.cpython`
+states what both must have in common.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from gradtape.codegen.cpython import call_context
+from gradtape.dtypes import World
+from gradtape.functions.arguments.argument_keys import Identity, is_input
+from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.native.call_slot import install
+from gradtape.functions.replay.captured_steps import CapturedSteps
+from gradtape.functions.replay.sources import (
+    Argument,
+    CallersTensor,
+    Computed,
+    Constant,
+    Leaf,
+    NewTensor,
+    Number,
+    OutsideTensor,
+    Source,
+    VariableValue,
+)
+from gradtape.functions.replay.steps import Result, Run
+from gradtape.graph.node import Node
+from gradtape.pytree import Structure, unflatten
+from gradtape.recording.handle import Handle
+from gradtape.runtime import buffer_pool as buffers
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
+
+
+class LeftToPythonError(Exception):
+    """This call has something that native code does not handle."""
+
+
+class NativeCall:
+    """The context of one signature, with references to everything that its words point to."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        run: Run,
+        result: Result,
+        assigned: Sequence[Variable],
+        differs: Callable[[], bool] | None,
+    ) -> None:
+        layout = run.plan.layout
+        if layout is None:
+            raise LeftToPythonError
+        # Made first: an argument that is watched may go, and end the call, before it is complete.
+        self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
+        self._kept: list[Any] = [run, result, tuple(assigned), differs]
+        described = ArgumentRows(arguments, self.end)
+        self._kept.append(described)
+        fixed = run.constants()
+        sources = _Sources(described.inputs, run.inputs)
+        words, numbers, presets = [], [], {1: 0}
+        for slot, position in enumerate(layout.arrays, start=2):
+            if position in fixed:
+                presets[slot] = fixed[position].address
+            else:
+                words.append((slot, sources.value(position)))
+        for number, (position, dtype) in enumerate(layout.scalars):
+            if position not in fixed:
+                numbers.append(sources.number(position, dtype, layout.offsets[number]))
+        first = 2 + len(layout.arrays)
+        rows = [(first + number, size) for number, size in enumerate(layout.written)]
+        presets |= dict(enumerate(layout.unset, start=first + len(rows)))
+        if layout.arena > buffers.SMALL:
+            rows.append((0, layout.arena))
+        elif layout.arena:
+            arena = self._keep(buffers.allocate(layout.arena))
+            presets[0] = arena.address
+        self._memory, base = layout.new_memory()
+        constants = [fixed.get(position, 0) for position, _ in layout.scalars]
+        presets[1] = base + 8 * layout.slots
+        slots = [presets.get(slot, 0) for slot in range(layout.slots)]
+        layout.pack(self._memory, 0, *slots, *layout.converted(constants))
+        taken = [self._buffer_row(*row) for row in rows]
+        place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
+        updates = [self._update_row(*update, place) for update in result.updates]
+        locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
+        locks = [(id(acquire), id(release)) for acquire, release in locks]
+        structure = result.structure
+        fields: dict[str, Any] = {
+            "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
+            "differs": 0 if differs is None else id(differs),
+            "argument_rows": self._table(described.rows),
+            "inputs": len(described.inputs), "given": self._table([(0,)] * len(described.inputs)),
+            "sources": len(sources.rows),
+            "source_rows": self._table(sources.rows),
+            "values": self._table([(0,)] * len(sources.rows)),
+            "words": len(words), "word_rows": self._table(words),
+            "numbers": len(numbers), "number_rows": self._table(numbers),
+            "buffers": len(taken), "buffer_rows": self._table(taken),
+            "taken": self._table([(0,)] * len(taken)),
+            "leaves": len(result.leaves),
+            "leaf_rows": self._table([*self._leaf_rows(result.leaves, place, described)]),
+            "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
+            "updates": len(updates), "update_rows": self._table(updates),
+            "locks": len(locks), "lock_rows": self._table(locks),
+            "slots": base, "instructions": layout.stretch.instructions.address,
+            "count": layout.stretch.instructions.count, "parallel": int(layout.stretch.parallel),
+            "keep_gil": int(layout.stretch.quick), "ops": layout.ops,
+        }  # fmt: skip
+        self._kept += [layout, sources]
+        self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
+        self.address = ctypes.addressof(self._words)
+
+    def _keep(self, thing: Any) -> Any:
+        self._kept.append(thing)
+        return thing
+
+    def _table(self, rows: Sequence[Sequence[int]]) -> int:
+        """The address of rows of words."""
+        flat = [number for row in rows for number in row]
+        return ctypes.addressof(self._keep((ctypes.c_int64 * max(len(flat), 1))(*flat)))
+
+    def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
+        capacity = buffers.capacity_for(nbytes)
+        # The pool notes when large capacities are asked for, so these are left to it.
+        pop = id(self._keep(buffers.idle(capacity).pop)) if nbytes <= buffers.SMALL else 0
+        return slot, pop, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
+
+    def _leaf_rows(
+        self, leaves: Sequence[Leaf], place: dict[Node, int], described: ArgumentRows
+    ) -> Iterator[tuple[int, int, int]]:
+        for number, leaf in enumerate(leaves):
+            first = leaves.index(leaf)
+            if first < number:
+                yield first, 0, call_context.A_LEAF
+            else:
+                yield self._leaf_row(leaf, place, described)
+
+    def _leaf_row(
+        self, leaf: Leaf, place: dict[Node, int], described: ArgumentRows
+    ) -> tuple[int, int, int]:
+        if isinstance(leaf, Constant):
+            return id(leaf.content), 0, call_context.THE_OBJECT
+        if (
+            isinstance(leaf, CallersTensor)
+            and described.inputs[leaf.position] == call_context.TENSOR
+        ):
+            return leaf.position, 0, call_context.AN_INPUT
+        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, Computed):
+            raise LeftToPythonError
+        if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:
+            raise LeftToPythonError
+        node = leaf.source.node
+        return place[node], id(node.spec), id(leaf.kind)
+
+    def _update_row(
+        self, variable: Variable, source: Source, place: dict[Node, int]
+    ) -> tuple[int, int, int]:
+        if not isinstance(source, Computed):
+            raise LeftToPythonError
+        return id(self._keep(variable.replace)), place[source.node], id(source.node.spec)
+
+    # What changes.
+
+    def _field(self, name: str) -> int:
+        return self._words[call_context.CONTEXT.index(name)]
+
+    @property
+    def calls(self) -> int:
+        """How often it was run."""
+        return self._field("calls")
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether calls may still take it."""
+        return bool(self._field("live")) and self._field("world") == World.number[0]
+
+    def end(self) -> None:
+        """No call takes it any more."""
+        self._words[call_context.CONTEXT.index("live")] = 0
+        if not self._field("busy"):
+            # Constants may be large. Native code reads nothing else of a context that is not live.
+            self._kept.clear()
+
+
+def native_call(function: type, arguments: Arguments, steps: CapturedSteps) -> NativeCall | None:
+    """The native call for calls like this one; None if they are left to Python."""
+    run, result = steps.root.only_run, steps.root.result
+    if run is None or result is None or run.plan.layout is None or not install(function):
+        return None
+    try:
+        return NativeCall(arguments, run, result, steps.assigned, steps.differs)
+    except LeftToPythonError:
+        return None
+
+
+class _Sources:
+    """The rows of the sources of values, each of them once."""
+
+    def __init__(self, passed: Sequence[int], inputs: Sequence[Source]) -> None:
+        # How each input of the call is passed, and the source of each input of the plan.
+        self._passed = passed
+        self._inputs = inputs
+        self.rows: list[tuple[int, int]] = []
+
+    def value(self, position: int) -> int:
+        """The number of the row of a value."""
+        source = self._inputs[position]
+        if isinstance(source, Argument):
+            if self._passed[source.position] != call_context.TENSOR:
+                raise LeftToPythonError
+            row = call_context.GIVEN, source.position
+        elif isinstance(source, VariableValue):
+            row = call_context.VARIABLE, id(source.variable)
+        elif isinstance(source, OutsideTensor):
+            row = call_context.REFERENCE, id(source.handle)
+        else:
+            raise LeftToPythonError
+        if row not in self.rows:
+            self.rows.append(row)
+        return self.rows.index(row)
+
+    def number(self, position: int, dtype: np.dtype[Any], offset: int) -> tuple[int, ...]:
+        """The row of a number that goes to an offset of the memory of a run."""
+        source, size = self._inputs[position], dtype.itemsize
+        if not isinstance(source, Number):
+            return call_context.COPIED, self.value(position), offset, size
+        if dtype.kind != "f":
+            raise LeftToPythonError
+        if type(source.compute) is itemgetter:
+            place: Any = source.compute.__reduce__()[1][0]
+            if self._passed[place] == call_context.FLOAT:
+                return (
+                    call_context.DOUBLE if size == 8 else call_context.SINGLE,
+                    place,
+                    offset,
+                    size,
+                )
+        how = call_context.COMPUTED_DOUBLE if size == 8 else call_context.COMPUTED_SINGLE
+        return how, id(source.compute), offset, size
+
+
+class ArgumentRows:
+    """The rows by which native code recognises the arguments, and how each input is passed."""
+
+    def __init__(self, arguments: Arguments, gone: Callable[[], None]) -> None:
+        self.rows: list[tuple[int, int, int]] = []
+        self.inputs: list[int] = []
+        self._kept: list[Any] = []
+        self._gone = gone
+        # An object that dies ends the native call: another object may get its address.
+        self.watched: list[weakref.ref[Any]] = []
+        if arguments.kwargs:
+            raise LeftToPythonError
+        self._tell(call_context.ROW, tuple, len(arguments.args))
+        for argument, structure, parts in arguments.described():
+            self._enter(argument, structure, iter(parts))
+
+    def _tell(self, how: int, thing: Any, more: int = 0) -> None:
+        self._kept.append(thing)
+        self.rows.append((how, id(thing), more))
+
+    def _enter(self, thing: Any, structure: Structure, parts: Iterator[Any]) -> None:
+        kind = type(thing)
+        if structure.kind is None:
+            self._enter_leaf(thing, next(parts))
+        elif thing is None:
+            self._tell(call_context.OBJECT, None)
+        elif structure.kind is kind and kind in (tuple, list):
+            how = call_context.ROW if kind is tuple else call_context.SERIES
+            self._tell(how, kind, len(thing))
+            for child, below in zip(thing, structure.children, strict=True):
+                self._enter(child, below, parts)
+        elif structure.kind is kind is dict:
+            self._tell(call_context.MAPPING, dict, len(thing))
+            for (key, child), below in zip(thing.items(), structure.children, strict=True):
+                self._tell(call_context.OBJECT, key)
+                self._enter(child, below, parts)
+        else:
+            raise LeftToPythonError
+
+    def _enter_leaf(self, leaf: Any, part: Any) -> None:
+        kind = type(leaf)
+        if is_input(part):
+            if issubclass(kind, Tensor) and leaf.computed is not None:
+                self._kept.append(leaf.computed.spec)
+                self._tell(call_context.TENSOR, kind, id(leaf.computed.spec))
+            elif kind is float:
+                self._tell(call_context.FLOAT, float)
+            else:
+                raise LeftToPythonError
+            self.inputs.append(self.rows[-1][0])
+            return
+        if isinstance(part, Identity):
+            gone = weakref.WeakMethod(self._gone)
+
+            def end(_: Any) -> None:
+                method = gone()
+                if method is not None:
+                    method()
+
+            try:
+                self.watched.append(weakref.ref(leaf, end))
+            except TypeError:
+                raise LeftToPythonError from None
+            self.rows.append((call_context.OBJECT, id(leaf), 0))
+        elif kind in (bool, int, str, bytes, type(None)):
+            self._tell(call_context.OBJECT, leaf)
+        else:
+            raise LeftToPythonError
+
+
+def _shape(structure: Structure) -> int:
+    if structure.kind is None:
+        return call_context.ONLY
+    if structure.kind in (tuple, list) and all(each.kind is None for each in structure.children):
+        return call_context.TUPLE if structure.kind is tuple else call_context.LIST
+    return call_context.OTHER
+
+
+def _thread() -> int:
+    """The number of the running thread. CPython never gives it to another one."""
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_Get", ctypes.pythonapi))
+    number = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
+    return number(("PyThreadState_GetID", ctypes.pythonapi))(get())

@@ -1,0 +1,117 @@
+"""Captured steps: the paths that are known of one signature, and their replay.
+
+The tree grows by one path with every capture. When a signature begins anew, because a capture
+turned out not to hold for later calls, all of this is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.captured_tensors import is_view
+from gradtape.functions.capture.guards import OutsideGuards
+from gradtape.functions.replay.joined_path import PathReplay
+from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.replay.steps import Result, Step
+from gradtape.ops.custom.callback import journal
+from gradtape.tensor.variable import Variable
+
+
+class CapturedSteps:
+    """The tree of steps of one signature, and what its paths have in common."""
+
+    def __init__(self, fastmath: bool) -> None:
+        self.root, self.paths = Step(), 0
+        # Names of variables that are read; variables that are assigned, in the order in which they
+        # are locked; whether random numbers are drawn.
+        self.read: tuple[str, ...] = ()
+        self.assigned: tuple[Variable, ...] = ()
+        self.draws = False
+        # Arguments that are changed in place; whether an op may fail or calls Python.
+        self.changed_arguments: frozenset[int] = frozenset()
+        self.fallible = False
+        # Guards on what is read outside, and the comparison of all of them.
+        self.guards: OutsideGuards | None = None
+        self.differs: Callable[[], bool] | None = None
+        self._fastmath = fastmath
+        self._path_replay: PathReplay | None = None
+
+    def add(self, capture: Capture, result: Result) -> None:
+        """Add the path of a capture to the tree."""
+        capture.step.result = result
+        self.paths += 1
+        assigned = {*self.assigned, *capture.variables.assigned}
+        self.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
+        names = [*self.read, *[variable.name for variable in capture.variables.read]]
+        self.read = tuple(dict.fromkeys(names))
+        self.draws = self.draws or bool(capture.draws)
+        self.changed_arguments |= {position for position, _ in result.moved}
+        self.fallible = self.fallible or capture.fallible
+
+    def cannot_change(self, passed: Sequence[object]) -> bool:
+        """Whether an argument that is changed in place was passed twice, or refuses to be."""
+        ids = [id(each) for each in passed]
+        return any(
+            ids.count(ids[position]) > 1 or is_view(passed[position])
+            for position in self.changed_arguments
+        )
+
+    def replay(self) -> Replay | None:
+        """Write the replay of the tree as it is now; None if nothing is captured."""
+        if not self.root.complete:
+            return None
+        if self.root.guard is None:
+            replay = written_replay(self.root)
+        else:
+            if self._path_replay is None:
+                self._path_replay = PathReplay(self.root, self._fastmath)
+            else:
+                self._path_replay.rewrite()
+            replay = self._path_replay
+        return _locked(_journaled(replay) if self.fallible else replay, self.assigned)
+
+
+class JournaledError(Exception):
+    """A replay failed after callbacks had run: a run in Python is told what they returned."""
+
+    def __init__(self, error: Exception, outcomes: list[Any]) -> None:
+        super().__init__(error)
+        self.error = error
+        self.outcomes = outcomes
+
+
+def _journaled(replay: Replay) -> Replay:
+    """A replay that remembers what callbacks return, for a run in Python that may follow."""
+
+    def journaled(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
+        outcomes: list[Any] = []
+        with journal.use(outcomes, None):
+            try:
+                found = replay(arguments, caller_arguments)
+            except Exception as error:
+                raise JournaledError(error.with_traceback(None), outcomes) from None
+        if type(found) is UnknownPath:
+            found.outcomes = outcomes
+        return found
+
+    return journaled
+
+
+def _locked(replay: Replay, variables: tuple[Variable, ...]) -> Replay:
+    """A replay that is atomic to other threads which read or assign the same variables."""
+    if not variables:
+        return replay
+    locks = [variable.lock for variable in variables]
+
+    def locked(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
+        for lock in locks:
+            lock.acquire()
+        try:
+            return replay(arguments, caller_arguments)
+        finally:
+            for lock in locks:
+                lock.release()
+
+    return locked

@@ -1,0 +1,107 @@
+"""Access: how a value lies in memory, its own or that of the node it is a view of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradtape.graph.facts import View
+from gradtape.graph.node import Node
+from gradtape.graph.spec import Shape
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the elements of a value lie: in `base`, from `offset` on, by `strides`, in elements."""
+
+    base: Node
+    shape: Shape
+    strides: Strides
+    offset: int = 0
+
+    def is_contiguous(self) -> bool:
+        expected = row_major(self.shape)
+        return all(
+            n == 1 or a == b for n, a, b in zip(self.shape, self.strides, expected, strict=True)
+        )
+
+    def stretched(self, shape: Shape) -> Strides:
+        """Strides of this value broadcast to a shape."""
+        lead = len(shape) - len(self.shape)
+        return (0,) * lead + tuple(
+            0 if n == 1 else stride for n, stride in zip(self.shape, self.strides, strict=True)
+        )
+
+
+def row_major(shape: Shape) -> Strides:
+    """Strides of a contiguous array."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def whole(node: Node) -> Access:
+    """A value in memory of its own."""
+    return Access(node, node.shape, row_major(node.shape))
+
+
+def is_strided_view(node: Node) -> bool:
+    """Whether a node reads the memory of its one operand by other strides, if these can be."""
+    return node.op.view not in (None, View.OTHER) and len(node.inputs) == 1
+
+
+def viewed(node: Node, source: Access) -> Access | None:
+    """How a view reads its operand's memory; None if the node is no view, or has to be copied."""
+    match node.op.view:
+        case View.RESHAPE:
+            return reshaped(source, node.shape)
+        case View.BROADCAST:
+            return Access(source.base, node.shape, source.stretched(node.shape), source.offset)
+        case View.PERMUTE:
+            (axes,) = node.params
+            strides = tuple(source.strides[axis] for axis in axes)
+            return Access(source.base, node.shape, strides, source.offset)
+        case View.SLICE if len(node.inputs) == 1:
+            starts, lengths, steps, shape = node.params
+            pairs = list(zip(starts, steps, source.strides, strict=True))
+            offset = source.offset + sum(start * stride for start, _, stride in pairs)
+            strides = tuple(step * stride for _, step, stride in pairs)
+            return reshaped(Access(source.base, tuple(lengths), strides, offset), shape)
+    return None
+
+
+def reshaped(source: Access, shape: Shape) -> Access | None:
+    """The same memory in another shape, where strides can express it."""
+    if math.prod(shape) == 0 or source.is_contiguous():
+        return Access(source.base, shape, row_major(shape), source.offset)
+    old = [(n, s) for n, s in zip(source.shape, source.strides, strict=True) if n != 1]
+    strides: list[int] = []
+    position = 0
+    remaining, step = 1, 0
+    # Walk the new axes from the left, taking old axes apart; a new axis may not join two old ones
+    # unless they already lie one after the other in memory.
+    for n in shape:
+        if n == 1:
+            strides.append(0)
+            continue
+        if remaining == 1:
+            if position == len(old):
+                return None
+            remaining, step = old[position]
+            position += 1
+        while remaining % n and position < len(old):
+            m, inner = old[position]
+            if step != inner * m:
+                return None
+            remaining, step = remaining * m, inner
+            position += 1
+        if remaining % n:
+            return None
+        remaining //= n
+        strides.append(step * remaining)
+    return Access(source.base, shape, tuple(strides), source.offset)

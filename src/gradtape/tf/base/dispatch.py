@@ -1,0 +1,114 @@
+"""Dispatch: public functions of gradtape.tf, and calls on operands that have no value yet.
+
+Placeholders of TensorFlow 1 and everything computed from them (see v1/) are not tensors: a call on
+one is noted down, and made when a session runs it. Programs without graphs pay for that with one
+look at a flag per call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from gradtape.recording.thread_state import state
+from gradtape.tf.base.tensor import Tensor, adopt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class WithoutValue:
+    """A call that is noted down in a graph: base class of v1's Symbolic."""
+
+
+class Graphs:
+    """The door to v1/, which builds on this room and so cannot be imported here.
+
+    `in_use` is false until the first graph, placeholder or session. v1/runs.py fills in the rest.
+    """
+
+    def __init__(self) -> None:
+        self.in_use = False
+        # Make a call, or note it down if an operand has no value: function, args, kwargs, kind.
+        self.take: Callable[..., Any]
+        # The value that a variable starts with, from one that may be noted down.
+        self.settle: Callable[[Any], Any]
+        # Tell the graph that is being built of a new variable.
+        self.register: Callable[[Any], None]
+        self.is_running: Callable[[], bool] = lambda: False
+
+
+graphs = Graphs()
+
+# When a call is noted down. PLAIN: if an operand has no value. FRESH: always while a graph is
+# built, because each run has to make it again. EFFECT: as FRESH, and after all plain calls.
+PLAIN, FRESH, EFFECT = "plain", "fresh", "effect"
+
+
+def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
+    @functools.wraps(function)
+    def operate(*args: P.args, **kwargs: P.kwargs) -> R:
+        if graphs.in_use:
+            return graphs.take(function, args, kwargs, kind)
+        result = function(*args, **kwargs)
+        # Functions without an operand of class Tensor give one of gradtape's own tensors.
+        return result if type(result) is Tensor else adopt(result)
+
+    return operate
+
+
+def operation(function: Callable[P, R]) -> Callable[P, R]:
+    """A public function whose result follows from its operands."""
+    return _dispatched(function, PLAIN)
+
+
+def fresh(function: Callable[P, R]) -> Callable[P, R]:
+    """A public function that draws random numbers, or calls functions of the user's."""
+    return _dispatched(function, FRESH)
+
+
+def effect(function: Callable[P, R]) -> Callable[P, R]:
+    """A public function that changes or shows something."""
+    return _dispatched(function, EFFECT)
+
+
+def leave_for_python() -> None:
+    """While a function is captured: the Python that follows has to run at every call."""
+    recording = state.recording
+    if recording.capturing:
+        recording.escape(meant=True)
+
+
+class Functions(threading.local):
+    """Calls of tf.function in progress, and the lists to empty when the outermost one ends."""
+
+    # The number of calls in progress, one inside the other.
+    depth = 0
+
+    def __init__(self) -> None:
+        # Lists that hold tensors of a function that is being captured.
+        self.kept: list[list[Any]] = []
+
+    def keep(self, tensors: list[Any]) -> None:
+        """Empty a list when the outermost call ends: its tensors mean nothing after a capture."""
+        if self.depth and state.recording.capturing:
+            self.kept.append(tensors)
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """A call of a function, for as long as the context lasts."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            if not self.depth:
+                for tensors in self.kept:
+                    tensors.clear()
+                self.kept.clear()
+
+
+functions = Functions()

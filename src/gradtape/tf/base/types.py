@@ -1,0 +1,38 @@
+"""Types of arguments that many functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradtape.tensor.tensor import Tensor as CoreTensor
+from gradtape.tensor.variable import Variable as CoreVariable
+from gradtape.tf.base.dtypes import DType
+
+# A NumPy array of any dtype.
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# Everything that `convert` makes a tensor of. To a type checker, int and float are complex.
+TensorLike: TypeAlias = (
+    "CoreTensor | CoreVariable | Array | np.generic | complex | Sequence[TensorLike]"
+)
+
+# An integer whose value is needed at once, and several of them.
+IntLike: TypeAlias = "int | np.integer[Any] | CoreTensor"
+IntsLike: TypeAlias = "IntLike | Sequence[IntLike] | Array"
+
+# One axis, several, or (None) all of them.
+Axis: TypeAlias = "IntsLike | None"
+
+# Lengths. One may be None, or -1: it is not known, or follows from the others.
+ShapeLike: TypeAlias = "IntLike | Sequence[IntLike | None] | Array"
+
+DTypeLike: TypeAlias = "DType | np.dtype[Any] | type | str"
+
+# The `name` argument of TensorFlow's functions: accepted, and without effect.
+Name: TypeAlias = "str | None"
+
+# A function of the user's, of tensors.
+UserFunction: TypeAlias = Callable[..., Any]

@@ -1,0 +1,198 @@
+"""Tensors from shapes: zeros, ones, ranges and the like; float32 by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ops.arrays import creation as core
+from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.families.casting import cast
+from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
+from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dtypes import as_dtype, float32
+from gradtape.tf.base.dtypes import bool as boolean
+from gradtape.tf.base.errors import InvalidValueError
+from gradtape.tf.base.table import documented
+from gradtape.tf.base.tensor import Tensor, adopt
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
+
+__all__ = [
+    "eye", "fill", "linspace", "meshgrid", "ones", "ones_like", "range",
+    "sequence_mask", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def _filled(
+    function: Callable[..., Any], sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row for a tensor of one number."""
+
+    def fill(
+        shape: ShapeLike, dtype: DTypeLike = float32, name: Name = None, layout: object = None
+    ) -> Tensor:
+        return function(as_shape(shape), dtype=as_dtype(dtype).dtype)
+
+    return operation(documented(fill, __name__, sentence, example, result))
+
+
+def _filled_like(
+    function: Callable[..., Any], sentence: str, example: str, result: str
+) -> Callable[..., Tensor]:
+    """A row for a tensor of one number in the shape of another tensor."""
+
+    def fill(
+        input: TensorLike, dtype: DTypeLike | None = None, name: Name = None, layout: object = None
+    ) -> Tensor:
+        x = convert(input)
+        kind = x.spec.dtype if dtype is None else as_dtype(dtype).dtype
+        return function(x.spec.shape, dtype=kind)
+
+    return operation(documented(fill, __name__, sentence, example, result))
+
+
+# fmt: off
+zeros = _filled(core.zeros, "A tensor of zeros.", "tf.zeros([2, 3]).shape", "TensorShape([2, 3])")
+ones = _filled(core.ones, "A tensor of ones.", "tf.ones(2, tf.int32).numpy().tolist()", "[1, 1]")
+zeros_like = _filled_like(core.zeros, "Zeros in the shape and dtype of another tensor.",
+    "tf.zeros_like([1, 2]).numpy().tolist()", "[0, 0]")
+ones_like = _filled_like(core.ones, "Ones in the shape and dtype of another tensor.",
+    "tf.ones_like([1.5, 2.5]).numpy().tolist()", "[1.0, 1.0]")
+# fmt: on
+
+
+@operation
+def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object = None) -> Tensor:
+    """A tensor with one value everywhere; derivatives pass to the value.
+
+    >>> tf.fill([2], 7).numpy().tolist()
+    [7, 7]
+    """
+    result = convert(value)
+    if result.spec.shape:
+        raise ShapeError(f"fill: expected one number, got shape {result.shape}.")
+    return broadcast_to(result, as_shape(dims))
+
+
+@operation
+def eye(
+    num_rows: IntLike,
+    num_columns: IntLike | None = None,
+    batch_shape: ShapeLike | None = None,
+    dtype: DTypeLike = float32,
+    name: Name = None,
+) -> Tensor:
+    """The identity matrix, or a stack of them.
+
+    >>> tf.eye(2).numpy().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    result = core.eye(as_int(num_rows), as_int(num_columns), dtype=as_dtype(dtype).dtype)
+    if batch_shape is not None:
+        result = broadcast_to(result, (*as_shape(batch_shape), *result.shape))
+    return adopt(result)
+
+
+@operation
+def range(
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DTypeLike | None = None,
+    name: str = "range",
+) -> Tensor:
+    """Numbers from start up to, but without, limit; with one argument, from 0 up to it.
+
+    >>> tf.range(3), tf.range(1.0, 2.0, 0.5).numpy().tolist()
+    (<tf.Tensor: shape=(3,), dtype=int32, numpy=array([0, 1, 2], dtype=int32)>, [1.0, 1.5])
+    """
+    first, last = (0, start) if limit is None else (start, limit)
+    ends = [convert(x) for x in (first, last, delta)]
+    if dtype is None:
+        order = [np.dtype(d) for d in (np.int32, np.int64, np.float32, np.float64)]
+        kind = max((end.spec.dtype for end in ends), key=lambda d: order.index(d))
+    else:
+        kind = as_dtype(dtype).dtype
+    numbers = [concrete(end).item() for end in ends]
+    if not numbers[2]:
+        raise InvalidValueError("range: delta is 0. Give a step.")
+    if (numbers[1] - numbers[0]) / numbers[2] < 0:
+        raise InvalidValueError(
+            f"range: steps of {numbers[2]} do not lead from {numbers[0]} to {numbers[1]}. Give "
+            "delta the other sign."
+        )
+    count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
+    # TensorFlow computes start + i * delta in the dtype of the result.
+    steps = core.arange(count, dtype=kind)
+    return steps * kind.type(numbers[2]).item() + kind.type(numbers[0]).item()
+
+
+@operation
+def linspace(
+    start: TensorLike, stop: TensorLike, num: IntLike, name: Name = None, axis: int = 0
+) -> Tensor:
+    """`num` numbers from start to stop, at equal distances.
+
+    >>> tf.linspace(0.0, 1.0, 3).numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
+    first, last = common([start, stop], "linspace")
+    if first.spec.dtype.kind in "iu":
+        first, last = (cast(x, np.dtype(np.float64)) for x in (first, last))
+    if first.spec.dtype.kind != "f":
+        raise DtypeError(
+            f"linspace: bounds of dtype {first.dtype.name} have no order. Use tf.cast."
+        )
+    count = int(num)
+    if count < 0:
+        raise InvalidValueError(f"linspace: num {count} is negative.")
+    shape = np.broadcast_shapes(first.spec.shape, last.spec.shape)
+    at = axis % (len(shape) + 1)
+    shares = np.linspace(0.0, 1.0, count, dtype=first.spec.dtype)
+    shares = shares.reshape((count,) + (1,) * (len(shape) - at))
+    first, last = (_with_axis(broadcast_to(x, shape), at) for x in (first, last))
+    return first * (1.0 - convert(shares)) + last * convert(shares)
+
+
+def _with_axis(x: Tensor, axis: int) -> Tensor:
+    return x[(slice(None),) * axis + (None,)]
+
+
+@operation
+def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
+    """Coordinates of a grid from the coordinates along its axes.
+
+    >>> [x.shape for x in tf.meshgrid([1, 2], [3, 4, 5])]
+    [TensorShape([3, 2]), TensorShape([3, 2])]
+    """
+    kwargs.pop("name", None)
+    return adopt(core_meshgrid(*common(args, "meshgrid"), **kwargs))
+
+
+@operation
+def sequence_mask(
+    lengths: TensorLike,
+    maxlen: IntLike | None = None,
+    dtype: DTypeLike = boolean,
+    name: Name = None,
+) -> Tensor:
+    """For each length, a row with as many true elements, and false ones after them.
+
+    >>> tf.sequence_mask([1, 3], 3).numpy().tolist()
+    [[True, False, False], [True, True, True]]
+    """
+    lengths = convert(lengths)
+    if lengths.spec.dtype.kind not in "iu":
+        raise DtypeError("sequence_mask: lengths must be integers. Use tf.cast.")
+    if maxlen is None:
+        maxlen = int(np.max(lengths.read(), initial=0))
+    if int(maxlen) < 0:
+        raise ShapeError(f"sequence_mask: maxlen {int(maxlen)} is negative.")
+    places = convert(np.arange(int(maxlen), dtype=lengths.spec.dtype))
+    result = places < lengths[..., None]
+    return result if as_dtype(dtype).kind == "b" else cast(result, as_dtype(dtype).dtype)

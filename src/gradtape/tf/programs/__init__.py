@@ -1,0 +1,11 @@
+"""What programs are made of besides ops: variables, tapes, functions, control flow, datasets.
+
+Other rooms import from here:
+
+- variable: Variable
+- tape: GradientTape, ForwardAccumulator, `gradients` and `hessians`
+- function: `function`, and the switch that turns it off
+- control, module, tensor_array, printing, datasets, assertions, testing: the functions and classes
+  that `tf`, `tf.data`, `tf.debugging` and `tf.test` export
+- without_effect: names that programs mention and that change nothing here
+"""

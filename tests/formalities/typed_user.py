@@ -1,0 +1,81 @@
+"""A user's program, for type checkers: `test_typing.py` reads the comments. It is never run.
+
+A line with `# expect: T` must reveal the type T, and one with `# error` must be refused; every other
+line must be accepted.
+"""
+
+# ruff: noqa
+from __future__ import annotations
+
+import numpy as np
+from typing import reveal_type
+
+import gradtape as gt
+
+x: gt.Tensor = gt.asarray([1.0, 2.0])
+weight = gt.Variable([[1.0, 2.0], [3.0, 4.0]])
+array = np.ones(2)
+
+reveal_type(gt.asarray(1.0))  # expect: Tensor
+
+# Functions of one operand, of two, and of an operand and options.
+reveal_type(gt.sin(x))  # expect: Tensor
+reveal_type(gt.sin(1.0))  # expect: Tensor
+reveal_type(gt.sin(array))  # expect: Tensor
+reveal_type(gt.exp([1.0, 2.0]))  # expect: Tensor
+reveal_type(gt.floor(weight))  # expect: Tensor
+reveal_type(gt.add(x, 1.0))  # expect: Tensor
+reveal_type(gt.maximum(0.0, x))  # expect: Tensor
+reveal_type(gt.where(x > 0.0, x, 0.0))  # expect: Tensor
+reveal_type(gt.sum(x))  # expect: Tensor
+reveal_type(gt.sum(weight, axis=0, keepdims=True))  # expect: Tensor
+reveal_type(gt.mean(x, axis=(0,)))  # expect: Tensor
+reveal_type(gt.reshape(x, (2, 1)))  # expect: Tensor
+reveal_type(gt.concat([x, x]))  # expect: Tensor
+reveal_type(gt.split(x, 2))  # expect: tuple[Tensor, ...]
+reveal_type(gt.matmul(weight, x))  # expect: Tensor
+reveal_type(gt.einsum("ij,j->i", weight, x))  # expect: Tensor
+reveal_type(gt.zeros((2, 3), dtype=gt.float32))  # expect: Tensor
+reveal_type(gt.linalg.solve(weight, x))  # expect: Tensor
+reveal_type(gt.fft.fft(x))  # expect: Tensor
+reveal_type(gt.nn.softmax(x))  # expect: Tensor
+reveal_type(gt.nn.losses.mean_squared_error(x, array))  # expect: Tensor
+
+# Operators and indexing.
+reveal_type(x + 1.0)  # expect: Tensor
+reveal_type(2.0 * x)  # expect: Tensor
+reveal_type(-x)  # expect: Tensor
+reveal_type(weight @ x)  # expect: Tensor
+reveal_type(x > 0.0)  # expect: Tensor
+reveal_type(x[0])  # expect: Tensor
+reveal_type(weight.value)  # expect: Tensor
+reveal_type(x.shape)  # expect: tuple[int, ...]
+
+
+def loss(x: gt.Tensor) -> gt.Tensor:
+    return gt.sum(gt.square(x))
+
+
+@gt.function
+def step(x: gt.Tensor) -> gt.Tensor:
+    return x - 0.1 * gt.grad(loss)(x)
+
+
+# Derivatives of functions, and captured ones.
+reveal_type(gt.grad(loss)(x))  # expect: Tensor
+reveal_type(step(x))  # expect: Tensor
+with gt.GradientTape() as tape:
+    tape.watch(x)
+    y = loss(x)
+
+optimizer = gt.optimizers.Adam(0.1, beta_1=0.8, clipnorm=1.0)
+optimizer.minimize(lambda: gt.sum(weight.value), [weight])
+
+gt.sin()  # error
+gt.sin(x, x)  # error
+gt.sin("wrong")  # error
+gt.add(x)  # error
+gt.sum(x, axes=0)  # error
+gt.concatenate([x, x])  # error
+gt.optimizers.Adam(beta_3=0.8)  # error
+step("wrong")  # error
