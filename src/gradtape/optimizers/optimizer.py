@@ -235,7 +235,7 @@ class Optimizer:
         else:
             loss = loss_fn
         found = list(variables() if callable(variables) else variables)
-        self._take_step(tape.gradient(loss, found), found)
+        self._take_step([*tape.gradient(loss, found)], found)
         return loss
 
     def exclude_from_weight_decay(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ class Optimizer(core.Optimizer):
 
     _trainable_variables: Any = ()
 
-    def _take_step(self, gradients: Sequence[Any], variables: list[Any]) -> None:
+    def _take_step(self, gradients: list[Any], variables: list[Any]) -> None:
         self.build(variables)
         scale = self.loss_scale_factor
         if scale is not None:
