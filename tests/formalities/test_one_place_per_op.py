@@ -45,7 +45,8 @@ WORDS = {
     "codegen/plans/gemm.py": {"split"},  # a label in generated code
     "codegen/plans/panels.py": {"all"},  # a label in generated code
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
-    "control/loops.py": {"scan"},  # the function, in its errors
+    "control/scan.py": {"scan"},  # the function, in its errors
+    "control/scan_segments.py": {"scan"},  # the same
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
     "functions/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook

@@ -251,7 +251,7 @@ class Optimizer:
 
     # One step.
 
-    def _take_step(self, gradients: Sequence[TensorLike | None], variables: list[Variable]) -> None:
+    def _take_step(self, gradients: list[TensorLike | None], variables: list[Variable]) -> None:
         self.build(variables)
         pairs = self._clipping.apply(connected(gradients, variables, self._warned))
         step = self._iterations.value
