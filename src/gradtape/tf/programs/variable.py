@@ -164,7 +164,7 @@ class Variable(CoreVariable):
     # Writing.
 
     @effect
-    def assign(  # type: ignore[override]
+    def assign(
         self,
         value: TensorLike,
         use_locking: bool = False,
@@ -180,7 +180,7 @@ class Variable(CoreVariable):
         return self
 
     @effect
-    def assign_add(  # type: ignore[override]
+    def assign_add(
         self,
         delta: TensorLike,
         use_locking: bool = False,
@@ -196,7 +196,7 @@ class Variable(CoreVariable):
         return self
 
     @effect
-    def assign_sub(  # type: ignore[override]
+    def assign_sub(
         self,
         delta: TensorLike,
         use_locking: bool = False,
