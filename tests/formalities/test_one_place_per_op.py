@@ -48,7 +48,7 @@ WORDS = {
     "control/scan.py": {"scan"},  # the function, in its errors
     "control/scan_segments.py": {"scan"},  # the same
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
-    "functions/captured_variables.py": {"assigned"},  # an attribute
+    "functions/capture/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook
     "graph/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
     "recording/deferred_number.py": {"abs", "add", "pow"},  # functions of the module operator
