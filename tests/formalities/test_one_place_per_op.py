@@ -47,7 +47,7 @@ WORDS = {
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/loops.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
-    "functions/captured_variables.py": {"assigned"},  # an attribute
+    "functions/capture/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook
     "graph/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
     "recording/deferred_number.py": {"abs", "add", "pow"},  # functions of the module operator
