@@ -39,7 +39,7 @@ class HasDType(Protocol):
     def dtype(self) -> DType: ...
 
 
-# What `as_dtype` takes: gt.float32, "float32", float, np.float32.
+# Arguments of `as_dtype`: gt.float32, "float32", float, np.float32.
 DTypeLike: TypeAlias = DType | str | type | HasDType
 
 bool = np.dtype(np.bool_)
@@ -60,7 +60,7 @@ SUPPORTED = frozenset(
     (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
     + (float32, float64, complex64, complex128)
 )
-# What each real float becomes when it gains an imaginary part, and back.
+# The complex dtype of each real one, and back.
 COMPLEX_OF: dict[DType, DType] = {
     float32: complex64, float64: complex128, complex64: complex64, complex128: complex128,
 }  # fmt: skip
@@ -81,7 +81,7 @@ def default_dtype() -> DType:
 
 
 class World:
-    """Counts changes of what programs that were captured take for granted."""
+    """Counts changes of settings that captured programs rely on, such as the default dtype."""
 
     # One word, which native code reads as well.
     number = array("q", [0])
@@ -106,7 +106,7 @@ def set_default_dtype(dtype: DTypeLike) -> None:
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """Normalise what NumPy accepts as a dtype, and refuse what gradtape does not compute with."""
+    """A dtype from any form that NumPy accepts, or an error if gradtape does not support it."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -127,7 +127,7 @@ def promote(*dtypes: DType) -> DType:
 
 
 def to_inexact(dtype: DType) -> DType:
-    """What an integer or boolean becomes where a float is needed."""
+    """The dtype itself if it is inexact, else the default float."""
     return dtype if dtype.kind in "fc" else default_dtype()
 
 

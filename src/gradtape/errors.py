@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ArgumentError(Exception):
-    """What was given to an op breaks one of its rules: the base of ShapeError and DtypeError.
+    """An argument that breaks a rule of an op: the base of ShapeError and DtypeError.
 
     >>> issubclass(gt.errors.ShapeError, gt.errors.ArgumentError)
     True
@@ -176,8 +176,8 @@ class ConvergenceError(RuntimeError):
     ...     print(str(error)[:30], error.residual > 0.5)
     root: hybr found no solution:  True
 
-    `x` is the best point found, in the structure of the first guess, `residual` what is left
-    there, `iterations` how many were made, and `result` what SciPy returned, if it was SciPy.
+    `x` is the best point found, in the structure of the first guess, `residual` the residual
+    there, `iterations` their number, and `result` SciPy's own result if SciPy searched.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ class _Keys(tuple[object, ...]):
 class Structure:
     """The containers of a nest without its leaves. `kind` is None for a leaf.
 
-    `context` holds what the kind needs besides the children: the keys of a dict, the names of the
-    fields of a dataclass, or what a registered class gave.
+    `context` is needed to rebuild the container: the keys of a dict, the names of the fields of a
+    dataclass, or the context that `flatten` of a registered class returned.
     """
 
     kind: Any
@@ -223,7 +223,7 @@ def _rebuild_dataclass(kind: type, values: dict[str, object]) -> object:
 
 
 def leaf_names(structure: Structure, name: str) -> list[str]:
-    """What each leaf is called, for errors.
+    """The name of each leaf, for errors.
 
     >>> _, structure = gt.pytree.flatten({"a": 1, "b": [2, 3]})
     >>> gt.pytree.leaf_names(structure, "x")

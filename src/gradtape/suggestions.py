@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 
-# Names of NumPy, JAX, PyTorch and TensorFlow, and what to write here instead.
+# Names of NumPy, JAX, PyTorch and TensorFlow, and the name or expression to use here.
 FOREIGN = {
     "DeviceArray": "gt.Tensor",
     "Parameter": "gt.Variable",
@@ -121,11 +121,13 @@ def missing_name(name: str, public: Iterable[str]) -> str:
     # `gradtape.ops` and its like are imported by the library only. An import statement asks for
     # the attribute before it looks in sys.modules, so this branch must stay cheap.
     if f"gradtape.{name}" in sys.modules:
-        return f"{sentence} It is an internal package; what users need of it is in gradtape itself."
+        return (
+            f"{sentence} It is an internal package; gradtape itself exports its public functions."
+        )
     found = [f"gt.{each}" for each in nearest(name, public)]
     for part in NAMESPACES:
         if name in import_module(f"gradtape.{part}").__all__:
             found.insert(0, f"gt.{part}.{name}")
     if found:
         return f"{sentence} Did you mean {' or '.join(found[:2])}?"
-    return f"{sentence} dir(gradtape) lists what there is."
+    return f"{sentence} dir(gradtape) lists the public names."

@@ -12,8 +12,8 @@ from tests.codegen.compiled_functions import COMPLEX, DTYPES, Module, arity, cal
 import gradtape as gt
 from gradtape.codegen import llvm
 from gradtape.codegen.math import complexmath, mathlibrary, vectormath
+from gradtape.graph.math_function import Libm, NotLowered, ScipyFunction
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.vector_code import Libm, NotLowered, ScipyFunction
 from gradtape.ops.families import math_functions
 
 NUMPY_NAMES = {
@@ -420,7 +420,7 @@ def test_functions_that_do_not_exist_are_refused():
     cases = [
         (vectormath.function, math_functions.EXP, "half"),
         (vectormath.function, Libm("zeta"), "double"),
-        (vectormath.function, ScipyFunction("zeta", exports=("no_such_export",)), "double"),
+        (vectormath.function, ScipyFunction("zeta", "no_such_export"), "double"),
         (complexmath.complex_function, math_functions.HYPOT, "double"),
         (complexmath.complex_function, Libm("zeta", has_complex=True), "double"),
     ]

@@ -55,7 +55,7 @@ def test_orthogonal(shape):
     product = q.T @ q if q.shape[0] >= q.shape[1] else q @ q.T
     np.testing.assert_allclose(product, np.eye(min(q.shape)), atol=1e-12)
     assert initializers.orthogonal(seed=3)(shape, "float32").dtype == np.float32
-    with pytest.raises(ValueError, match="no matrix"):
+    with pytest.raises(ValueError, match="fewer than two axes"):
         initializers.orthogonal()((3,))
 
 

@@ -40,7 +40,7 @@ class Signature:
 
 
 def compile_integers(functions: Sequence[Callable[..., int]]) -> dict[str, Callable[..., int]]:
-    """Native versions by name; a function may call those listed before it.
+    """Native versions by name; a function may call the functions listed before it.
 
     They take ints and contiguous int64 arrays, which they write to in place.
     """
@@ -293,7 +293,7 @@ class Translator:
     def _refuse(self, item: ast.AST) -> None:
         raise NotImplementedError(
             f"integers: `{ast.unparse(item)}` in {self.definition.name} cannot be translated. "
-            "Use what gradtape.codegen.integers lists."
+            "Use only the statements that gradtape.codegen.integers lists."
         )
 
 

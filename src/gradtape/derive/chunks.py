@@ -1,8 +1,8 @@
-"""Chunks: a dense Jacobian whose intermediates would not fit, computed for some seeds at a time.
+"""Chunks: a dense Jacobian whose intermediates do not fit in memory, some seeds at a time.
 
-One program gives the products with seeds number `offset` to `offset` + c, and `offset` is an input
-of it: all chunks run the same plan, and so do all later calls. What does not depend on the seeds,
-the forward pass, is computed once.
+One program gives the products with seeds number `offset` to `offset` + c, and `offset` is an input:
+all chunks run the same plan, and so do all later calls. The forward pass, which depends on no seed,
+is computed once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
 
-from gradtape.derive.jacobians import View
 from gradtape.derive.progress import Progress
 from gradtape.derive.python_rules import PythonRules
+from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.program import Program, program
@@ -35,27 +34,28 @@ from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
 
-# The part of the machine's memory that intermediates may take by default.
+# Intermediates may take this fraction of the machine's memory by default: 1 / SHARE.
 SHARE = 8
-# The part of the budget beyond which a cheap value is computed again in every chunk.
+# A cheap value larger than this fraction of the budget, 1 / HELD, is recomputed in every chunk.
 HELD = 16
-# Seeds of the program that tells what one seed takes.
+# The number of seeds of the program from which the memory per seed is estimated.
 PROBE = 8
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a user allows: so many seeds at a time, or so many bytes."""
+    """The limits that a user sets: a number of seeds at a time, or a number of bytes."""
 
     chunk_size: int | None = None
     memory_budget: int | None = None
 
     @property
     def budget(self) -> int:
+        """The number of bytes that intermediates may take."""
         return default_budget() if self.memory_budget is None else self.memory_budget
 
 
-def limits(name: str, chunk_size: Any, memory_budget: Any) -> Limits:
+def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
     """The limits that a user gave, checked."""
     if chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1):
         raise ValueError(
@@ -89,7 +89,7 @@ def default_budget() -> int:
 
 @dataclass(frozen=True)
 class Chunks:
-    """A Jacobian as a program of some seeds at a time."""
+    """A Jacobian as a plan for `count` seeds at a time; `before` computes the forward pass."""
 
     way: str
     count: int
@@ -108,7 +108,7 @@ class Chunks:
         known = self._known(recording)
         with Progress("jacobian", seeds) as progress:
             for start in range(0, seeds, self.count):
-                # The last chunk ends where the seeds do, and computes some again.
+                # The last chunk ends with the last seed, and may compute some seeds again.
                 first = min(start, seeds - self.count)
                 (part,) = self.bound.arrays(recording, {**known, self.offset: first})
                 rows = slice(first, first + self.count)
@@ -126,13 +126,13 @@ class Chunks:
 
 
 def chunks_for(
-    view: View, target: Node, source: Node, mode: str, whole: Node, wanted: Limits
+    window: Window, target: Node, source: Node, mode: str, whole: Node, wanted: Limits
 ) -> Chunks | None:
-    """How to compute the Jacobian `whole` in chunks; None where that is not needed or not possible.
+    """The plan that computes the Jacobian `whole` in chunks; None if not needed or not possible.
 
-    What an outer tape, a captured function or a trace records has to stay a graph.
+    Chunks give numbers. An outer tape, a capture or a trace needs the graph.
     """
-    recording = view.recording
+    recording = window.recording
     if wanted.chunk_size is None and _total(recording, whole) <= wanted.budget:
         return None
     if state.tapes or recording.capturing or isinstance(recording, Trace):
@@ -144,11 +144,11 @@ def chunks_for(
         steps = program([whole], recording.values.keys())
         if wanted.chunk_size is None and intermediate_bytes(steps) <= wanted.budget:
             return None
-        return _chunks(view, rules, target, source, mode, wanted)
+        return _chunks(window, rules, target, source, mode, wanted)
 
     budget = None if wanted.chunk_size is not None else wanted.budget
     key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
-    return view.remembered(key, derive)
+    return window.remembered(key, derive)
 
 
 def _total(recording: Recording, whole: Node) -> int:
@@ -160,16 +160,16 @@ def _total(recording: Recording, whole: Node) -> int:
 
 
 def _chunks(
-    view: View, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
+    window: Window, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
 ) -> Chunks | None:
     def one(way: str) -> Chunks | None:
-        return _chunks_one_way(view, rules, target, source, way, wanted)
+        return _chunks_one_way(window, rules, target, source, way, wanted)
 
     return either_way(fewer_seeds(target, source, mode), mode, one)
 
 
 def _chunks_one_way(
-    view: View, rules: PythonRules, target: Node, source: Node, way: str, wanted: Limits
+    window: Window, rules: PythonRules, target: Node, source: Node, way: str, wanted: Limits
 ) -> Chunks | None:
     seeds = (source if way == "forward" else target).size
     if seeds <= 1:
@@ -177,17 +177,17 @@ def _chunks_one_way(
     count = wanted.chunk_size
     if count is None:
         tried = min(PROBE, seeds)
-        found = _part(view, rules, target, source, way, tried, wanted)
+        found = _part(window, rules, target, source, way, tried, wanted)
         if found is None:
             return None
-        # What a chunk gives is not the result yet: it counts, too.
+        # The output of a chunk is copied into the result: it counts as an intermediate.
         one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
         count = wanted.budget * tried // max(1, one)
-    return _part(view, rules, target, source, way, max(1, min(count, seeds)), wanted)
+    return _part(window, rules, target, source, way, max(1, min(count, seeds)), wanted)
 
 
 def _part(
-    view: View,
+    window: Window,
     rules: PythonRules,
     target: Node,
     source: Node,
@@ -195,17 +195,19 @@ def _part(
     count: int,
     wanted: Limits,
 ) -> Chunks | None:
-    """The program of so many seeds."""
+    """The plan for `count` seeds."""
     like = source if way == "forward" else target
     numbers = numbered(0, like.size)
     offset = placeholder(spec((), numbers.dtype))
     column = reshape_node(numbered(0, count) + offset, (count, *(1,) * like.ndim))
     chosen = equal(reshape_node(numbers, like.shape), column)
     start = Seeded(cast(chosen, like.dtype), (0,), ())
-    found = products(target, view.question(source, mode="auto", rules=rules), way, start, (count,))
+    found = products(
+        target, window.question(source, mode="auto", rules=rules), way, start, (count,)
+    )
     if found is None:
         return None
-    recording = view.recording
+    recording = window.recording
     steps = program([found], recording.values.keys())
     frontier = _frontier(recording, steps, offset, wanted.budget)
     before = [node for node in frontier if type(node.spec) is not tuple]
@@ -221,12 +223,13 @@ def _part(
 
 
 def _frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
-    """What chunks read that depends on no seed, to be computed once and held.
+    """The nodes that chunks read and that depend on no seed: they are computed once and held.
 
-    Views are made again in every chunk: held, they would be copies. So is what is large and cheap.
+    Views are made again in every chunk, because held they would be copies. So are large values that
+    are cheap to compute.
     """
     moving = dependents((*steps.inputs, *steps.nodes), {offset})
-    # From the results back, so that what reads a node is decided before it.
+    # From the results back: the readers of a node are decided before the node itself.
     for node in reversed(steps.nodes):
         if node in moving:
             for parent in node.inputs:

@@ -1,4 +1,4 @@
-"""Derivatives of what a recording holds, found by structure when they were derived before."""
+"""Gradients and tangents of a recording, kept by structure: a repeated question derives nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def derive_reverse(
     sources: Sequence[Node],
     outside: frozenset[Node],
     watched: tuple[Node, ...] | None,
-) -> list[Any]:
+) -> list[Node | Rows | None]:
     """Cotangents of the sources. A source counts if it is watched or depends on one that is."""
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
@@ -39,7 +39,7 @@ def derive_reverse(
     asked = list(sources)
     if watched is not None:
         connected = reached((*targets, *sources), outside, watched)
-        # By itself a target has the derivative one, watched or not.
+        # The derivative of a target by itself is one, watched or not.
         asked = [source for source in sources if source in connected or source in targets]
     with apart_from_recorded():
         results = reverse(targets, cotangents, asked, outside, rules.pull)
@@ -51,7 +51,7 @@ def derive_reverse(
 
 
 def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
-    """What is watched or depends on it by what was not recorded outside."""
+    """The watched nodes, and the nodes that depend on them through nodes inside the window."""
     order = (node for node in topological(nodes) if node not in outside or node in watched)
     return dependents(order, watched)
 
@@ -62,7 +62,7 @@ def derive_forward(
     sources: Sequence[Node],
     tangents: Sequence[Node],
     outside: frozenset[Node],
-) -> list[Any]:
+) -> list[Node | None]:
     """Tangents of the targets."""
     key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
     found = recording.table.derived.get(key)
@@ -78,19 +78,24 @@ def derive_forward(
     return found
 
 
-def hold_result(recording: Recording, result: Any) -> Any:
-    """A handle on a derivative. It is logged like any application: tapes ask what is theirs."""
-    kind: Any = hooks.handle_class
+def hold_result(recording: Recording, result: Node | Rows) -> Any:
+    """A handle on a derivative.
+
+    The derivative is listed among the applications of the recording, so an outer tape finds it
+    inside its window and differentiates it in turn.
+    """
+    kind = hooks.handle_class
     if isinstance(result, Rows):
         indices = recording.hold(result.indices, kind)
         values = recording.hold(result.values, kind)
         return hooks.row_sparse_class(indices, values, result.spec)
     whole = result.inputs[0] if result.op is PICK else result
     if whole.op is not LEAF and not whole.inputs:
-        # A constant of its own: other derivatives have the same one.
+        # Other derivatives share this constant: a copy makes a node that is recorded only here.
         result = recording.application(IDENTITY, (result,), ())
     elif is_slope(whole) and whole not in recording.rules:
-        # A node of its own: the same derivative may be asked for once more, by another tape.
+        # Another tape may ask for the same derivative: like two equal applications of a user, the
+        # two results must be different nodes (twins).
         whole = recording.application(whole.op, whole.inputs, whole.params)
         result = whole if result.op is not PICK else pick(whole, result.params[0])
     else:

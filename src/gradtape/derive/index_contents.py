@@ -1,13 +1,13 @@
-"""What the detection of sparsity needs of a recording: positions that index, and Python rules."""
+"""What the detection of sparsity needs from a recording: integers that index, and Python rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
 
 from gradtape.derive.python_rules import Checkpointed
+from gradtape.dtypes import Array
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.recording.recording import Recording
@@ -18,10 +18,10 @@ from gradtape.sparsity.detect import index_leaves
 
 def known_positions(
     recording: Recording, nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
-) -> dict[Node, Any]:
-    """The values of the leaves of a recording that say where indexing reads and writes.
+) -> dict[Node, Array]:
+    """The values of the leaves of a recording that index operands are computed from.
 
-    Together with the program they are all that a pattern depends on.
+    A pattern depends on these values and on the program.
     """
     return values_of(recording, position_leaves(nodes, source, outside))
 
@@ -29,12 +29,12 @@ def known_positions(
 def position_leaves(
     nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
 ) -> list[Node]:
-    """The leaves that say where indexing reads and writes, which structure alone determines."""
+    """The leaves that index operands are computed from."""
     return index_leaves(nodes, source, outside)
 
 
-def values_of(recording: Recording, leaves: Sequence[Node]) -> dict[Node, Any]:
-    """What a recording has for some of its leaves, as arrays."""
+def values_of(recording: Recording, leaves: Sequence[Node]) -> dict[Node, Array]:
+    """The values of some leaves of a recording, as arrays."""
     found = {}
     for node in leaves:
         value = recording.leaves[node.params[0]]
@@ -44,19 +44,21 @@ def values_of(recording: Recording, leaves: Sequence[Node]) -> dict[Node, Any]:
 
 
 def follows(recording: Recording) -> Callable[[Node], bool]:
-    """Of derivatives written in Python, a checkpoint's is that of the computation itself."""
+    """Tells whether a node's Python rule is the derivative of its computation: a checkpoint's."""
     return lambda node: isinstance(node.params[1], Checkpointed)
 
 
-def _compiled_loops(functions: Sequence[Callable[..., int]]) -> Any:
-    """Greedy loops are compiled wherever kernels are."""
+def _compiled_loops(
+    functions: Sequence[Callable[..., int]],
+) -> dict[str, Callable[..., int]] | None:
+    """Compile greedy loops, unless the compiler is switched off."""
     if tiers.MODE == "off":
         return None
-    from gradtape.codegen.integers import compile_integers
+    from gradtape.codegen.integers import compile_integers  # loads the compiler
 
     try:
         return compile_integers(functions)
-    except OSError:  # installed without source text
+    except OSError:  # the library was installed without its source text
         return None
 
 

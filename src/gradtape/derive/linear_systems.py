@@ -1,9 +1,9 @@
-"""Systems of linear maps that are graphs: solved by iteration, or as sparse matrices."""
+"""Systems of linear equations whose map is a graph: solved by iteration, or as sparse matrices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,23 +11,26 @@ from typing import Any
 import numpy as np
 
 from gradtape.derive.python_rules import PythonRules
+from gradtape.dtypes import Array
 from gradtape.errors import ConvergenceError
-from gradtape.graph.node import Node, placeholder
+from gradtape.graph.node import Key, Node, placeholder
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
-from gradtape.recording.value import Value
+from gradtape.recording.value import LeafValue, Value
 from gradtape.runtime.plan_cache import plan_for
+from gradtape.runtime.tiers import TieredPlan
 from gradtape.sparsity.choose_colouring import Coloured
+from gradtape.sparsity.pattern import SparseMatrix
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
 ITERATIVE = ("gmres", "bicgstab", "cg", "minres")
-# How far below the right-hand side the residual of an iteration is brought, and where that is given
-# up as being all that rounding allows.
+# The residual that an iteration aims at, relative to the right-hand side. An iteration that ends
+# above GOOD is restarted; a solution above ACCEPTED is refused.
 ITERATION_TOLERANCE = 1e-12
 GOOD, ACCEPTED = 1e-10, 1e-6
 RESTARTS = 10
@@ -35,7 +38,7 @@ RESTARTS = 10
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """A graph that is linear in `direction` and has placeholders for all else it reads."""
+    """A graph that is linear in the placeholder `direction`; `others` are its other inputs."""
 
     direction: Node
     product: Node
@@ -43,20 +46,22 @@ class LinearMap:
 
     @cached_property
     def program(self) -> Program:
+        """The map as a program of the direction and the others."""
         inputs = (self.direction, *self.others)
         nodes = [n for n in topological([self.product], stop=inputs) if n not in inputs]
         return Program(inputs, tuple(nodes), (self.product,))
 
     @cached_property
-    def key(self) -> tuple[Any, ...]:
-        """What two maps that compute the same way have in common."""
+    def key(self) -> Key:
+        """A key that is equal for maps of the same structure."""
         return self.program.key()
 
     @cached_property
-    def plan(self) -> Any:
+    def plan(self) -> TieredPlan:
+        """The plan of the program."""
         return plan_for(self.program)
 
-    def run(self, direction: Any, others: Sequence[Any]) -> Any:
+    def run(self, direction: Array, others: Sequence[LeafValue]) -> Array:
         """The product with one direction."""
         of = self.direction.spec
         given = Value(np.ascontiguousarray(direction, of.dtype).reshape(of.shape), of)
@@ -80,73 +85,82 @@ class LinearMap:
         return reshape_node(self.many(count).at_once(flat, others), x.shape)
 
     def at_once(self, x: Node, others: Sequence[Node]) -> Node:
-        """The same where the map takes all rows itself."""
+        """The graph of the product with `x`, for a map that takes all rows of `x` at once."""
         replacement = dict(zip(self.others, others, strict=True))
         return substitute([self.product], {**replacement, self.direction: x})[0]
 
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """A linear map with its adjoint, and how systems with it are solved; see ops/systems.py."""
+    """A linear map with its adjoint, and how systems with it are solved.
+
+    It is a param of the op in `ops.matrices.linear_map_solve`.
+    """
 
     map: LinearMap
     back: LinearMap
     solver: str
-    # How the matrix is found, for the direct solver; None for iterations, which need none.
+    # The colouring of the matrix, for the direct solver; None for iterations.
     coloured: Coloured | None
-    turned: bool = False
+    # Whether `map` is the adjoint of the map that was coloured.
+    is_adjoint: bool = False
 
     @cached_property
-    def _key(self) -> tuple[Any, ...]:
-        return self.map.key, self.back.key, self.solver, self.coloured, self.turned
+    def _key(self) -> Key:
+        return self.map.key, self.back.key, self.solver, self.coloured, self.is_adjoint
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, System) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def adjoint(self) -> System:
-        return replace(self, map=self.back, back=self.map, turned=not self.turned)
+        """The system of the adjoint map."""
+        return replace(self, map=self.back, back=self.map, is_adjoint=not self.is_adjoint)
 
-    # Numbers.
+    # Called with arrays, when the op runs.
 
-    def solve(self, b: Any, others: Sequence[Any]) -> Any:
+    def solve(self, b: Array, others: Sequence[Array]) -> Array:
         """The solution for each row of `b`."""
-        given = [_input(array, node) for array, node in zip(others, self.map.others, strict=True)]
+        inputs = [_input(array, node) for array, node in zip(others, self.map.others, strict=True)]
         rows = b.reshape(-1, b.shape[-1])
         if self.coloured is not None:
-            return factor(self.matrix(given)).solve(np.ascontiguousarray(rows.T)).T.reshape(b.shape)
+            return (
+                factor(self.matrix(inputs)).solve(np.ascontiguousarray(rows.T)).T.reshape(b.shape)
+            )
         found = [
-            iterate(self.solver, lambda v: self.map.run(v, given), row, len(row)) for row in rows
+            iterate(self.solver, lambda v: self.map.run(v, inputs), row, len(row)) for row in rows
         ]
         return np.array(found).reshape(b.shape)
 
-    def matrix(self, others: Sequence[Any]) -> Any:
+    def matrix(self, others: Sequence[LeafValue]) -> SparseMatrix:
         """The sparse matrix of the map, in CSC form."""
         coloured = self.coloured
         assert coloured is not None
-        straight, turned = (self.back, self.map) if self.turned else (self.map, self.back)
+        forward_map, reverse_map = self.map, self.back
+        if self.is_adjoint:
+            forward_map, reverse_map = self.back, self.map
         products = []
         for linear, seeds in (
-            (straight, coloured.forward_seeds(straight.direction.dtype)),
-            (turned, coloured.reverse_seeds(straight.direction.dtype)),
+            (forward_map, coloured.forward_seeds(forward_map.direction.dtype)),
+            (reverse_map, coloured.reverse_seeds(forward_map.direction.dtype)),
         ):
             if len(seeds):
                 products.append(self._many(linear, len(seeds)).run(seeds, others).reshape(-1))
         entries = np.concatenate(products)[coloured.positions]
         found = coloured.pattern.with_data(entries)
-        return (found.T if self.turned else found).tocsc()
+        return (found.T if self.is_adjoint else found).tocsc()
 
     def _many(self, linear: LinearMap, count: int) -> LinearMap:
-        kept = self.__dict__.setdefault("_kept", {})
+        kept: dict[LinearMap, LinearMap] = self.__dict__.setdefault("_kept", {})
         if linear not in kept:
             kept[linear] = linear.many(count)
         return kept[linear]
 
-    # Graphs.
+    # Called with nodes, when the op is differentiated.
 
-    def push(self, x: Node, others: Sequence[Node], tangents: Sequence[Any]) -> Node | None:
+    def push(self, x: Node, others: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
         """The tangent of A x by the others, for a constant x."""
         fixed, own, product = self._abstract(x, others)
         pairs = [(o, t) for o, t in zip(own, tangents, strict=True) if t is not None]
@@ -156,7 +170,7 @@ class System:
         return None if found is None else substitute([found], back)[0]
 
     def pull(self, index: int, g: Node, x: Node, others: Sequence[Node]) -> Node | None:
-        """The cotangent of one of the others, given that of A x."""
+        """The cotangent of one of the others, for the cotangent `g` of A x."""
         if not others[index].spec.inexact:
             return None
         fixed, own, product = self._abstract(x, others)
@@ -169,21 +183,22 @@ class System:
         return substitute([found], back)[0]
 
     def _abstract(self, x: Node, others: Sequence[Node]) -> tuple[Node, list[Node], Node]:
-        """A x on placeholders: x itself depends on the others, and must not be followed."""
+        """A x on placeholders: x depends on the others, and derivatives must not follow that."""
         fixed = placeholder(x.spec)
         own = [placeholder(node.spec) for node in others]
         return fixed, own, self.map.at(fixed, own)
 
 
-def _input(array: Any, node: Node) -> Any:
+def _input(array: Array, node: Node) -> LeafValue:
     if node.spec.ndim == 0:
-        return np.asarray(array).item()
+        number: LeafValue = np.asarray(array).item()
+        return number
     return Value(np.ascontiguousarray(array), node.spec)
 
 
-def factor(matrix: Any) -> Any:
-    """The sparse LU decomposition of a CSC matrix."""
-    from scipy.sparse.linalg import splu
+def factor(matrix: SparseMatrix) -> Any:
+    """The sparse LU decomposition of a CSC matrix, as SciPy's object."""
+    from scipy.sparse.linalg import splu  # slow to import
 
     try:
         return splu(matrix.astype(np.result_type(matrix.dtype, np.float64), copy=False))
@@ -194,9 +209,9 @@ def factor(matrix: Any) -> Any:
         ) from None
 
 
-def iterate(solver: str, product: Any, b: Any, size: int) -> Any:
+def iterate(solver: str, product: Callable[[Array], Array], b: Array, size: int) -> Array:
     """The solution of A x = b by one of ITERATIVE, where `product` multiplies by A."""
-    from scipy.sparse import linalg
+    from scipy.sparse import linalg  # slow to import
 
     b = np.asarray(b, np.result_type(b.dtype, np.float64))
     norm = float(np.linalg.norm(b))
@@ -211,14 +226,14 @@ def iterate(solver: str, product: Any, b: Any, size: int) -> Any:
     found, residual = np.zeros_like(b), 1.0
     count = 0
 
-    def counted(_: Any) -> None:
+    def counted(_: object) -> None:
         nonlocal count
         count += 1
 
     if solver == "gmres":
         options["callback_type"] = "legacy"
     for _ in range(RESTARTS):
-        # One that breaks down, as BiCGSTAB may, goes on from where it was.
+        # An iteration that breaks down, as BiCGSTAB may, is continued from its last iterate.
         found, _ = getattr(linalg, solver)(operator, b, x0=found, callback=counted, **options)
         before, residual = residual, float(np.linalg.norm(b - product(found))) / norm
         if residual <= GOOD or not residual < before / 2:

@@ -1,7 +1,7 @@
-"""Pending matrices: sparse derivatives inside a captured function, whose entries are not known yet.
+"""Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
 
-Whoever looks at the entries reads numbers out of the function, as with any tensor. A matrix that is
-only returned is made anew of the entries in every later call.
+Reading the entries reads values out of the function, as with any tensor. A matrix that is only
+returned is made from the computed entries in every replay.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-# The class, once there is one: it needs SciPy.
+from gradtape.sparsity.pattern import Pattern, SparseMatrix
+
+# The class, once it was made: it derives from SciPy's, which is slow to import.
 _made: list[type] = []
 
 
 @lru_cache(maxsize=1)
-def _kind() -> Any:
-    from scipy.sparse import csr_array
+def _kind() -> type:
+    from scipy.sparse import csr_array  # slow to import
 
     class PendingMatrix(csr_array):
         """A CSR array whose entries are a tensor until somebody looks at them."""
 
-        pattern: Any
+        pattern: Pattern
         entries: Any
 
         @property
@@ -46,13 +48,13 @@ def _kind() -> Any:
     return PendingMatrix
 
 
-def pending_matrix(pattern: Any, entries: Any) -> Any:
-    """A matrix with a tensor for the entries of a pattern."""
+def pending_matrix(pattern: Pattern, entries: Any) -> SparseMatrix:
+    """The matrix with a tensor for the entries of a pattern."""
     found = pattern.with_data(None, _kind())
     found.pattern, found.entries = pattern, entries
     return found
 
 
-def is_pending(thing: Any) -> bool:
-    """Whether something is a matrix whose entries nobody has looked at."""
+def is_pending(thing: object) -> bool:
+    """Whether an object is a pending matrix whose entries nobody has read."""
     return type(thing) in _made and thing.__dict__.get("data") is None

@@ -1,21 +1,28 @@
-"""Progress: one line on a terminal while something takes long."""
+"""Progress: one line on a terminal during a long computation."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TextIO
 
-# Seconds before anything is shown, and between two changes of it.
+# Seconds before the line is shown, and between two updates.
 PATIENCE = 2.0
 INTERVAL = 0.2
 WIDTH = 30
 
 
 class Progress:
-    """Shows how much of a known amount is done; nothing where standard error is no terminal."""
+    """Shows the finished part of a known amount of work, if standard error is a terminal."""
 
-    def __init__(self, title: str, total: int, stream: Any = None, clock: Any = time.monotonic):
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.title = title
         self.total = total
         self.stream = sys.stderr if stream is None else stream
@@ -27,12 +34,12 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.shown:
             self._write("")
 
     def update(self, done: int) -> None:
-        """So much is done by now."""
+        """Show that `done` of the total amount is finished."""
         now = self.clock()
         if now < self.due or not self._on_terminal():
             return

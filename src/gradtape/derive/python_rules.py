@@ -1,4 +1,4 @@
-"""Derivatives that only a recording knows: Python closures, and recomputation."""
+"""Derivative rules of custom nodes: Python closures of a recording, and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,36 +15,44 @@ from gradtape.graph.walk import substitute, topological
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
 from gradtape.recording.operands import enter
-from gradtape.recording.recording import Recording
+from gradtape.recording.recording import DerivativeRule, Recording
 from gradtape.recording.thread_state import state
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
+# The derivatives that a rule takes and gives; None where there is no path.
+Cotangent = Node | Rows | None
+Tangent = Node | None
+
 
 class Structural:
-    """A rule that is part of the graph, as the key of its node: it knows no recording's values."""
+    """A rule that is a param of its node, not a closure: it is found with the structure."""
 
-    # Whether what it derives may be remembered under the structure of the graph.
+    # Whether derivatives by this rule may be kept under the structure of the graph.
     pure = True
 
 
 class PythonRules:
-    """Calls the rules of a recording; `used` says that a result must not be remembered."""
+    """The rules of custom nodes, called by forward and reverse mode.
+
+    `used` becomes true when a closure ran: the next time it may do something else, so derivatives
+    made with it must not be kept.
+    """
 
     def __init__(self, recording: Recording | None) -> None:
         self.recording: Any = recording
         self.used = False
-        # For nodes that are computed again, the recorded ones whose values are saved.
+        # The recorded nodes with saved values, by the copies that a checkpoint recomputes.
         self.originals: dict[Node, Node] = {}
 
-    def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Any]:
+    def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Cotangent]:
         """Reverse mode through a `custom_derivative` node."""
         key = node.params[1]
         if isinstance(key, Checkpointed):
             return key.pull_by(self, node, cotangents)
         return self._rule(node).pull(self.recording, node, cotangents)
 
-    def push(self, node: Node, tangents: Sequence[Any]) -> Sequence[Any]:
+    def push(self, node: Node, tangents: Sequence[Tangent]) -> Sequence[Tangent]:
         """Forward mode through a `custom_derivative` node."""
         key = node.params[1]
         if isinstance(key, Checkpointed):
@@ -67,12 +75,12 @@ class PythonRules:
         return self.recording.rules[node]
 
     def saved(self, node: Node) -> Node | None:
-        """The recorded node whose saved value a node has, if there is one."""
+        """The recorded node with the saved value of this node, or None."""
         node = self.originals.get(node, node)
         return node if self.recording is not None and node in self.recording.saved else None
 
     def copy(self, node: Node, copy: Node) -> None:
-        """A node has been computed again: its rule is that of the first."""
+        """Give the copy of a node the rule of the node."""
         if self.recording is None or isinstance(node.params[1], Structural):
             return
         rule = self.recording.rules.get(node)
@@ -83,21 +91,27 @@ class PythonRules:
 
 @dataclass(frozen=True)
 class Checkpointed(Structural):
-    """Derivatives through a graph that is computed again rather than kept, but for what is saved.
+    """Derivatives through a graph that is recomputed in the backward pass.
 
-    They follow from the node itself and from what its recording saves, which is up to the policy.
+    The policy chose the values that the recording saves; only these are not recomputed.
     """
 
     policy: Any
 
-    def pull(self, recording: Any, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+    def pull(
+        self, recording: Recording | None, node: Node, cotangents: tuple[Any, ...]
+    ) -> list[Cotangent]:
         return self.pull_by(PythonRules(recording), node, cotangents)
 
-    def push(self, recording: Any, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+    def push(
+        self, recording: Recording | None, node: Node, tangents: Sequence[Tangent]
+    ) -> tuple[Tangent, ...]:
         return self.push_by(PythonRules(recording), node, tangents)
 
-    def pull_by(self, rules: PythonRules, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
-        """Reverse mode."""
+    def pull_by(
+        self, rules: PythonRules, node: Node, cotangents: tuple[Any, ...]
+    ) -> list[Cotangent]:
+        """Reverse mode, through a copy behind barriers: no plan shares it with the first pass."""
         count = node.params[0]
         again = {source: apply(BARRIER, (source,)) for source in node.inputs[count:]}
         copies: dict[Node, Node] = dict(again)
@@ -114,19 +128,21 @@ class Checkpointed(Structural):
             if original is not None:
                 rules.originals[copy] = original
                 saved[copy] = apply(USE_SAVED, (original, copy))
-                if found.op is NAMED:  # the same value before it got its name
+                if found.op is NAMED:  # its operand has the same value
                     operand = copies[found.inputs[0]]
                     saved.setdefault(operand, apply(USE_SAVED, (original, operand)))
         roots = [copies[root] for root in node.inputs[:count]]
         slopes = reverse(roots, cotangents, list(again.values()), (), rules.pull)
         if saved:
-            # The walk that puts in what is saved ends where the checkpoint does.
+            # Saved values replace nodes inside the checkpoint only: the walk ends at its edges.
             ends = {end: end for end in (*cotangents, *again.values())}
-            slopes = _with(rules, slopes, {**saved, **ends})
+            slopes = _with_replaced(rules, slopes, {**saved, **ends})
         return [None] * count + list(slopes)
 
-    def push_by(self, rules: PythonRules, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Forward mode, which is done with the values at once."""
+    def push_by(
+        self, rules: PythonRules, node: Node, tangents: Sequence[Tangent]
+    ) -> tuple[Tangent, ...]:
+        """Forward mode, which reads the values right after they are computed: no copy."""
         count = node.params[0]
         pairs = [
             (source, tangent)
@@ -148,8 +164,10 @@ def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
     return new
 
 
-def _with(rules: PythonRules, slopes: Sequence[Any], replacement: dict[Node, Node]) -> list[Any]:
-    """Slopes with nodes replaced; derivatives in Python go along."""
+def _with_replaced(
+    rules: PythonRules, slopes: Sequence[Cotangent], replacement: dict[Node, Node]
+) -> list[Cotangent]:
+    """Cotangents with nodes replaced; the copies of custom nodes get their rules."""
     new = dict(replacement)
 
     def of(root: Node) -> Node:
@@ -170,7 +188,7 @@ def _with(rules: PythonRules, slopes: Sequence[Any], replacement: dict[Node, Nod
 
 @contextlib.contextmanager
 def inside(recording: Recording) -> Iterator[None]:
-    """Record into `recording`, whichever the thread is at."""
+    """Record into `recording` instead of the thread's own."""
     current = state.recording
     state.recording = recording
     try:
@@ -180,35 +198,42 @@ def inside(recording: Recording) -> Iterator[None]:
             state.recording = current
 
 
-def as_nodes(recording: Recording, results: Sequence[Any]) -> list[Any]:
+def as_nodes(recording: Recording, results: Sequence[Any]) -> list[Node | None]:
+    """The nodes of what a user's rule returned."""
     return [None if result is None else enter(recording, result) for result in results]
 
 
 class Replaced:
-    """A closure's rule for a copy of its node: what it derives is put in the same places."""
+    """The rule of a closure for a copy of its node, with the same nodes replaced in the result."""
 
-    def __init__(self, rule: Any, origin: Node, replacement: dict[Node, Node]) -> None:
+    def __init__(self, rule: DerivativeRule, origin: Node, replacement: dict[Node, Node]) -> None:
         self.rule = rule
         self.origin = origin
         self.replacement = replacement
 
-    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> list[Any]:
+    def push(self, recording: Recording, node: Node, tangents: Sequence[Tangent]) -> list[Tangent]:
         found = self.rule.push(recording, self.origin, tangents)
         return self._placed(recording, found, tangents)
 
-    def pull(self, recording: Recording, node: Node, cotangents: Sequence[Any]) -> list[Any]:
+    def pull(
+        self, recording: Recording, node: Node, cotangents: Sequence[Tangent]
+    ) -> list[Tangent]:
         found = self.rule.pull(recording, self.origin, cotangents)
         return self._placed(recording, found, cotangents)
 
-    def _placed(self, recording: Recording, found: Sequence[Any], stop: Sequence[Any]) -> list[Any]:
+    def _placed(
+        self, recording: Recording, found: Sequence[Tangent], stop: Sequence[Tangent]
+    ) -> list[Tangent]:
         same = {node: node for node in stop if node is not None}
         known = [node for node in found if node is not None]
         placed = iter(replaced(recording, known, {**self.replacement, **same}))
         return [None if node is None else next(placed) for node in found]
 
 
-def replaced(recording: Any, roots: Sequence[Node], replacement: dict[Node, Node]) -> list[Node]:
-    """`substitute`, where nodes whose derivative is a closure take it along."""
+def replaced(
+    recording: Recording | None, roots: Sequence[Node], replacement: dict[Node, Node]
+) -> list[Node]:
+    """`substitute`, where the copies of nodes whose derivative is a closure get the closure."""
     closures = [
         node
         for node in topological(roots, stop=replacement.keys())
@@ -216,10 +241,11 @@ def replaced(recording: Any, roots: Sequence[Node], replacement: dict[Node, Node
     ]
     found = substitute([*roots, *closures], replacement)
     for origin, copy in zip(closures, found[len(roots) :], strict=True):
+        assert recording is not None
         if copy is not origin and copy not in recording.rules:
             recording.rules[copy] = Replaced(recording.rules[origin], origin, replacement)
     return found[: len(roots)]
 
 
-def _is_closure(recording: Any, node: Node) -> bool:
+def _is_closure(recording: Recording | None, node: Node) -> bool:
     return recording is not None and not isinstance(node.params[1], Structural)

@@ -1,10 +1,10 @@
 """Implicit differentiation: the derivative of a solution, from the equation that it solves.
 
-If F(x, a) = 0 then dx = -(∂F/∂x)⁻¹ ∂F/∂a da. The solution is a number that some solver found, x₀.
-Recorded beside it is the residual F(x₀, a), a graph, and the node that carries this rule: its value
-is x₀, its inputs are x₀, the residual, and what else the residual reads (the frontier).
+If F(x, a) = 0 then dx = -(∂F/∂x)⁻¹ ∂F/∂a da. A solver finds the solution x₀ as an array. Recorded
+beside it are the residual F(x₀, a), a graph, and the node that carries this rule: its value is x₀,
+its inputs are x₀, the residual, and the other nodes that the residual reads (the frontier).
 
-Inside vmap, x₀ is itself a node, `solve_equation`, which finds the number when the program runs.
+Inside vmap, x₀ is itself a node, `solve_equation`, which solves when the program runs.
 
 The rule differentiates the residual at x₀ and then puts the node itself, y, in the place of x₀. So
 the derivative is a graph of y and a, in which y again has this rule: every order is right.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradtape.derive.linear_systems import LinearMap, System
-from gradtape.derive.python_rules import PythonRules, Structural, replaced
+from gradtape.derive.python_rules import Cotangent, PythonRules, Structural, Tangent, replaced
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
 from gradtape.graph.spec import spec
@@ -29,6 +29,7 @@ from gradtape.ops.families.batching import spread
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.matrices.linalg import solve_matrix
 from gradtape.ops.matrices.linear_map_solve import SYSTEM
+from gradtape.recording.recording import Recording
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
@@ -37,9 +38,10 @@ from gradtape.transforms.reverse import reverse
 
 
 def frontier(residual: Node, x: Node) -> list[Node]:
-    """What the residual reads that does not depend on x, in a fixed order.
+    """The nodes that the residual reads and that do not depend on x, in a fixed order.
 
-    A solution inside, of an equation that depends on x, stays whole: its own unknowns are inside.
+    If the residual contains the solution of another equation that depends on x, the unknowns of
+    that equation belong to the interior, not to the frontier.
     """
     order = topological([residual])
     unknowns: set[Node] = set()
@@ -58,7 +60,7 @@ def frontier(residual: Node, x: Node) -> list[Node]:
 
 
 def is_pure(residual: Node) -> bool:
-    """Whether no derivative in the graph is a Python closure."""
+    """Whether the graph has no derivative that is a Python closure."""
     return all(
         isinstance(node.params[1], Structural) and node.params[1].pure
         for node in topological([residual])
@@ -71,16 +73,18 @@ class Implicit(Structural):
     """The derivative of a solution. `name` is the function that the user called."""
 
     name: str
-    # "direct" or an iteration; with colours, "direct" is a sparse decomposition.
+    # "direct" or an iteration; with a colouring, "direct" is a sparse decomposition.
     solver: str
     coloured: Coloured | None
-    # The Jacobian is its own adjoint: that of a gradient is.
+    # Whether the Jacobian is its own adjoint, as the Jacobian of a gradient is.
     symmetric: bool
     pure: bool
-    # How many axes in front count examples, each with an equation of its own.
+    # The number of leading axes that count examples, each with an equation of its own.
     examples: int = 0
 
-    def push(self, recording: Any, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
+    def push(
+        self, recording: Recording | None, node: Node, tangents: Sequence[Tangent]
+    ) -> tuple[Tangent, ...]:
         """Forward mode."""
         _, residual, *given = node.inputs
         pairs = [
@@ -94,15 +98,17 @@ class Implicit(Structural):
         if moved is None:
             return (None,)
         (right,) = self._at_solution(recording, node, [moved], along)
-        return (-self._solve(recording, node, right, turned=False),)
+        return (-self._solve(recording, node, right, by_adjoint=False),)
 
-    def pull(self, recording: Any, node: Node, cotangents: tuple[Any, ...]) -> list[Any]:
+    def pull(
+        self, recording: Recording | None, node: Node, cotangents: tuple[Any, ...]
+    ) -> list[Cotangent]:
         """Reverse mode."""
         _, residual, *given = node.inputs
-        weights = -self._solve(recording, node, cotangents[0], turned=True)
-        # One thing that the residual reads may depend on another: each ends its own path here.
+        weights = -self._solve(recording, node, cotangents[0], by_adjoint=True)
+        # One node of the frontier may depend on another: paths must end at each of them.
         ends = {other: placeholder(other.spec) for other in given}
-        # What finds the numbers reads the same things, and is no path of a derivative.
+        # The node that solves reads the frontier, too, but no derivative goes through it.
         x = node.inputs[0]
         (ended,) = replaced(recording, [residual], {**ends, x: x})
         sources = list(ends.values())
@@ -113,8 +119,8 @@ class Implicit(Structural):
         placed = iter(self._at_solution(recording, node, known, [weights], back))
         return [None, None, *[None if part is None else next(placed) for part in dense]]
 
-    def batch_rule(self, inputs: Any, batched: Any, y: Node) -> Any:
-        """Examples have an equation each, if there is a solution for each of them."""
+    def batch_rule(self, inputs: tuple[Node, ...], batched: tuple[bool, ...], y: Node) -> Node:
+        """Examples have an equation each, provided that each has a solution of its own."""
         if not batched[0]:
             raise UndefinedRuleError(
                 f"{self.name}: vmap cannot solve for many examples once there is a solution for "
@@ -128,26 +134,28 @@ class Implicit(Structural):
 
     def _at_solution(
         self,
-        recording: Any,
+        recording: Recording | None,
         node: Node,
         graphs: Sequence[Node],
         stop: Sequence[Node],
         back: dict[Node, Node] | None = None,
     ) -> list[Node]:
-        """Graphs at the numbers found, as graphs at the solution."""
+        """Graphs of x₀ as graphs of the solution node."""
         x, _, *given = node.inputs
         replacement = {other: other for other in (node, *given, *stop)}
         replacement.update(back or {})
         replacement[x] = pick(node, 0)
         return replaced(recording, graphs, replacement)
 
-    def _solve(self, recording: Any, node: Node, right: Node, turned: bool) -> Node:
-        """The Jacobian at the solution, or its adjoint, divided into a vector."""
+    def _solve(
+        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
+    ) -> Node:
+        """The solution of a system with the Jacobian at the solution, or with its adjoint."""
         if self.solver == "direct" and self.coloured is None:
-            return self._solve_dense(recording, node, right, turned)
+            return self._solve_dense(recording, node, right, by_adjoint)
         x, residual, *given = node.inputs
         rules = PythonRules(recording)
-        # All examples together are one system, in which they do not meet.
+        # All examples together are one system with a block-diagonal matrix.
         flat = spec((x.size,), x.dtype)
         seed, back = placeholder(flat), placeholder(flat)
         (pushed,) = forward([residual], [x], [reshape_node(seed, x.shape)], (), rules.push)
@@ -162,7 +170,7 @@ class Implicit(Structural):
             (pulled,) = reverse([residual], [weights], [x], (), rules.pull)
             pulled = pulled.dense() if isinstance(pulled, Rows) else pulled
             pulled = reshape_node(pulled, flat.shape)
-        # Closures may have read other leaves than the residual does.
+        # The derivatives of closures may read leaves that the residual does not read.
         stop = {x, *given, seed, back}
         extra = [n for n in topological([pushed, pulled], stop) if n.op is LEAF and n not in stop]
         reads = [x, *given, *extra]
@@ -176,12 +184,14 @@ class Implicit(Structural):
             self.coloured,
         )
         operands = [pick(node, 0) if other is x else other for other in own]
-        params = (system.adjoint() if turned else system,)
+        params = (system.adjoint() if by_adjoint else system,)
         found = apply(SYSTEM, (reshape_node(right, flat.shape), *operands), params)
         return reshape_node(found, x.shape)
 
-    def _solve_dense(self, recording: Any, node: Node, right: Node, turned: bool) -> Node:
-        """The same by a matrix, or one for each example."""
+    def _solve_dense(
+        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
+    ) -> Node:
+        """`_solve` with a dense matrix, or one for each example."""
         x, residual, *_ = node.inputs
         rules = PythonRules(recording)
         if not self.examples:
@@ -198,7 +208,7 @@ class Implicit(Structural):
         if matrix is None:
             raise self._unconnected()
         (matrix,) = self._at_solution(recording, node, [matrix], (), back)
-        matrix = adjoint(matrix) if turned else matrix
+        matrix = adjoint(matrix) if by_adjoint else matrix
         column = reshape_node(right, (*matrix.shape[:-1], 1))
         return reshape_node(solve_matrix(matrix, column), x.shape)
 

@@ -1,33 +1,36 @@
-"""Failures: errors of ops that run later than they were recorded tell the line that did it."""
+"""Failures: an error of an op that runs late names the user's line that recorded the op."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
+from gradtape.graph.op import Op
 from gradtape.graph.program import Program
+from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held
+from gradtape.recording.value import LeafValue
 from gradtape.runtime.numpy_plan import NumpyPlan
 
 
 class Lines:
-    """The lines of those nodes of a program that may fail."""
+    """The user's lines of the nodes of a program that may fail."""
 
     def __init__(self, program: Program, lines: Mapping[Node, str]) -> None:
         self.program = program
         own = set(program.nodes)
         inside = _ops_inside(program)
-        # Of a callback's derivative the callback itself, which may have run before.
+        # The derivative of a callback is explained by the line of the callback, which may have run
+        # in an earlier program.
         self.lines = {
             node: line
             for node, line in lines.items()
-            if node in own or node.op.family == "callback" or node.op in inside
+            if node in own or node.op.calls_python or node.op in inside
         }
 
-    def explain(self, error: BaseException, inputs: Sequence[Any]) -> None:
-        """Add to an error of the program's plan where the op was recorded."""
+    def explain(self, error: BaseException, inputs: Sequence[LeafValue]) -> None:
+        """Add a note with the line to an error of the program's plan."""
         node = marked(error)
         if node is None:
             return
@@ -45,9 +48,9 @@ class Lines:
             error.add_note(f"gradtape: {what} recorded at {' or '.join(places)}")
 
     def _places(self, node: Node) -> dict[str, None]:
-        """The lines of the nodes that this one of the plan may be.
+        """The lines of the recorded nodes that a node of the plan may stand for.
 
-        Inside a loop for many examples it has another shape than what was recorded.
+        The optimiser rebuilds nodes, and inside a batched loop the shape differs, too.
         """
         same = [(other, line) for other, line in self.lines.items() if other.op is node.op]
         exact = [
@@ -59,8 +62,8 @@ class Lines:
             exact = [line for _, line in same]
         return dict.fromkeys(exact)
 
-    def _certain(self, inputs: Sequence[Any]) -> dict[str, None]:
-        """Of several the one that fails where nothing is shared or compiled, if it can be tried."""
+    def _certain(self, inputs: Sequence[LeafValue]) -> dict[str, None]:
+        """The line of the node that fails in an unoptimised run, if the program may run again."""
         if any(node.op.opaque for node in self.program.nodes):
             return {}
         try:
@@ -72,10 +75,10 @@ class Lines:
         return {}
 
 
-def _ops_inside(program: Program) -> set[Any]:
-    """The ops in bodies that a program holds, and in those that they hold."""
+def _ops_inside(program: Program) -> set[Op]:
+    """The ops in the bodies of a program, and in the bodies inside these."""
     stack = [body for node in program.nodes for body in held(node)]
-    found: set[Any] = set()
+    found: set[Op] = set()
     while stack:
         body = stack.pop()
         for node in body.nodes:
@@ -85,18 +88,18 @@ def _ops_inside(program: Program) -> set[Any]:
 
 
 def called(node: Node) -> str:
-    """The name that the user called an op by."""
-    return node.params[0] if node.op.name == "checked_positions" else node.op.name
+    """The name by which the user called an op."""
+    return node.params[0] if node.op is CHECKED else node.op.name
 
 
 def may_fail(node: Node) -> bool:
-    """Whether something about a node can fail on values."""
+    """Whether a node can fail on values."""
     return node.op.may_fail or bool(held(node))
 
 
-def _origin(node: Node) -> Any:
-    """Of a callback the function that the user gave; of other ops nothing that is equal."""
-    found = node.params[0] if node.op.family == "callback" else node
+def _origin(node: Node) -> object:
+    """The user's function inside a callback and its derivatives; the node itself for other ops."""
+    found = node.params[0] if node.op.calls_python else node
     while hasattr(found, "function"):
         found = found.function
     return found

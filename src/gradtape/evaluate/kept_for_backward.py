@@ -1,4 +1,8 @@
-"""What a live tape keeps of a forward pass that is evaluated before its gradient is asked for."""
+"""The values that a live tape keeps when a flush comes before its gradient is asked for.
+
+Without them the backward pass would run the whole forward pass again. Cheap element-wise ops are
+run again anyway: reading a kept value costs as much as computing it in the fused loop.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from gradtape.ops.control.scan_pullback import residuals
 
 
 def kept(program: Program, watched: Collection[Node]) -> list[Node]:
-    """Outputs of expensive ops that the backward pass may need; cheap ones are recomputed.
+    """Outputs of expensive ops that the backward pass may read.
 
-    Needed is what depends on a watched source, and what such a node reads through cheap ops. Of a
-    scan it is what the way back reads of each step.
+    It may read the nodes that depend on a watched source, and the nodes that these read through
+    cheap ops. For a scan these are its residuals: the values of each iteration that its derivative
+    reads.
     """
     tracked = dependents((*program.inputs, *program.nodes), watched)
     needed: set[Node] = set()
@@ -26,7 +31,7 @@ def kept(program: Program, watched: Collection[Node]) -> list[Node]:
     for node in program.nodes:
         if type(node.spec) is tuple:
             if node.op is SCAN and node in tracked:
-                with apart_from_recorded():  # the very nodes that the derivative will read
+                with apart_from_recorded():  # as the derivative, which must find these nodes
                     found += residuals(node)
         elif is_expensive(node) and (node in tracked or node in needed):
             found.append(node)
@@ -34,5 +39,5 @@ def kept(program: Program, watched: Collection[Node]) -> list[Node]:
 
 
 def is_expensive(node: Node) -> bool:
-    """Worth its memory: contractions, reductions, library calls, random numbers, callbacks."""
+    """Whether a value is worth its memory: products, reductions, library calls, callbacks."""
     return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive

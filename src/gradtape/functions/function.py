@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from gradtape.codegen.cpython import switch
 from gradtape.dtypes import World
@@ -29,15 +29,14 @@ from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.captured import Captured, first_look
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
+from gradtape.functions.native.call_slot import MOST_CONTEXTS
+from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.replay.steps import Step
 from gradtape.graph.program import Program, program
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-
-if TYPE_CHECKING:
-    from gradtape.functions.native.native_call import NativeCall
 
 __all__ = ["Function", "function"]
 
@@ -312,13 +311,10 @@ class Function(Generic[P, R]):
         captured.look_at = 2 * calls
         if self.signature.has_static:
             return
-        # Late: it loads the writer of native calls, and with it the compiler.
-        from gradtape.functions.native import call_slot, native_call
-
-        captured.native_call = made = native_call.native_call(Function, arguments, captured)
+        captured.native_call = made = native_call(Function, arguments, captured.steps)
         if made is not None:
             valid = [each for each in self._native_calls if each.is_valid]
-            self._native_calls = [*valid[1 - call_slot.MOST_CONTEXTS :], made]
+            self._native_calls = [*valid[1 - MOST_CONTEXTS :], made]
             addresses = [each.address.to_bytes(8, "little") for each in self._native_calls]
             self.native_contexts = b"".join(addresses)
 
@@ -354,7 +350,7 @@ class Function(Generic[P, R]):
         """The captures of this thread, in the order of the first calls."""
         return [each for known in self._local.by_key.values() for each in known.siblings]
 
-    def capture(self, *args: Any, **kwargs: Any) -> None:
+    def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Capture the function for arguments like these, and leave all state as it is.
 
         >>> v = gt.Variable(1.0)
@@ -371,7 +367,7 @@ class Function(Generic[P, R]):
         if not captured.steps.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction[R]:
+    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
         """The function for arguments like these and no others; see `gt.TensorSpec`.
 
         >>> f = gt.function(lambda x: x + 1.0)
@@ -386,7 +382,7 @@ class Function(Generic[P, R]):
         """
         return ConcreteFunction(self, args, kwargs)
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that computes the results for arguments like these.
 
         >>> print(gt.function(lambda x: gt.sin(x)).program(gt.asarray(1.0)))

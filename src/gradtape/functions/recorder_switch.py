@@ -6,6 +6,7 @@ from typing import Literal
 
 from gradtape.codegen.cpython import switch
 from gradtape.functions.function import Function
+from gradtape.functions.native.call_slot import follow_switch
 
 __all__ = ["set_recorder"]
 
@@ -25,7 +26,4 @@ def set_recorder(recorder: Literal["auto", "python", "native"]) -> None:
     before the first call.
     """
     switch.set_mode(recorder)
-    # Late: it loads the writer of native calls, which few processes need.
-    from gradtape.functions.native import call_slot
-
-    call_slot.follow_switch(Function)
+    follow_switch(Function)

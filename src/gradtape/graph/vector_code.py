@@ -1,20 +1,18 @@
 """Types of the rules by which an Op tells the compiler how to compute it.
 
 Rules are written against the protocols below, so that they can stand beside their ops: codegen
-implements the protocols, and neither graph nor ops imports codegen.
+implements the protocols, and neither graph nor ops imports codegen. Both import this module for
+type checking only, for the classes here would take a few milliseconds of every import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from gradtape.dtypes import DType
-
-
-class NotLowered(Exception):  # noqa: N818 - the answer to a question, not a fault
-    """An op has no rule for these dtypes or params; NumPy or a library computes it."""
+from gradtape.graph.math_function import MathFunction
 
 
 @dataclass(frozen=True)
@@ -32,40 +30,6 @@ class Vector:
     def parts(self) -> tuple[str, ...]:
         """All IR names that make up the value."""
         return (self.name, self.imaginary) if self.imaginary else (self.name,)
-
-
-@dataclass(frozen=True, eq=False)
-class MathFunction:
-    """A mathematical function that kernels can call on vectors of floats.
-
-    `has_complex` says that C's <complex.h> has the function too, with a c before its name.
-    """
-
-    name: str
-    arity: int = 1
-    has_complex: bool = False
-
-
-class Libm(MathFunction):
-    """A function of C's libm, by its name for doubles; floats add an f to it."""
-
-
-class Intrinsic(MathFunction):
-    """One of LLVM's own functions, which is exact and mostly a single instruction."""
-
-
-@dataclass(frozen=True, eq=False)
-class ScipyFunction(MathFunction):
-    """A function of doubles that SciPy exports for Cython, under the first of these names."""
-
-    exports: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Composition(MathFunction):
-    """A function made of others: `write(body, *operands)` writes it with a FunctionBody."""
-
-    write: Callable[..., Any] = NotImplemented
 
 
 class Builder(Protocol):

@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 Activation = Callable[..., Any]
-# What layers take: a function of a tensor, its name, or None for none.
+# Arguments of layers: a function of a tensor, its name, or None for no activation.
 ActivationLike = Activation | str | None
 Same = TypeVar("Same")
 

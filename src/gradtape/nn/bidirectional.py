@@ -20,8 +20,8 @@ MODES = ("concat", "sum", "mul", "ave", None)
 class Bidirectional(Layer):
     """A recurrent layer forwards, another one backwards, and their outputs side by side.
 
-    The layer backwards is a copy with variables of its own, unless one is given. Other values of
-    `merge_mode` are "sum", "mul", "ave", and None for both outputs.
+    The layer backwards is a copy with variables of its own, unless `backward_layer` is passed.
+    Other values of `merge_mode` are "sum", "mul", "ave", and None for both outputs.
 
     >>> layer = gt.nn.Bidirectional(gt.nn.LSTM(4, return_sequences=True))
     >>> layer(np.ones((2, 5, 3))).shape

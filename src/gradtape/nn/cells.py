@@ -25,10 +25,10 @@ StateLike = TensorLike | Sequence[TensorLike] | None
 
 
 class Cell(Layer):
-    """What cells share: kernel, recurrent kernel, bias, and a state of some vectors.
+    """The base of cells: kernel, recurrent kernel, bias, and a state of one or more vectors.
 
-    A step is split in two: `project` is what depends on the input alone, so that a layer does it
-    for all steps in one product, and `step` is the rest.
+    A step is split in two. `project` depends on the input alone, so a layer computes it for all
+    steps in one product; `step` does the rest.
     """
 
     # How many vectors of length `units` the state has, and the gates.
@@ -79,7 +79,7 @@ class Cell(Layer):
         return initializers.get(self.bias_initializer)(shape, dtype)
 
     def project(self, x: Tensor) -> Tensor:
-        """What the gates get from inputs of shape (..., features)."""
+        """The gates' share of inputs of shape (..., features)."""
         y = project(self.name, x, self.kernel)
         return y if self.bias is None else y + self.bias
 
@@ -93,7 +93,7 @@ class Cell(Layer):
         return tuple(zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 
     def as_state(self, state: StateLike, batch: int) -> State:
-        """A state that was given as one tensor or a list of them, checked; zeros for None."""
+        """The checked state from one tensor or a list of them; zeros for None."""
         if state is None:
             return self.initial_state(batch)
         parts = tuple(state) if isinstance(state, (list, tuple)) else (state,)
@@ -236,7 +236,7 @@ class GRUCell(Cell):
         return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
 
     def project(self, x: Tensor) -> Tensor:
-        """What the gates get from inputs of shape (..., features)."""
+        """The gates' share of inputs of shape (..., features)."""
         y = project(self.name, x, self.kernel)
         if self.bias is None:
             return y

@@ -35,7 +35,7 @@ def sigmoid_cross_entropy_with_logits(
     [0.0, 10000.0]
     """
     labels, logits = matched("sigmoid_cross_entropy_with_logits", labels, logits)
-    # Two terms, neither negative: nothing cancels, whatever the logit.
+    # Neither term is negative, so nothing cancels for any logit.
     loss = labels * softplus(-logits) + (1.0 - labels) * softplus(logits)
     return reduced(loss, reduction)
 
@@ -54,7 +54,7 @@ def softmax_cross_entropy_with_logits(
 
 
 def _crossed(labels: TensorLike, logs: Any, axis: int) -> Tensor:
-    """-sum(labels * logs), where a label of 0 counts nothing even beside an infinite logarithm."""
+    """-sum(labels * logs), where a label of 0 adds 0 even if the logarithm is infinite."""
     return -total(multiply_no_nan(logs, labels), axis=axis)
 
 
@@ -147,7 +147,8 @@ def sparse_categorical_crossentropy(
     classes = y_pred.shape[axis]
     labels = _labels(name, targets, y_pred.shape, axis)
     logs = _log_probabilities(y_pred, from_logits, axis)
-    # Compared with every class in the loop that computes the logarithms: nothing is looked up.
+    # Labels are compared with every class inside the loop that computes the logarithms; a gather
+    # would be a loop of its own.
     numbers = np.arange(classes).reshape((classes,) + (1,) * (y_pred.ndim - axis - 1))
     chosen = equal(labels, numbers)
     loss = _crossed(cast(chosen, logs.dtype), logs, axis)

@@ -27,8 +27,8 @@ class Dropout(Layer):
     [1.0, 1.0, 1.0]
 
     `noise_shape` is a shape that broadcasts to the input's: along its axes of length 1 elements
-    fall together. Without a seed the numbers come from the stream of `gt.random`; a `Generator`
-    serves too.
+    fall together. Without a seed the numbers come from the stream of `gt.random`; `seed` may
+    also be a `Generator`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Dropout(Layer):
         self.built = True
 
     def cast_input(self, x: Tensor) -> Tensor:
-        """The input as it is: there is no dtype to keep to."""
+        """The input unchanged: dropout has no variables and therefore no dtype."""
         return x
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:

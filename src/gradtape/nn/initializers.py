@@ -1,9 +1,9 @@
 """Starting values of variables: functions of a shape and a dtype, with Keras' names and defaults.
 
-`glorot_uniform(seed=1)` makes such a function. Layers also take its name, or any function of a
+`glorot_uniform(seed=1)` returns such a function; layers also take its name, or any function of a
 shape and a dtype. Without a seed, numbers come from the stream of `gt.random`. With an integer
-every call gives the same numbers; with a `gt.random.Generator` each call goes on where the
-last one ended.
+every call returns the same numbers; with a `gt.random.Generator` each call continues where the last
+one ended.
 
 >>> start = gt.nn.initializers.glorot_uniform(seed=1)
 >>> start((2, 3), gt.float32).shape
@@ -33,11 +33,11 @@ __all__ = [
 
 # From a shape and a dtype to the starting value.
 Initializer = Callable[..., Tensor]
-# What layers take: an initialiser, a function that makes one, its name, or the value itself.
+# Arguments of layers: an initialiser, a function that makes one, its name, or the value itself.
 InitializerLike = Initializer | Callable[..., Initializer] | str | TensorLike
 Seed = int | random.Generator | None
 
-# The standard deviation of a standard normal cut off at two: what it was divided by before.
+# The standard deviation of a standard normal that is cut off at two standard deviations.
 _CUT = 0.87962566103423978
 
 
@@ -245,7 +245,7 @@ def orthogonal(gain: float = 1.0, seed: Seed = None) -> Initializer:
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         if len(shape) < 2:
             raise ShapeError(
-                f"orthogonal: a variable of shape {tuple(shape)} is no matrix. "
+                f"orthogonal: a variable of shape {tuple(shape)} has fewer than two axes. "
                 "Use another initializer for it."
             )
         dtype = np.dtype(default_dtype() if dtype is None else dtype)
@@ -276,7 +276,7 @@ def get(identifier: InitializerLike) -> Initializer:
     [1.0, 1.0]
     """
     if callable(identifier):
-        # The maker itself stands for what it makes by default.
+        # `glorot_uniform` itself stands for `glorot_uniform()`.
         made: Any = identifier() if identifier in BY_NAME.values() else identifier
         return made
     if isinstance(identifier, str):

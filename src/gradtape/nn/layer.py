@@ -55,11 +55,11 @@ class Layer(Module):
     ) -> Variable:
         """A variable with a starting value, named after the layer."""
         start = initializers.get(initializer)(tuple(shape), self.dtype)
-        # As a value: a pending tensor would be part of whatever is being recorded.
+        # Computed now: a pending tensor would become part of the current recording.
         return Variable(asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
 
     def __call__(self, x: TensorLike, *args: Any, **kwargs: Any) -> Any:
-        """What `call` gives, once the variables are made and the input is a tensor of our dtype."""
+        """The result of `call` for the input as a tensor of the layer's dtype."""
         tensor: Tensor = asarray(x)
         self.ensure_built(tensor.shape, tensor.dtype)
         return self.call(self.cast_input(tensor), *args, **kwargs)
@@ -74,7 +74,7 @@ class Layer(Module):
         self.built = True
 
     def cast_input(self, x: Tensor) -> Tensor:
-        """The input in the dtype of the layer; complex numbers stay what they are."""
+        """The input in the dtype of the layer; complex inputs keep theirs."""
         if self.dtype is None or x.dtype == self.dtype or x.dtype.kind == "c":
             return x
         return cast(x, self.dtype)

@@ -1,7 +1,7 @@
 """Losses with Keras' names, order of arguments and formulas.
 
 Each takes targets and predictions of one shape and gives one loss for each example, the mean or sum
-along the last axis as its formula says; `reduction` says what becomes of the examples: "mean",
+along the last axis as its formula says; `reduction` says how examples are combined: "mean",
 "sum", or "none".
 """
 
@@ -91,7 +91,7 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean")
 
 @kind_of_operand
 def hinge(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean") -> Tensor:
-    """The mean of max(1 - y_true * y_pred, 0) for targets -1 and 1; targets 0 and 1 serve too.
+    """The mean of max(1 - y_true * y_pred, 0) for targets -1 and 1; targets 0 and 1 are converted.
 
     >>> float(gt.nn.losses.hinge([-1.0, 1.0], [0.5, 2.0]))
     0.75

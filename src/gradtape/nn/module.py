@@ -28,7 +28,8 @@ class Module:
     ['slope', 'offset']
 
     Calling a module calls its `call`. Attributes are searched when somebody asks, so variables can
-    be made at any time. What is reached on several ways counts once, under the first name. A deep
+    be made at any time. A variable or module that several attributes reach counts once, under its
+    first name. A deep
     copy has variables of its own.
     """
 
@@ -48,7 +49,7 @@ class Module:
         self._training = bool(mode)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `call` gives."""
+        """The result of `call`."""
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -68,7 +69,7 @@ class Module:
         return [(name, found) for name, found in self.named_variables() if found.trainable]
 
     def parameters(self) -> list[Variable]:
-        """The trainable variables: what an optimiser updates.
+        """The trainable variables, which an optimiser updates.
 
         >>> len(gt.nn.Dense(2, in_features=3).parameters())
         2
@@ -105,7 +106,7 @@ class Module:
         return [found for _, found in self.named_modules()]
 
     def train(self, mode: bool = True) -> Module:
-        """Make this and all modules in it behave as in training, and give it back.
+        """Make this module and all modules in it behave as in training, and return it.
 
         >>> gt.nn.Dropout(0.5).eval().training
         False
@@ -115,7 +116,7 @@ class Module:
         return self
 
     def eval(self) -> Module:
-        """Make this and all modules in it behave as in use, and give it back."""
+        """Make this module and all modules in it behave as in inference, and return it."""
         return self.train(False)
 
     # State.
@@ -129,7 +130,7 @@ class Module:
         return saved_state.state_of(self.named_variables())
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Assign the values that `state_dict` gave. Shapes must agree, and if `strict` names too.
+        """Assign the values of a `state_dict`. Shapes must agree, and if `strict` names too.
 
         >>> layer = gt.nn.Dense(1, in_features=2)
         >>> layer.load_state_dict({"kernel": [[1.0], [2.0]], "bias": [3.0]})
@@ -192,7 +193,7 @@ def _walk(root: Module) -> Iterator[tuple[str, Any]]:
 
 
 def _children(module: Module) -> list[tuple[str, Any]]:
-    """What a module's attributes hold: variables and modules, those in containers included."""
+    """The variables and modules in a module's attributes, also inside lists, tuples and dicts."""
     found: list[tuple[str, Any]] = []
     for name, value in vars(module).items():
         _collect(name, value, found, ())

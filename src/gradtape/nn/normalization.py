@@ -72,7 +72,7 @@ class LayerNorm(Layer):
 def normalized(
     x: Tensor, axes: tuple[int, ...], epsilon: float, gamma: Parameter, beta: Parameter
 ) -> Tensor:
-    """The input with mean 0 and variance 1 along axes, scaled and shifted where that is given."""
+    """The input with mean 0 and variance 1 along axes, then scaled by gamma and shifted by beta."""
     distance = x - mean(x, axis=axes, keepdims=True)
     variance = mean(square(distance), axis=axes, keepdims=True)
     y = distance * rsqrt(variance + epsilon)

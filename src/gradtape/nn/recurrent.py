@@ -66,7 +66,7 @@ def _over_masked_time(
 class RNN(Layer):
     """A cell taken over the steps of inputs of shape (batch, time, features).
 
-    The cell is given, or a number of units for an `RNNCell`. The result is the last output, or all
+    `cell` is a cell, or a number of units for an `RNNCell`. The result is the last output, or all
     of them with `return_sequences`; with `return_state` it is a tuple of that and the last state.
     With `time_major` inputs and outputs are (time, batch, features). A `mask` of booleans (batch,
     time) says which steps count: at the others the state stays, and the last output is repeated.

@@ -1,4 +1,4 @@
-"""What losses share: targets and predictions of one shape, and what becomes of the examples."""
+"""Steps that losses share: targets and predictions of one shape, and the reduction of examples."""
 
 from __future__ import annotations
 

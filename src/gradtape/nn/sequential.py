@@ -45,7 +45,7 @@ class Sequential(Module):
         self.layers.append(layer)
 
     def call(self, x: Tensor) -> Any:
-        """What the last layer gives."""
+        """The output of the last layer."""
         for layer in self.layers:
             x = layer(x)
         return x

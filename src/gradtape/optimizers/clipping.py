@@ -31,10 +31,10 @@ class Clipping:
     global_clipnorm: float | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in NAMES if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"optimizer: {' and '.join(given)} exclude each other. Give one.")
-        for name in given:
+        bounds = [name for name in NAMES if getattr(self, name) is not None]
+        if len(bounds) > 1:
+            raise ValueError(f"optimizer: {' and '.join(bounds)} exclude each other. Give one.")
+        for name in bounds:
             if not float(getattr(self, name)) > 0:
                 raise ValueError(
                     f"optimizer: {name}={getattr(self, name)} is not a positive number. "

@@ -1,4 +1,4 @@
-"""Optimizer: what all optimisers share. Each of them adds the formula of its update."""
+"""Optimizer: the base of all optimisers. Each subclass adds the formula of its update."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Update = tuple[Tensor, list[Tensor]]
 
 
 class Optimizer:
-    """What all optimisers share; derive your own with `slots` and `update`.
+    """The base of all optimisers; derive your own with `slots` and `update`.
 
     >>> class SignDescent(gt.optimizers.Optimizer):
     ...     def update(self, gradient, weight, slots, rate):
@@ -49,10 +49,10 @@ class Optimizer:
     | learning_rate | a number, a 0-d Variable, or a function of the step count; may be set later |
     | weight_decay | before each update, a variable loses learning_rate * weight_decay of itself |
     | clipnorm, clipvalue, global_clipnorm | bounds of the gradients, at most one of them |
-    | lazy | what a row-sparse gradient does not name stays as it is, moments included |
+    | lazy | rows that a row-sparse gradient does not name keep weight and moments |
 
-    The learning rate and what depends on the step are computed in float64 and used in the dtype of
-    each variable.
+    The learning rate and factors that depend on the step are computed in float64 and used in the
+    dtype of each variable.
     """
 
     # Kinds of dtype that the formula of the update holds for.
@@ -61,7 +61,7 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     # Arguments of the constructor that the optimiser adds, kept as attributes of the same names.
     hyperparameters: tuple[str, ...] = ()
-    # Whether a gradient of zero changes nothing: then rows that were not looked up can stay.
+    # If true, a gradient of zero changes nothing, so rows that were not looked up can be skipped.
     rows_suffice = False
 
     def __init__(
@@ -87,14 +87,14 @@ class Optimizer:
         self._undecayed_names: tuple[str, ...] = ()
         self._warned: set[int] = set()
 
-    # What an optimiser defines.
+    # Methods that an optimiser defines.
 
     def update(
         self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
     ) -> Update:
         """The new value of a weight and of its slots, all tensors of one shape.
 
-        For row-sparse gradients it may be given some of the rows only.
+        For a row-sparse gradient the arguments may hold only the rows that it names.
         """
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs `update(self, gradient, weight, slots, "
@@ -125,11 +125,11 @@ class Optimizer:
         """A variable for the state: the step count, the learning rate, slots."""
         return Variable(start, trainable=False, name=name)
 
-    # What users call.
+    # Methods that users call.
 
     @property
     def learning_rate(self) -> Variable | Tensor:
-        """The learning rate: a Variable, or what the schedule gives now. It may be set.
+        """The learning rate: a Variable, or the current value of the schedule. It may be set.
 
         A number goes into the Variable, so nothing is compiled anew.
 
@@ -143,8 +143,8 @@ class Optimizer:
         return rate_now(self._rate, self._iterations.value)
 
     @learning_rate.setter
-    def learning_rate(self, given: LearningRate) -> None:
-        self._rate = as_rate(given, self._rate, self.make_variable)
+    def learning_rate(self, value: LearningRate) -> None:
+        self._rate = as_rate(value, self._rate, self.make_variable)
 
     @property
     def iterations(self) -> Variable:
@@ -188,7 +188,7 @@ class Optimizer:
                 ]
 
     def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
-        """Take one step, given pairs of a gradient and its variable.
+        """Take one step from pairs of a gradient and its variable.
 
         Gradients that are None are left out, with one warning; if all are, that is a ValueError.
 
@@ -202,7 +202,7 @@ class Optimizer:
         self._take_step(*as_pairs(grads_and_vars))
 
     def apply(self, gradients: Iterable[TensorLike | None], variables: Iterable[Variable]) -> None:
-        """The same, given two lists."""
+        """Take one step from a list of gradients and a list of variables."""
         self._take_step(list(gradients), list(variables))
 
     def minimize(
@@ -211,7 +211,7 @@ class Optimizer:
         variables: Iterable[Variable] | Callable[[], Iterable[Variable]],
         tape: GradientTape | None = None,
     ) -> Tensor:
-        """Take one step down the gradient of a loss, and give the loss before it.
+        """Take one step down the gradient of a loss, and return the loss before the step.
 
         `loss_fn` is a function without arguments, or a tensor that `tape` recorded. `variables` may
         be a function too, for variables that the first call of the loss makes.
@@ -271,7 +271,7 @@ class Optimizer:
     def _change(
         self, variable: Variable, gradient: Tensor, weight: Tensor, rates: Sequence[Tensor]
     ) -> None:
-        """Assign the new value of one variable, given its decayed weight, and of its slots."""
+        """Assign new values to one variable and its slots, from its decayed weight."""
         cells = self._slots[variable.number]
         sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
         compute = self.update_sparsely if sparsely else self.update
@@ -323,7 +323,7 @@ class Optimizer:
         return saved_state.state_of(self.named_variables())
 
     def load_state_dict(self, state: Mapping[str, TensorLike]) -> None:
-        """Restore what `state_dict` gave; names and shapes must be the same.
+        """Restore the state that `state_dict` returned; names and shapes must be the same.
 
         >>> optimizer = gt.optimizers.SGD(0.1)
         >>> optimizer.load_state_dict({"iterations": 7, "learning_rate": 0.5})

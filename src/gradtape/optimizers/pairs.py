@@ -32,7 +32,7 @@ def as_pairs(
 
 
 def check_variables(name: str, variables: Sequence[object], accepts: str) -> None:
-    """Refuse what cannot be updated: things that are no variables, integers, repeats."""
+    """Raise unless all are variables of an accepted kind of dtype, each listed once."""
     seen: set[int] = set()
     for variable in variables:
         if not isinstance(variable, Variable):

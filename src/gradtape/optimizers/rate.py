@@ -17,31 +17,31 @@ from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
 Rate = Variable | Tensor | Callable[[Any], TensorLike]
-# What users pass: a number, or the configuration of a schedule, besides.
+# Users may also pass a number, or the configuration of a schedule.
 LearningRate = float | Rate | dict[str, Any]
 Scalar = TypeVar("Scalar", bound=Variable | Tensor)
 
 
 def as_rate(
-    given: LearningRate,
+    rate: LearningRate,
     current: Rate | None = None,
     make: Callable[[np.float64, str], Variable] | None = None,
 ) -> Rate:
-    """What to keep for a learning rate that was given; a number goes into a current variable.
+    """The form in which an optimiser keeps a learning rate: a number goes into a variable.
 
-    `make` gives a variable for a number and a name.
+    The number goes into the `current` variable if there is one, else into `make(number, name)`.
     """
-    if isinstance(given, (Variable, Tensor)):
-        return _scalar(given)
-    if isinstance(given, dict):
-        return schedules.from_config(given)
-    if callable(given) and not isinstance(given, Operators):
-        return given
+    if isinstance(rate, (Variable, Tensor)):
+        return _scalar(rate)
+    if isinstance(rate, dict):
+        return schedules.from_config(rate)
+    if callable(rate) and not isinstance(rate, Operators):
+        return rate
     try:
-        number = float(given)
+        number = float(rate)
     except (TypeError, ValueError):
         raise TypeError(
-            f"learning_rate: {given!r} is not a number, a Variable or a schedule. "
+            f"learning_rate: {rate!r} is not a number, a Variable or a schedule. "
             "Pass one of them, such as 0.01."
         ) from None
     if isinstance(current, Variable):
@@ -53,13 +53,13 @@ def as_rate(
     return found
 
 
-def _scalar(given: Scalar) -> Scalar:
-    if given.shape != () or given.dtype.kind != "f":
+def _scalar(rate: Scalar) -> Scalar:
+    if rate.shape != () or rate.dtype.kind != "f":
         raise ShapeError(
-            f"learning_rate: a {type(given).__name__} of dtype {given.dtype} and shape "
-            f"{given.shape} is not one real number. Pass a 0-d float."
+            f"learning_rate: a {type(rate).__name__} of dtype {rate.dtype} and shape "
+            f"{rate.shape} is not one real number. Pass a 0-d float."
         )
-    return given
+    return rate
 
 
 def rate_now(rate: Rate, step: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def rate_now(rate: Rate, step: Tensor) -> Tensor:
         found: Any = rate.value if isinstance(rate, Variable) else rate
     else:
         found = rate(step)
-        # Python numbers become leaves: what a schedule gives is no part of the structure.
+        # A Python number becomes a leaf, so a new one does not change the structure of the plan.
         if type(found) in (int, float):
             return asarray(float(found), dtype=float64)
         found = _scalar(asarray(found))

@@ -22,7 +22,7 @@ class RMSprop(Optimizer):
         m = momentum * m + step;  w -= m              with momentum
 
     Epsilon is inside the root. A row-sparse gradient gives the same as the dense one; with `lazy`
-    rows that were not looked up keep what they have.
+    rows that were not looked up keep weight and moments.
 
     >>> w = gt.Variable(1.0)
     >>> optimizer = gt.optimizers.RMSprop(learning_rate=0.1)

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class LearningRateSchedule:
-    """What the schedules of this module have in common: a configuration. Derive your own from it.
+    """The base of schedules, which have a configuration. Derive your own from it.
 
     >>> class Halving(gt.optimizers.schedules.LearningRateSchedule):
     ...     def __call__(self, step):

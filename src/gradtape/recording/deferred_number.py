@@ -1,9 +1,8 @@
-"""Deferred: a Python number that is an input of a captured program, not a part of it.
+"""Deferred numbers: Python numbers that are inputs of a captured program, not constants in it.
 
-Arithmetic with other numbers gives deferred numbers again, so that `rate * 0.5**epoch` is computed
-anew at every call. A comparison makes the captured program depend on its outcome, and whoever needs
-the number itself (`float`, `range`, `math.sqrt`) makes it depend on the number; see
-gradtape.functions.capture.
+Arithmetic with other numbers gives deferred numbers again, so `rate * 0.5**epoch` is computed anew
+in every replay. A comparison guards its outcome. Code that needs the number itself (`float`,
+`range`, `math.sqrt`) guards the number; see gradtape.functions.capture.
 """
 
 from __future__ import annotations
@@ -13,23 +12,29 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from gradtape.dtypes import Array, DType
+
 Number = int | float | complex
 Compute = Callable[[Sequence[Any]], Any]
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
 
 _PLAIN = (int, float, bool, complex)
 
 
 class Deferred:
-    """A number of now, and how to compute it from the numbers of a later call."""
+    """The number of the captured call, and how a replay computes it from its own numbers."""
 
     __slots__ = ("compute", "guard", "value")
 
     def __init__(
-        self, value: Number, compute: Compute, guard: Callable[[Compute, Any], None]
+        self, value: Number, compute: Compute, guard: Callable[[Compute, object], None]
     ) -> None:
         self.value = value
         self.compute = compute
-        # Makes what is captured hold only where something computed gives the same again.
+        # Adds a guard: the capture holds only for calls that compute the same value.
         self.guard = guard
 
     @property
@@ -37,24 +42,24 @@ class Deferred:
         """`int`, `float` or `complex`."""
         return type(self.value)
 
-    # To `isinstance` it is the number it stands for. C code, which would read the number without
-    # asking, looks at the true type.
+    # `isinstance` sees the type of the number. C code, which would read the number past the guard,
+    # looks at the true type.
     __class__ = property(lambda self: type(self.value))
 
     def read(self) -> Any:
-        """The number itself: what is captured then holds for this number only."""
+        """The number itself; the capture then holds for this number only."""
         self.guard(self.compute, self.value)
         return self.value
 
-    def derived(self, operate: Callable[..., Any], *others: Any) -> Any:
-        """What `operate` gives of this number and others, deferred if it is a number, too."""
+    def derived(self, operate: Callable[..., Any], *others: object) -> Any:
+        """The result of `operate` on this number and others; deferred if it is a number, too."""
         value = operate(self.value, *[x.value if type(x) is Deferred else x for x in others])
         parts = [
             self.compute,
             *[x.compute if type(x) is Deferred else _constant(x) for x in others],
         ]
 
-        def compute(numbers: Sequence[Any]) -> Any:
+        def compute(numbers: Sequence[object]) -> object:
             return operate(*[part(numbers) for part in parts])
 
         if type(value) not in (int, float, complex):
@@ -100,28 +105,28 @@ class Deferred:
     def __ceil__(self) -> int:
         return self._decided(math.ceil)
 
-    def _decided(self, look: Callable[[Any], Any]) -> Any:
-        """What a look at the number gives; another number may give the same."""
+    def _decided(self, look: Unary) -> Any:
+        """The result of `look` on the number, guarded: other numbers may give the same."""
         compute, found = self.compute, look(self.value)
         self.guard(lambda numbers: look(compute(numbers)), found)
         return found
 
-    def __round__(self, digits: Any = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Any:
         return self.derived(round, digits)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Any) -> tuple[object, object]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Any) -> tuple[object, object]:
         return other // self, other % self
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
-
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self.read(), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(hasattr(x, "enter") for x in inputs):  # tensors know what to do with numbers
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object
+    ) -> Any:
+        if any(hasattr(x, "enter") for x in inputs):  # tensors handle deferred numbers
             return NotImplemented
         given = [x.read() if type(x) is Deferred else x for x in inputs]
         return getattr(ufunc, method)(*given, **kwargs)
@@ -130,7 +135,7 @@ class Deferred:
         return hash(self.read())
 
     def __repr__(self) -> str:
-        # Text made of an integer may name something; that of a float is for people to read.
+        # The text of an integer may become a name or a key; that of a float is for people to read.
         return repr(self.read() if self.kind is int else self.value)
 
     def __format__(self, template: str) -> str:
@@ -141,23 +146,23 @@ class Deferred:
             raise AttributeError(f"{self.kind.__name__!r} object has no attribute {name!r}")
         return getattr(self.read(), name)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type, tuple[Number]]:
         return self.kind, (self.read(),)
 
     def __copy__(self) -> Deferred:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Deferred:
+    def __deepcopy__(self, memo: object) -> Deferred:
         return self
 
 
-def _constant(x: Any) -> Compute:
+def _constant(x: object) -> Compute:
     return lambda numbers: x
 
 
-def _binary(operate: Callable[[Any, Any], Any]) -> Any:
-    # Of these only `pow` may be given a third operand.
-    def method(self: Deferred, other: Any, *modulus: Any) -> Any:
+def _binary(operate: Binary) -> Callable[..., object]:
+    # Only `pow` may be called with a third operand.
+    def method(self: Deferred, other: object, *modulus: object) -> object:
         if any(type(x) is not Deferred and type(x) not in _PLAIN for x in (other, *modulus)):
             return NotImplemented
         return self.derived(pow if modulus else operate, other, *modulus)
@@ -165,11 +170,11 @@ def _binary(operate: Callable[[Any, Any], Any]) -> Any:
     return method
 
 
-def _unary(operate: Callable[[Any], Any]) -> Any:
+def _unary(operate: Unary) -> Unary:
     return lambda self: self.derived(operate)
 
 
-def _reflected(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _reflected(operate: Binary) -> Binary:
     return lambda right, left: operate(left, right)
 
 

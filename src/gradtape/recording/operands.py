@@ -15,6 +15,8 @@ from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import host_value
 
+# Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
+Operands = tuple[object, ...]
 SCALARS = frozenset((bool, int, float, complex, Deferred))
 
 
@@ -62,7 +64,7 @@ def stack_nest(nest: Any) -> Any:
     return hooks.stack(tuple(parts))
 
 
-def partner_dtype(op: Op, operands: tuple[Any, ...]) -> DType | None:
+def partner_dtype(op: Op, operands: Operands) -> DType | None:
     """The dtype that Python scalars among the operands adapt to, or None."""
     positions = range(len(operands)) if op.weak is None else op.weak
     found = None
@@ -73,7 +75,7 @@ def partner_dtype(op: Op, operands: tuple[Any, ...]) -> DType | None:
     return found
 
 
-def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+def enter_operands(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
     """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
     nodes: list[Any] = []  # None for a scalar, until the dtype of the others is known
     scalars = False
@@ -100,7 +102,7 @@ def enter_operands(recording: Recording, op: Op, operands: tuple[Any, ...]) -> t
     return tuple(nodes)
 
 
-def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+def _enter_anything(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
     """`enter_operands` where an array, a list or another foreign object is among the operands."""
     partner = None
     if any(type(operand) in SCALARS for operand in operands):
@@ -113,7 +115,7 @@ def _enter_anything(recording: Recording, op: Op, operands: tuple[Any, ...]) -> 
     )
 
 
-def _with_dtypes(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_dtypes(operands: Operands) -> Operands:
     """The operands with lists and other nests as arrays, so that scalars can adapt to them."""
     return tuple(
         operand

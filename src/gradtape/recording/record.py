@@ -9,11 +9,11 @@ from gradtape.graph.node import Node, Params, apply, constant, outputs
 from gradtape.graph.op import Op
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.operands import enter_operands, partner_dtype, scalar_spec
+from gradtape.recording.operands import Operands, enter_operands, partner_dtype, scalar_spec
 from gradtape.recording.thread_state import state
 
 
-def record(op: Op, operands: tuple[Any, ...], params: Params = ()) -> Any:
+def record(op: Op, operands: Operands, params: Params = ()) -> Any:
     """Apply an op: to nodes it gives a node, to anything else a handle in the recording.
 
     This is the general path. Closures in `ops.families.elementwise` and the native recorder take
@@ -59,12 +59,12 @@ def record(op: Op, operands: tuple[Any, ...], params: Params = ()) -> Any:
     return result
 
 
-def _as_nodes(op: Op, operands: tuple[Any, ...]) -> tuple[Node, ...]:
+def _as_nodes(op: Op, operands: Operands) -> tuple[Node, ...]:
     operands = tuple(x.read() if type(x) is Deferred else x for x in operands)
     partner = partner_dtype(op, operands)
     return tuple(
         operand
         if type(operand) is Node
-        else constant(operand, scalar_spec(operand, type(operand), partner))
+        else constant(operand, scalar_spec(operand, type(operand), partner))  # type: ignore[arg-type]
         for operand in operands
     )

@@ -57,7 +57,7 @@ class Recording:
     """
 
     # The recording in which the traced function was called, if this is a trace.
-    outer: Any = None
+    outer: Recording | None = None
 
     __slots__ = (
         "__weakref__",

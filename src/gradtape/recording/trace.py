@@ -1,8 +1,9 @@
-"""Trace: the recording of a function whose arguments have a shape and a dtype but no value.
+"""Traces: recordings of functions whose arguments have a shape and a dtype but no value.
 
-The function of one example is recorded apart from everything else: in a recording of its own, with
-interned nodes of its own. What it reads from outside enters as a leaf that remembers the node it
-stands for. The graph is then batched and recorded where the function was called; see batched.py.
+A function of one example is recorded apart: in a recording of its own, with a table of interned
+nodes of its own. A tensor from outside enters as a leaf that remembers the node outside. The graph
+of the trace is then transformed and recorded where the function was called: batched by vmap
+(`control.batched_trace`), or as the body of a loop or branch (`control.traced_bodies`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.errors import NoValueError
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
@@ -30,6 +32,7 @@ from gradtape.graph.provenance import provenance
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.graft import graft
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
@@ -39,13 +42,26 @@ from gradtape.recording.value import Value, host_value
 _numbers = itertools.count(1)
 
 
+class Generator(Protocol):
+    """A random generator as a trace sees it: see gradtape.random."""
+
+    number: int
+
+    @property
+    def place(self) -> int: ...
+
+    def _repeat(self, start: int, count: int) -> int: ...
+
+    def rewind(self, start: int, stop: int) -> object: ...
+
+
 def next_number() -> int:
-    """Later things have larger numbers."""
+    """A number larger than all before: traces and captures are compared by age."""
     return next(_numbers)
 
 
 def note_line(handle: Handle) -> None:
-    """The node of a handle was recorded by the line of now."""
+    """Note the user's current line as the origin of a handle's node, if lines are noted."""
     noted = provenance()
     if noted is not None and handle.node in noted.carried:
         noted.carried.discard(handle.node)
@@ -56,7 +72,7 @@ def note_line(handle: Handle) -> None:
 
 
 class _Tables(threading.local):
-    """Tables of interned nodes for traces, by how deep they are nested."""
+    """Tables of interned nodes for traces, by depth of nesting."""
 
     def __init__(self) -> None:
         self.by_depth: dict[int, Table] = {}
@@ -65,8 +81,8 @@ class _Tables(threading.local):
 _tables = _Tables()
 
 
-class NotedHandles(list[Any]):
-    """Handles of a trace of which somebody wants to know the lines, for debugging."""
+class NotedHandles(list[Handle]):
+    """The handles of a trace whose lines are noted, for debugging."""
 
     def append(self, handle: Handle) -> None:
         super().append(handle)
@@ -78,6 +94,7 @@ class Trace(Recording):
 
     # Whether its graph becomes that of many examples.
     is_batched = True
+    outer: Recording
 
     __slots__ = (
         "_captured",
@@ -101,10 +118,10 @@ class Trace(Recording):
     )
 
     def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
-        # How many examples its graph becomes that of.
+        # The number of examples of vmap, or None.
         self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
-        # Where lines are noted, nothing is taken from what was made without.
+        # If lines are noted, nodes that were made without lines must not be found.
         self._own_table = (
             _tables.by_depth.setdefault(self.depth, Table()) if provenance() is None else Table()
         )
@@ -118,37 +135,39 @@ class Trace(Recording):
         self.number = next_number()
         self.ended = False
         self.handles = [] if provenance() is None else NotedHandles()
-        # As if a tape were recording: nothing is cut, and a flush keeps the graph.
+        # As if a tape were recording: the trace is never cut, and a flush keeps the graph.
         self.active = 1
         self.tapes[id(self)] = False
         self._own_tapes: list[Any] = []
         self._outer_tapes: list[Any] = []
         self._outer_table = before
-        # Leaves by the outer node they stand for, and that node by the leaf's number.
+        # The leaves by the outer node they stand for, and the outer nodes by number of the leaf.
         self._captured: dict[Node, Node] = {}
         self.sources: dict[int, Node] = {}
-        # Whether each node looked at depends on a leaf without a value.
+        # For each node seen by `lacks_value`, whether it depends on a leaf without a value.
         self._lacking: dict[Node, bool] = {}
-        # Leaves that are positions of random draws, with the generator; where each generator was.
-        self.draws: dict[Node, Any] = {}
-        self.starts: dict[Any, int] = {}
-        self.stops: dict[Any, int] = {}
-        # Nodes inside functions that say themselves how they are batched.
+        # Leaves that are positions of random draws, with their generator; the position of each
+        # generator before and after the trace.
+        self.draws: dict[Node, Generator] = {}
+        self.starts: dict[Generator, int] = {}
+        self.stops: dict[Generator, int] = {}
+        # Nodes inside functions with a custom batching rule.
         self.replaced: set[Node] = set()
-        # Placeholders that were given to derivations outside, and the nodes here they stand for.
+        # Placeholders in derivations of outer recordings, with the nodes of this trace they stand
+        # for.
         self.stand_ins: dict[Node, Node] = {}
 
     def sizes(self) -> tuple[int, ...]:
-        """How many examples this function and those around it are mapped over, innermost first."""
+        """The numbers of examples of this function and of those around it, innermost first."""
         found: dict[int, None] = {}
-        outer: Any = self
+        outer: Recording | None = self
         while isinstance(outer, Trace):
             if outer.size is not None:
                 found[outer.size] = None
             outer = outer.outer
         return tuple(found)
 
-    # Going in and out.
+    # Entering and leaving.
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -156,7 +175,7 @@ class Trace(Recording):
         recording, self._outer_tapes = state.recording, state.tapes
         self._outer_table = exchange(self._own_table)
         state.recording, state.tapes = self, self._own_tapes
-        # Nodes outside are referred to: their recording must not be closed by a flush meanwhile.
+        # The trace refers to nodes outside: a flush must not close their recording meanwhile.
         self.outer.tapes[id(self)] = False
         try:
             yield
@@ -169,7 +188,7 @@ class Trace(Recording):
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Record for a while where the traced function was called."""
+        """Record in this context where the traced function was called."""
         recording, tapes = state.recording, state.tapes
         table = exchange(self._outer_table)
         state.recording, state.tapes = self.outer, self._outer_tapes
@@ -180,14 +199,14 @@ class Trace(Recording):
             state.recording, state.tapes = recording, tapes
 
     def end(self) -> None:
-        """The function has returned: its tensors must not be used any more."""
+        """End the trace when its function has returned: its tensors must not be used any more."""
         self.ended = True
         if not self.rules:
             self.close()
 
-    # Nothing pending is cut here: there may be no values to compute it from.
+    # A trace is never cut: there may be no values to compute it from.
 
-    def should_be_cut(self, *_: Any) -> bool:
+    def should_be_cut(self, *_: object) -> bool:
         return False
 
     def is_full(self) -> bool:
@@ -202,7 +221,7 @@ class Trace(Recording):
         return found
 
     def know_nothing_of(self, node: Node) -> None:
-        """A node of the batched graph stands for leaves without values, too."""
+        """Note that a node of the batched graph has no value."""
         self._lacking[node] = True
 
     def capture(self, operand: Any) -> Node:
@@ -212,13 +231,13 @@ class Trace(Recording):
         return self._stand_in(node, None)
 
     def enter_value(self, value: Value) -> Node:
-        """The leaf of a computed value, which is one of the recording outside too."""
+        """The leaf of a computed value, which is also a leaf of the recording outside."""
         return self._imported(value, lambda: self.outer.enter_value(value))
 
     def enter_handle(self, handle: Handle) -> Node:
-        """The same of a tensor, which a captured function outside may find rebound."""
-        value: Any = handle.computed
-        return self._imported(value, lambda: self.outer.enter_handle(handle))
+        """The leaf of a computed tensor, which a capture outside must know by its handle."""
+        assert handle.computed is not None
+        return self._imported(handle.computed, lambda: self.outer.enter_handle(handle))
 
     def _imported(self, value: Value, enter: Callable[[], Node]) -> Node:
         stamp, node = value.entry
@@ -232,8 +251,8 @@ class Trace(Recording):
         value.entry = (self.stamp, found)
         return found
 
-    def add_number(self, number: Any, of: Spec) -> Node:
-        """The leaf of a number that later calls of a captured function have another of."""
+    def add_number(self, number: Deferred, of: Spec) -> Node:
+        """The leaf of a deferred number, which differs between calls of a captured function."""
         with self.outside():
             source = self.outer.add_number(number, of)
         return self._stand_in(source, None)
@@ -247,19 +266,21 @@ class Trace(Recording):
         return found
 
     def stand_in_for(self, node: Node) -> Node:
-        """A placeholder for a node of this trace in a derivation of what is outside it."""
+        """A placeholder for a node of this trace in a derivation of an outer recording."""
         found = numbered_placeholder(len(self.stand_ins), node.spec)
         self.stand_ins[found] = node
         return found
 
     def is_inside(self, recording: Recording) -> bool:
-        """Whether that is where this function was called, directly or not."""
-        outer = self.outer
+        """Whether this function was called in `recording`, directly or in a trace inside it."""
+        outer: Recording | None = self.outer
         while outer is not None and outer is not recording:
             outer = outer.outer
         return outer is recording
 
-    def draw(self, generator: Any, counter: int, position: Any, stop: int | None = None) -> Handle:
+    def draw(
+        self, generator: Generator, counter: int, position: Array, stop: int | None = None
+    ) -> Handle:
         """The leaf of a random position, which differs from example to example."""
         self.starts.setdefault(generator, counter)
         self.stops[generator] = generator.place if stop is None else stop
@@ -269,8 +290,8 @@ class Trace(Recording):
         self._lacking[found] = True
         return self.hold(found, hooks.handle_class)
 
-    def repeated_draws(self, size: int) -> dict[Node, Any]:
-        """For each position its values in all examples, drawn one example after the other."""
+    def repeated_draws(self, size: int) -> dict[Node, Array]:
+        """The position of each draw in all examples, drawn one example after the other."""
         widths = {
             generator: generator._repeat(start, size) for generator, start in self.starts.items()
         }
@@ -288,7 +309,7 @@ class Trace(Recording):
     # Values.
 
     def lacks_value(self, node: Node) -> bool:
-        """Whether a node depends on something without a value, or the trace is over."""
+        """Whether a node depends on a leaf without a value, or the trace has ended."""
         if self.ended:
             return True
         known = self._lacking
@@ -298,7 +319,7 @@ class Trace(Recording):
         return known[node]
 
     def refusal(self, node: Node) -> NoValueError:
-        """The error for a look at what has no value."""
+        """The error for reading the value of a node that has none."""
         if self.ended:
             return NoValueError(
                 f"a tensor from inside {self.name} was used after it returned: it had no value of "
@@ -319,8 +340,8 @@ class Trace(Recording):
             (self.handles if lacks else found).append(handle)
         return found
 
-    def compute_leaves(self, bindings: Sequence[Any]) -> None:
-        """Give values to the leaves among `bindings` that stand for something pending outside."""
+    def compute_leaves(self, bindings: Sequence[int | Node]) -> None:
+        """Give values to the leaves among `bindings` that stand for pending nodes outside."""
         for ordinal in bindings:
             if isinstance(ordinal, int) and self.leaves[ordinal] is None:
                 handle = self.outer.hold(self.sources[ordinal], Handle)
@@ -329,33 +350,33 @@ class Trace(Recording):
                 self.leaves[ordinal] = handle.computed
 
     def rewind(self) -> None:
-        """Give back the random numbers drawn: the function will be traced once more."""
+        """Give back the random numbers drawn, because the function will be traced once more."""
         for generator, start in self.starts.items():
             generator.rewind(start, self.stops[generator])
 
-    def bound(self, variable: Any) -> Handle | None:
-        """What a variable is inside, if it was assigned there; see control.traced_bodies."""
+    def bound(self, variable: object) -> Handle | None:
+        """The current value of a variable that was assigned inside; see control.traced_bodies."""
         return None
 
-    def is_bound(self, variable: Any) -> bool:
+    def is_bound(self, variable: object) -> bool:
         """Whether a variable was assigned here or in a traced function around this one."""
-        outer: Any = self
+        outer: Recording | None = self
         while isinstance(outer, Trace):
             if outer.bound(variable) is not None:
                 return True
             outer = outer.outer
         return False
 
-    def bind(self, variable: Any, new: Any) -> bool:
-        """Assign a variable inside; False where that is not done."""
+    def bind(self, variable: object, new: Handle) -> bool:
+        """Assign a variable inside the body; False if this trace assigns it outside."""
         return False
 
-    def make(self, variable: Any) -> None:
-        """A variable was made inside."""
+    def make(self, variable: object) -> None:
+        """Note that a variable was made inside."""
 
     @contextlib.contextmanager
-    def assigning(self, name: str, new: Any) -> Iterator[Any]:
-        """A value that a variable outside is given: one for all examples, or it is refused."""
+    def assigning(self, name: str, new: Handle) -> Iterator[Any]:
+        """The handle outside on a value that a variable is assigned; all examples share it."""
         node = new.enter(self)
         if self.lacks_value(node):
             raise NoValueError(
@@ -367,18 +388,18 @@ class Trace(Recording):
         with self.outside():
             yield outside
 
-    def is_read_as(self, handle: Handle, new: Any) -> None:
-        """A handle outside has been given the value of `new`: derivatives inside pass through."""
+    def is_read_as(self, handle: Handle, new: Handle) -> None:
+        """Let an outer handle that was given the value of `new` be `new` in derivatives inside."""
         with self.outside():
             node = handle.enter(self.outer)
         self._captured.setdefault(node, new.enter(self))
 
 
-def adopt(trace: Trace, recording: Recording, result: Any) -> Node:
-    """A derivative of what another recording holds, as a node of the trace it was asked for in.
+def adopt(trace: Trace, recording: Recording, result: Node | Rows) -> Node:
+    """A derivative of another recording, as a node of the trace in which it was asked for.
 
-    It may depend on tensors of the trace, such as a cotangent that differs between examples. What
-    does not is computed outside, once for all examples.
+    It may depend on tensors of the trace, such as a cotangent that differs between examples. The
+    parts that do not are computed outside, once for all examples.
     """
     node = result.dense() if isinstance(result, Rows) else result
     if not trace.is_inside(recording):
@@ -390,14 +411,14 @@ def adopt(trace: Trace, recording: Recording, result: Any) -> Node:
     }
     needed = {parent for found in mixed for parent in found.inputs} | {node}
     for found in order:
-        if found in needed and found not in mixed and found.op.family != "creation":
+        if found in needed and found not in mixed and not found.op.constant:
             replacement[found] = trace.capture(recording.hold(found, Handle))
     with apart_from_recorded():
         return substitute([node], replacement)[0]
 
 
 def about_indices(node: Node) -> str:
-    """What to say beside, of integers: NumPy wants the value of an index."""
+    """The remedy to add for integers, which NumPy may have wanted as an index."""
     if type(node.spec) is tuple or node.dtype.kind not in "iu":
         return ""
     return " To index a NumPy array with it, make that a tensor first: gt.asarray(array)[i]."

@@ -1,10 +1,10 @@
-"""Structure of Jacobians and Hessians: which entries can be nonzero, and how few products give all.
+"""Structure of derivatives: which entries can be nonzero, and how few products give all of them.
 
-From a program to a sparse matrix, as a caller of this folder goes about it:
+From a program to a sparse matrix, as a caller of this room goes about it:
 
 ```
-(pattern,) = detect([output], source, known)      # which entries can be nonzero
-coloured = colour(pattern)                         # which of them one product can carry together
+(pattern,) = detect([output], source, known)      # the entries that can be nonzero
+coloured = colour(pattern)                         # the entries that one product carries together
 forward = one JVP per row of coloured.forward_seeds()     # shape (colours, output.size), or none
 reverse = one VJP per row of coloured.reverse_seeds()     # shape (colours, source.size), or none
 data = concatenate([forward.ravel(), reverse.ravel()])[coloured.positions]
@@ -14,8 +14,14 @@ matrix = csr_array((data, pattern.indices, pattern.indptr), shape=pattern.shape)
 For a Hessian, `detect_hessian` and `colour_symmetric` take the first two places, and the products
 are Hessian-vector products with `forward_seeds()`.
 
-Everything here is a function of structure. `detect` looks at no floating-point value, only at the
-integers in `known` that say where indexing reads and writes, so a pattern holds for all points and
-may be kept under the key: program, and contents of the leaves that `index_leaves` lists, which
-`recording.structure.known_positions` finds in a recording.
+Everything here is a function of structure. `detect` reads no floating-point value, only the
+integers in `known` that index, so a pattern holds for all points. It may be kept under the program
+and the contents of the leaves that `index_leaves` lists (`derive.index_contents` reads them).
+
+Door, what other rooms import:
+
+- `detect`: `detect`, `detect_hessian`, `index_leaves`
+- `pattern`: `Pattern` and `pattern_of`, which makes one from a user's matrix
+- `choose_colouring`: `colour`, `colour_symmetric` and their result `Coloured`
+- `greedy`: the loops that `codegen.integers` compiles
 """

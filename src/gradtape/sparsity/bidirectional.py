@@ -1,17 +1,20 @@
 """Bidirectional colouring: some entries by forward mode, the others by reverse mode.
 
-A few full rows make every column differ from every other, and a few full columns every row. With
-their entries had by products from the left, few colours tell the columns apart. Which entries are
-had which way is found in two manners, and the better one is taken:
+One full row gives every column a colour of its own, and one full column every row. If reverse mode
+computes the full rows, few colours are enough for the columns. The entries are divided between the
+two modes in two ways, and the cheaper one is taken:
 
-- whole rows: with t of the longest taken out there are about t colours for them and as many for the
-  columns as the next longest row has entries. What is left may be a grid. The same for columns.
-- a staircase: rows and columns are taken out one after the other, emptiest first, and an entry
-  goes with the line that went first (Coleman and Verma, SIAM J. Sci. Comput. 19, 1998). Columns
-  that share a row then differ if one of the two entries is had by columns, and likewise rows.
+- whole rows: without the t longest rows, the columns need about as many colours as the next longest
+  row has entries, and the t rows need about t colours. The rest may be a grid. Or whole columns.
+- a staircase: rows and columns are removed one after the other, emptiest first, and an entry
+  belongs to the row or column that was removed first (Coleman and Verma, The efficient computation
+  of sparse Jacobian matrices using automatic differentiation, SIAM J. Sci. Comput. 19, 1998).
+  Columns that share a row then need different colours only if forward mode computes one of the two
+  entries, and likewise rows.
 
-Either is a star bicolouring of the bipartite graph of rows and columns, with no colour for lines
-that give nothing: each entry stands alone in a product with a colour of its row or of its column.
+Both are star bicolourings of the bipartite graph of rows and columns in which lines without entries
+of their own have no colour: each entry stands alone in a product with a colour of its row or of its
+column.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import (
     PATIENCE,
@@ -35,23 +38,23 @@ from gradtape.sparsity.colouring import (
 from gradtape.sparsity.orders import ORDERS, order_columns, work_of
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
-# Costs are compared as integers, so much finer than 1.
+# Costs are compared as integers, in units of 1 / SCALE.
 SCALE = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Colours of columns and of rows; `by_rows` says which entries come from the latter."""
+    """Colours of columns and of rows; `by_rows` marks the entries that reverse mode computes."""
 
     columns: Colours
     rows: Colours
-    by_rows: Any
+    by_rows: Array
 
 
 def least_cost(pattern: Pattern, forward_cost: float, reverse_cost: float) -> float:
-    """What no direct method is cheaper than, in one direction or both.
+    """A lower bound for the cost of every direct method, in one direction or both.
 
-    A colour of columns gives one entry of each row at most, and one of rows one of each column.
+    A colour of columns gives at most one entry of each row, a colour of rows one of each column.
     """
     rows, columns = pattern.shape
     if not pattern.nnz:
@@ -65,9 +68,9 @@ def least_cost(pattern: Pattern, forward_cost: float, reverse_cost: float) -> fl
 
 
 def estimate(pattern: Pattern, forward_cost: float, reverse_cost: float) -> tuple[float, int]:
-    """What a split by rows will cost about, and how many of the longest rows it takes out."""
+    """The approximate cost of a split by rows, and the number of rows for reverse mode."""
     lengths = np.sort(np.diff(pattern.indptr))[::-1]
-    # With all rows out nothing is left for the columns.
+    # Without any row, the columns need no colour.
     rest = np.append(lengths, 0)
     costs = forward_cost * rest + reverse_cost * np.arange(len(rest))
     taken = int(np.argmin(costs))
@@ -90,7 +93,7 @@ def colour_split(
     return Split(forward, reverse, ~gone[pattern.indices])
 
 
-def _split(pattern: Pattern, count: int, orders: Sequence[str]) -> tuple[Colours, Colours, Any]:
+def _split(pattern: Pattern, count: int, orders: Sequence[str]) -> tuple[Colours, Colours, Array]:
     ranked = np.argsort(-np.diff(pattern.indptr), kind="stable")
     gone = np.zeros(pattern.shape[0], bool)
     gone[ranked[:count]] = True
@@ -106,15 +109,15 @@ def _split(pattern: Pattern, count: int, orders: Sequence[str]) -> tuple[Colours
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """Which entries go with their rows, after elimination, and what that costs at least."""
+    """The entries that reverse mode computes, after elimination, and a lower bound of the cost."""
 
     pattern: Pattern
-    by_rows: Any
+    by_rows: Array
     cost: float
 
     @cached_property
     def work(self) -> float:
-        """How many steps its colouring takes."""
+        """The number of turns of the inner loop that its colouring takes."""
         total = 0.0
         for lines, length, wanted in (
             (self.pattern.row_numbers, self.pattern.shape[0], ~self.by_rows),
@@ -164,11 +167,11 @@ def staircase(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Sta
 
 
 def may_be_coloured(stairs: Staircase) -> bool:
-    """Whether that does not take too long."""
+    """Whether colouring the staircase does not take too long."""
     return stairs.work <= TOO_MUCH
 
 
-def _partly(pattern: Pattern, wanted: Any, orders: Sequence[str]) -> Colours:
+def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
     """Colours for the columns of the wanted entries, so that each of these stands alone."""
     size = pattern.shape[1]
     has_colour = np.zeros(size, bool)
@@ -186,7 +189,8 @@ def _partly(pattern: Pattern, wanted: Any, orders: Sequence[str]) -> Colours:
     best: Colours | None = None
     spent = 0.0
     for order in orders:
-        # A line had by the others may be long: where it counts for little, its order takes longest.
+        # Rows that reverse mode computes may be long. They matter little to the colouring, but most
+        # to the time of this order.
         dear = order == "smallest_last" and len(orders) > 1 and work_of(every) > 4.0 * work
         if best is not None and (dear or spent + work > PATIENCE):
             break
@@ -204,7 +208,7 @@ def _partly(pattern: Pattern, wanted: Any, orders: Sequence[str]) -> Colours:
     return best
 
 
-def _entries(pattern: Pattern, kept: Any) -> Pattern:
+def _entries(pattern: Pattern, kept: Array) -> Pattern:
     """The pattern with some of its entries."""
     counts = np.bincount(pattern.row_numbers[kept], minlength=pattern.shape[0])
     indptr = np.concatenate([[0], np.cumsum(counts)])

@@ -1,14 +1,14 @@
-"""Prepare: from a pattern to the products that give all its entries, at the lowest cost."""
+"""Chooses a colouring: from a pattern to the products that give all its entries at least cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array, DType
 from gradtape.sparsity import compression
 from gradtape.sparsity.bidirectional import (
     Split,
@@ -23,15 +23,16 @@ from gradtape.sparsity.orders import ORDERS, known_order
 from gradtape.sparsity.pattern import Pattern
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 
+BOOL = np.dtype(bool)
 METHODS = ("column", "row", "bidirectional")
 SYMMETRIC_METHODS = ("star", "acyclic")
-# What a reverse product costs, in forward products.
+# The cost of a reverse product, in forward products.
 REVERSE_COST = 1.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coloured:
-    """A pattern with colours: which products to take, and where in them the entries lie.
+    """A pattern with colours: the products to compute, and the places of the entries in them.
 
     `method` is `column` (forward products only), `row` (reverse products only), `bidirectional`
     (both), or `star` or `acyclic` (Hessian-vector products).
@@ -54,23 +55,23 @@ class Coloured:
         return 0 if self.rows is None else self.rows.count
 
     def cost(self, forward_cost: float = 1.0, reverse_cost: float = REVERSE_COST) -> float:
-        """What all products cost together."""
+        """The cost of all products together."""
         return forward_cost * self.forward_count + reverse_cost * self.reverse_count
 
-    def forward_seeds(self, dtype: Any = bool) -> Any:
+    def forward_seeds(self, dtype: DType = BOOL) -> Array:
         """The directions of the forward products, of shape (forward_count, columns)."""
         if self.columns is None:
             return np.zeros((0, self.pattern.shape[1]), dtype)
         return compression.seeds(self.columns, dtype)
 
-    def reverse_seeds(self, dtype: Any = bool) -> Any:
+    def reverse_seeds(self, dtype: DType = BOOL) -> Array:
         """The weights of the reverse products, of shape (reverse_count, rows)."""
         if self.rows is None:
             return np.zeros((0, self.pattern.shape[0]), dtype)
         return compression.seeds(self.rows, dtype)
 
     @cached_property
-    def positions(self) -> Any:
+    def positions(self) -> Array | None:
         """For each entry of the pattern its place in the flat products, forward ones first.
 
         None after an acyclic colouring, where an entry is not one element: see `substitution`.
@@ -89,23 +90,25 @@ class Coloured:
 
     @cached_property
     def substitution(self) -> compression.Substitution | None:
-        """How entries follow after an acyclic colouring; None for other methods."""
+        """The triangular system for the entries after an acyclic colouring, or None."""
         if self.method != "acyclic" or self.columns is None:
             return None
         return compression.substitution(self.pattern, self.columns)
 
     @cached_property
-    def dense_positions(self) -> Any:
+    def dense_positions(self) -> Array:
         """For each entry its place in the flattened dense matrix, which is zero elsewhere."""
         return compression.dense_positions(self.pattern)
 
-    def decompress(self, forward: Any = None, reverse: Any = None) -> Any:
+    def decompress(self, forward: Array | None = None, reverse: Array | None = None) -> Array:
         """The entries, in the order of the pattern, from the forward and the reverse products."""
         if self.substitution is not None:
+            assert forward is not None
             return self.substitution.apply(forward)
         parts = [np.reshape(part, -1) for part in (forward, reverse) if part is not None]
         flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return flat[self.positions]
+        found: Array = flat[self.positions]
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -124,9 +127,9 @@ def colour(
 ) -> Coloured:
     """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
 
-    A method is tried only while the least it can cost is below what was found. Both directions
-    together are never dearer than one of them. `order` is the one of ORDERS in which columns or
-    rows are coloured; without it several are tried, and the arithmetic of grids before them.
+    A method is tried only while its lower bound is below the cost found so far. Both directions
+    together never cost more than one of them. `order` is the one of ORDERS in which columns or rows
+    are coloured; without it, the arithmetic of grids is tried first and then several orders.
     """
     orders = ORDERS if order is None else (known_order(order),)
     if method == "column":
@@ -156,7 +159,7 @@ def colour(
 def _candidates(
     pattern: Pattern, orders: Sequence[str], forward_cost: float, reverse_cost: float
 ) -> list[tuple[float, int, Callable[[], Coloured]]]:
-    """Methods with the least each can cost, about; simple ones first where that is the same."""
+    """Methods with an estimate of the least cost of each; on a tie, simple methods first."""
     rows, columns = pattern.shape
     longest, tallest = columns, rows
     if pattern.rows is not None:

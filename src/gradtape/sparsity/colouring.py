@@ -1,41 +1,42 @@
-"""Colouring of columns and rows: those of one colour share no row, or no column.
+"""Colouring of columns and rows: columns of one colour share no row, rows no column.
 
-One product with the sum of the columns of a colour then carries all of them, each entry alone.
+The product of the Jacobian with the sum of the columns of one colour then holds every entry of
+these columns by itself (Curtis, Powell and Reid, On the estimation of sparse Jacobian matrices,
+1974, doi:10.1093/imamat/13.1.117).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.orders import ORDERS, order_columns, work_of
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
-# Steps of greedy passes after which no further order is tried, and past which none is begun.
+# Turns of inner loops after which no further order is tried, and past which no pass is begun.
 PATIENCE = 1e8
 TOO_MUCH = 4e9
-# Passes over the classes of the best colouring found.
+# Passes in the order of the colours of the best colouring found.
 REPEATS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Colours:
-    """A colour for each vertex, from 0; -1 for one that takes no part."""
+    """A colour for each vertex, from 0; -1 for a vertex without entries."""
 
-    of: Any
+    of: Array
     count: int
 
 
 def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
-    """Columns that share a row get different colours; the best of some orders.
+    """Columns that share a row get different colours; the best colouring of some orders.
 
-    No row can have more entries than there are colours, so as soon as there are as few as that,
-    the search ends.
+    The longest row needs as many colours as it has entries: the search ends with so few.
     """
     columns = pattern.shape[1]
     if pattern.rows is None:
@@ -51,7 +52,7 @@ def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
     found = lattice_colours(pattern, lowest) if tuple(orders) == ORDERS else None
     best = None if found is None else compact(found[0], present)
     if best is None or best.count > lowest:
-        # Where arithmetic finds a colouring at all, other orders hardly find a better one.
+        # If arithmetic finds a colouring at all, other orders rarely find a better one.
         other = _greedy(pattern, orders if best is None else orders[:1], lowest, present)
         best = other if best is None or other.count < best.count else best
     return best
@@ -62,20 +63,20 @@ def colour_rows(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
     return colour_columns(pattern.transposed, orders)
 
 
-def compact(colours: Any, present: Any) -> Colours:
-    """Colours numbered without gaps, and none for what is not present."""
+def compact(colours: Array, present: Array) -> Colours:
+    """Colours numbered without gaps; -1 for vertices that are not present."""
     numbers, renumbered = np.unique(colours[present], return_inverse=True)
     found = np.full(len(colours), -1)
     found[present] = renumbered
     return Colours(found, len(numbers))
 
 
-def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Any) -> Colours:
+def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Array) -> Colours:
     start = np.full(pattern.shape[1], -1)
     work = work_of(pattern)
     if 10.0 * lowest * lowest > work:
-        # One row makes most of the work. Its columns differ from all of each other in any case;
-        # once they do, the row has nothing more to say.
+        # One row makes most of the work. Its columns get different colours in any case: give them
+        # these colours now, and leave the row out.
         fullest = int(np.argmax(np.diff(pattern.indptr)))
         start[pattern.indices[pattern.indptr[fullest] : pattern.indptr[fullest + 1]]] = np.arange(
             lowest
@@ -92,8 +93,9 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Any) 
     )
     best: Colours | None = None
     spent = 0.0
-    # Where several orders may be tried, so may what a pass found: class by class, the last first.
-    # That never takes more colours, and often fewer (Culberson, Iterated greedy graph coloring).
+    # A pass in the order of the colours of another pass, last colour first, never takes more
+    # colours and often fewer (Culberson, Iterated greedy graph coloring and the difficulty
+    # landscape, technical report 92-07, University of Alberta, 1992).
     repeats = REPEATS if len(orders) > 1 else 0
     for order in (*orders, *(None,) * repeats):
         if best is not None and (best.count == lowest or spent + work > PATIENCE):
@@ -116,8 +118,8 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Any) 
     return best
 
 
-def without_rows(pattern: Pattern, gone: Any) -> Pattern:
-    """The pattern with the entries of some rows taken out."""
+def without_rows(pattern: Pattern, gone: Array) -> Pattern:
+    """The pattern without the entries of some rows."""
     kept = ~gone[pattern.row_numbers]
     counts = np.where(gone, 0, np.diff(pattern.indptr))
     indptr = np.concatenate([[0], np.cumsum(counts)])

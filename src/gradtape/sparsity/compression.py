@@ -1,27 +1,29 @@
-"""Compression: seeds from colours, and where the entries lie in what the products give.
+"""Compression: seeds from colours, and the places of the entries in the products.
 
 Forward products (JVPs) with one seed per colour of the columns give an array of shape
 (colours, rows); reverse products (VJPs) with one seed per colour of the rows one of shape
-(colours, columns). Laid end to end, an entry of the matrix is one element of that: decompression is
-one gather, at positions computed once.
+(colours, columns). Each entry of the matrix is one element of these arrays laid end to end:
+decompression is one gather, at positions computed once. Gebremedhin, Tarafdar, Pothen and Walther,
+Efficient computation of sparse Hessians using coloring and automatic differentiation, 2009,
+doi:10.1287/ijoc.1080.0286, does the same for symmetric matrices, directly and by substitution.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.bidirectional import Split
 from gradtape.sparsity.colouring import Colours
-from gradtape.sparsity.pattern import Pattern, listed_pattern
+from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
 from gradtape.sparsity.symmetric import edge_numbers
 
 
-def seeds(colours: Colours, dtype: Any = bool) -> Any:
+def seeds(colours: Colours, dtype: DType) -> Array:
     """One row per colour: 1 at the columns, or rows, that have it."""
     found = np.zeros((colours.count, len(colours.of)), dtype)
     present = np.flatnonzero(colours.of >= 0)
@@ -29,18 +31,18 @@ def seeds(colours: Colours, dtype: Any = bool) -> Any:
     return found
 
 
-def column_positions(pattern: Pattern, colours: Colours) -> Any:
-    """Where entry (i, j) lies: in the product with the colour of j, at i."""
+def column_positions(pattern: Pattern, colours: Colours) -> Array:
+    """The place of entry (i, j): in the product with the colour of j, at i."""
     return colours.of[pattern.indices] * pattern.shape[0] + pattern.row_numbers
 
 
-def row_positions(pattern: Pattern, colours: Colours) -> Any:
-    """Where entry (i, j) lies: in the product with the colour of i, at j."""
+def row_positions(pattern: Pattern, colours: Colours) -> Array:
+    """The place of entry (i, j): in the product with the colour of i, at j."""
     return colours.of[pattern.row_numbers] * pattern.shape[1] + pattern.indices
 
 
-def split_positions(pattern: Pattern, split: Split) -> Any:
-    """Where an entry lies: forward products come first, then reverse ones."""
+def split_positions(pattern: Pattern, split: Split) -> Array:
+    """The place of each entry: forward products come first, then reverse products."""
     offset = split.columns.count * pattern.shape[0]
     return np.where(
         split.by_rows,
@@ -49,11 +51,11 @@ def split_positions(pattern: Pattern, split: Split) -> Any:
     )
 
 
-def star_positions(pattern: Pattern, colours: Colours) -> Any:
-    """Where entry (i, j) lies: in the product with the colour of j at i, or else of i at j.
+def star_positions(pattern: Pattern, colours: Colours) -> Array:
+    """The place of entry (i, j): in the product with the colour of j at i, or of i at j.
 
-    The first if no other column of row i has the colour of j. A star colouring makes one of the two
-    true for each entry.
+    It is the first if no other column of row i has the colour of j. In a star colouring each entry
+    stands alone in at least one of the two places.
     """
     size = pattern.shape[0]
     own = column_positions(pattern, colours)
@@ -68,31 +70,33 @@ def star_positions(pattern: Pattern, colours: Colours) -> Any:
     return np.where(alone, own, mirrored)
 
 
-def dense_positions(pattern: Pattern) -> Any:
-    """Where the entries lie in the flattened dense matrix."""
+def dense_positions(pattern: Pattern) -> Array:
+    """The places of the entries in the flattened dense matrix."""
     return pattern.row_numbers.astype(np.intp) * pattern.shape[1] + pattern.indices
 
 
 @dataclass(frozen=True, eq=False)
 class Substitution:
-    """How entries follow from Hessian-vector products after an acyclic colouring.
+    """The triangular system for the entries of a Hessian after an acyclic colouring.
 
-    Each compressed value adds up a group of edges. Edges are solved in a sequence in which each is
-    the last unknown one of some group: a triangular system with ones on its diagonal.
+    Each compressed value is the sum over a group of edges. The edges are solved in a sequence in
+    which each is the last unknown one of some group: a triangular system with a unit diagonal.
     """
 
-    sums: Any
-    system: Any
-    # For each entry of the pattern the edge it is, or -1 on the diagonal; and where that lies.
-    entries: Any
-    diagonal: Any
+    # The places of the sums in the flat products, in the order in which edges are solved.
+    sums: Array
+    system: SparseMatrix
+    # For each entry of the pattern the number of its edge, or -1 on the diagonal; and the place of
+    # the diagonal entry of its row.
+    entries: Array
+    diagonal: Array
 
-    def apply(self, compressed: Any) -> Any:
+    def apply(self, compressed: Array) -> Array:
         """The entries, in the order of the pattern."""
         flat = np.reshape(compressed, -1)
         found = flat[self.sums]
         if self.system.nnz > self.system.shape[0]:
-            from scipy.sparse.linalg import spsolve_triangular
+            from scipy.sparse.linalg import spsolve_triangular  # slow to import
 
             system = self.system
             # Older versions of SciPy solve with 32-bit indices only.
@@ -106,8 +110,8 @@ class Substitution:
 
 
 def substitution(pattern: Pattern, colours: Colours) -> Substitution:
-    """The elimination that an acyclic colouring of a symmetric pattern allows."""
-    from scipy.sparse import csr_array
+    """The triangular system that an acyclic colouring of a symmetric pattern gives."""
+    from scipy.sparse import csr_array  # slow to import
 
     size = pattern.shape[0]
     off = pattern.row_numbers != pattern.indices

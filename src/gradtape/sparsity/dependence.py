@@ -1,20 +1,22 @@
 """Dependence: the elements of the source that each element of an intermediate value depends on.
 
 Sets of elements are the rows of a boolean CSR matrix, and elements refer to them by number. So
-movement only maps numbers, a stretched sum is one set for all, and only the union of different sets
-makes new rows. All of it is array work in NumPy and SciPy, with no loop over elements.
+movement only maps numbers, a broadcast sum is one set for all elements, and only the union of
+different sets makes new rows. Everything is array work in NumPy and SciPy, with no loop over
+elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.graph.spec import Shape
 from gradtape.ops.families.reads import Reads, agreeing
+from gradtape.sparsity.pattern import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,44 +27,46 @@ class Dependence:
     """
 
     size: int
-    sets: Any
-    chosen: Any = None
+    sets: SparseMatrix
+    chosen: Array | None = None
 
     @property
     def width(self) -> int:
-        return self.sets.shape[1]
+        """The number of elements of the source."""
+        return int(self.sets.shape[1])
 
     @property
     def empty(self) -> int:
         """The number of the empty set."""
-        return self.sets.shape[0] - 1
+        return int(self.sets.shape[0]) - 1
 
-    def numbers(self) -> Any:
+    def numbers(self) -> Array:
+        """The number of the set of each element."""
         return np.arange(self.size) if self.chosen is None else self.chosen
 
-    def counts(self) -> Any:
-        """How many elements of the source each element depends on."""
-        counts = np.diff(self.sets.indptr)
+    def counts(self) -> Array:
+        """The number of elements of the source that each element depends on."""
+        counts: Array = np.diff(self.sets.indptr)
         return counts[: self.size] if self.chosen is None else counts[self.chosen]
 
     def total(self) -> int:
-        """How many entries there are when every element lists its own."""
+        """The number of entries if every element lists its own."""
         return int(self.counts().sum(dtype=np.int64))
 
-    def listed(self) -> Any:
+    def listed(self) -> SparseMatrix:
         """One row per element, as a CSR matrix."""
         if self.chosen is None:
             return _rows(self.sets, self.size)
         return self.sets[self.chosen]
 
 
-def _rows(matrix: Any, count: int) -> Any:
+def _rows(matrix: SparseMatrix, count: int) -> SparseMatrix:
     """The first rows of a matrix whose other rows are empty."""
     return _matrix(matrix.indptr[: count + 1], matrix.indices, count, matrix.shape[1])
 
 
-def _matrix(indptr: Any, indices: Any, rows: int, columns: int) -> Any:
-    from scipy.sparse import csr_array
+def _matrix(indptr: Array, indices: Array, rows: int, columns: int) -> SparseMatrix:
+    from scipy.sparse import csr_array  # slow to import
 
     data = np.ones(len(indices), bool)
     found = csr_array((data, indices, indptr), shape=(rows, columns))
@@ -70,7 +74,7 @@ def _matrix(indptr: Any, indices: Any, rows: int, columns: int) -> Any:
     return found
 
 
-def _with_empty(matrix: Any) -> Any:
+def _with_empty(matrix: SparseMatrix) -> SparseMatrix:
     indptr = np.append(matrix.indptr, matrix.indptr[-1])
     return _matrix(indptr, matrix.indices, matrix.shape[0] + 1, matrix.shape[1])
 
@@ -81,14 +85,14 @@ def itself(size: int) -> Dependence:
     return Dependence(size, _matrix(indptr, np.arange(size), size + 1, size))
 
 
-def picked(found: Dependence, positions: Any) -> Dependence:
-    """Element k as element `positions[k]`; -1 depends on nothing."""
+def picked(found: Dependence, positions: Array) -> Dependence:
+    """Element k depends on what element `positions[k]` does; on nothing if that is -1."""
     numbers = np.append(found.numbers(), found.empty)
     return Dependence(len(positions), found.sets, numbers[positions])
 
 
-def one_set(found: Dependence, size: int, where: Any = None) -> Dependence:
-    """Each of `size` elements depends on all that these elements, or some of them, depend on."""
+def one_set(found: Dependence, size: int, where: Array | None = None) -> Dependence:
+    """Each of `size` elements depends on everything that the given elements depend on."""
     chosen = found.numbers() if where is None else found.numbers()[where]
     used = np.zeros(found.empty + 1, bool)
     used[chosen] = True
@@ -102,8 +106,8 @@ def one_set(found: Dependence, size: int, where: Any = None) -> Dependence:
     )
 
 
-def grouped(found: Dependence, groups: Any, count: int, limit: int) -> Dependence | None:
-    """One element for each group, which depends on all that its members do; None past the limit."""
+def grouped(found: Dependence, groups: Array, count: int, limit: int) -> Dependence | None:
+    """One element for each group, with the union of its members' sets; None past the limit."""
     members = found.numbers()
     if count == 1:
         return one_set(found, 1, groups == 0)
@@ -114,10 +118,10 @@ def grouped(found: Dependence, groups: Any, count: int, limit: int) -> Dependenc
 
 
 def _joined_sets(
-    found: Dependence, groups: Any, members: Any, count: int, limit: int
+    found: Dependence, groups: Array, members: Array, count: int, limit: int
 ) -> Dependence | None:
-    """One element for each group, which depends on the sets that are its members."""
-    from scipy.sparse import csr_array
+    """One element for each group, with the union of the sets that are its members."""
+    from scipy.sparse import csr_array  # slow to import
 
     belongs = csr_array(
         (np.ones(len(groups), bool), (groups, members)), shape=(count + 1, found.empty + 1)
@@ -131,14 +135,14 @@ def _joined_sets(
     return Dependence(count, joined)
 
 
-def listed(found: Dependence, matrix: Any, limit: int) -> Dependence | None:
-    """Each row of a matrix depends on what the elements do that it has entries for."""
+def listed(found: Dependence, matrix: SparseMatrix, limit: int) -> Dependence | None:
+    """Row k depends on what the elements depend on for which row k of a matrix has entries."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return _joined_sets(found, rows, found.numbers()[matrix.indices], matrix.shape[0], limit)
 
 
 def union(parts: Sequence[Dependence], limit: int) -> Dependence | None:
-    """Each element depends on what it does in any part; None past the limit."""
+    """Each element with the union of its sets in all parts; None past the limit."""
     distinct: list[Dependence] = []
     for part in parts:
         if part.sets.nnz and not any(_equal(part, other) for other in distinct):
@@ -147,7 +151,7 @@ def union(parts: Sequence[Dependence], limit: int) -> Dependence | None:
         return distinct[0] if distinct else parts[0]
     chosen = None
     if any(part.empty < part.size for part in distinct):
-        # Sets are shared: what is joined are the combinations of sets that occur.
+        # Elements share sets: only the combinations of sets that occur are joined.
         distinct, chosen = _combinations(distinct)
     if max(part.total() for part in distinct) > limit:
         return None
@@ -167,7 +171,7 @@ def _equal(one: Dependence, other: Dependence) -> bool:
     return one.chosen is other.chosen or bool(np.array_equal(one.chosen, other.chosen))
 
 
-def _combinations(parts: list[Dependence]) -> tuple[list[Dependence], Any]:
+def _combinations(parts: list[Dependence]) -> tuple[list[Dependence], Array | None]:
     size = parts[0].size
     code = np.zeros(size, np.int64)
     for part in parts:
@@ -179,8 +183,8 @@ def _combinations(parts: list[Dependence]) -> tuple[list[Dependence], Any]:
 
 
 def joined(parts: Sequence[Dependence | None], sizes: Sequence[int]) -> Dependence:
-    """Values laid end to end; None depends on nothing."""
-    from scipy.sparse import vstack
+    """The elements of several values laid end to end; a part that is None depends on nothing."""
+    from scipy.sparse import vstack  # slow to import
 
     active = [part for part in parts if part is not None]
     stacked = list({id(part.sets): part.sets for part in active}.values())
@@ -202,9 +206,9 @@ def joined(parts: Sequence[Dependence | None], sizes: Sequence[int]) -> Dependen
 def running(
     found: Dependence, shape: Shape, axis: int, reverse: bool, limit: int
 ) -> tuple[Dependence, bool]:
-    """Each element depends on all up to it along the axis, or from it on; past the limit on all.
+    """Each element depends on those up to it along the axis, or from it on.
 
-    The second result says whether the limit was kept.
+    Past the limit it depends on all elements of the axis; the second result is False then.
     """
     others = [(at, at) for at in range(len(shape)) if at != axis]
     lanes = reading(found, agreeing(shape, shape, others), limit)
@@ -215,7 +219,7 @@ def running(
         numbers = np.moveaxis(np.arange(found.size).reshape(shape), axis, 0)
         step = 1
         while step < length:
-            # Doubling: what reaches 1, 2, 4, … elements back.
+            # Doubling: sets that reach 1, 2, 4, … elements back.
             positions = np.full(shape, -1)
             view = np.moveaxis(positions, axis, 0)
             if reverse:
@@ -232,7 +236,7 @@ def running(
 
 
 def reading(found: Dependence, reads: Reads, limit: int) -> Dependence | None:
-    """What the result of an op depends on through one operand; None past the limit."""
+    """The dependence of an op's result through one operand; None past the limit."""
     if reads.groups is not None:
         members = grouped(found, reads.groups, reads.count, limit)
         if members is None:

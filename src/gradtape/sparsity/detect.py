@@ -1,8 +1,8 @@
-"""Detect: the pattern of a Jacobian, from the structure of the program alone.
+"""Detection: the pattern of a Jacobian, from the structure of the program alone.
 
-Dependence goes forward through the graph, each op by its own `sparsity` rule. No floating-point
-value is looked at, and nothing is probed: the pattern holds at every point. It is exact for
-movement, element-wise ops and indexing by known integers, and a superset elsewhere.
+Dependence goes forward through the graph, through each op by its `sparsity` rule. No floating-point
+value is read, and nothing is probed: the pattern holds at every point. It is exact for movement,
+element-wise ops and indexing by known integers, and a superset elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.graph.node import LEAF, PICK, Node, constant
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.custom.custom import CUSTOM
@@ -23,18 +24,20 @@ from gradtape.sparsity.pattern import Pattern, listed_pattern
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.reverse import PythonRule, reverse
 
-# Patterns up to this size are listed however full they are.
+# Patterns with up to this many entries are listed however full they are.
 SMALL = 1_000_000
-# Larger ones up to this part of all entries, and at most this many.
+# Larger patterns are listed up to this part of all entries, and at most this many.
 FRACTION = 0.25
 LARGE = 64_000_000
 
-Known = Mapping[Node, Any]
+Known = Mapping[Node, Array | None]
+# The dependence of a node, or of each output of a node with several; None: on nothing.
+Found = Dependence | list[Dependence | None] | None
 Follows = Callable[[Node], bool]
 
 
 def default_limit(rows: int, columns: int) -> int:
-    """How many entries a pattern may have before it is treated as dense."""
+    """The number of entries past which a pattern is treated as dense."""
     return max(SMALL, min(int(FRACTION * rows * columns), LARGE))
 
 
@@ -49,10 +52,10 @@ def detect(
 ) -> list[Pattern]:
     """The pattern of d output / d source for each output, of shape (output.size, source.size).
 
-    `known` has the values of leaves (see `index_leaves`) and perhaps of other nodes that index
-    operands are computed from. `blocked` nodes are constants. `follows` says of a node with a
-    derivative written in Python whether that is the derivative of the computation itself; if not,
-    it may mix everything. A value with more than `budget` entries is treated as dense.
+    `known` has the values of leaves (see `index_leaves`), and perhaps of other nodes, that index
+    operands are computed from. `blocked` nodes are constants. `follows` tells of a node with a
+    derivative written in Python whether it is the derivative of the computation itself; any other
+    may depend on everything. A value with more than `budget` entries is treated as dense.
     """
     walk = Walk(outputs, source, known or {}, blocked, follows, budget)
     return [walk.pattern(output) for output in outputs]
@@ -70,9 +73,9 @@ def detect_hessian(
 ) -> Pattern:
     """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
 
-    The rules of reverse mode know more than a table of which ops are linear: the derivative of a
-    maximum is a mask, that of a product the other factor. The pattern is made symmetric. `known`
-    is called with the nodes of the gradient and gives what `detect` calls by that name.
+    Reverse mode finds more zeros than a table of linear ops would: the derivative of a maximum is a
+    mask, that of a product the other factor. The pattern is made symmetric. `known` is called with
+    the nodes of the gradient and gives the argument `known` of `detect`.
     """
     seed = constant(1, target.spec)
     (slope,) = reverse([target], [seed], [source], blocked, python_rule)
@@ -92,10 +95,10 @@ def detect_hessian(
 def index_leaves(
     outputs: Sequence[Node], source: Node, blocked: Collection[Node] = ()
 ) -> list[Node]:
-    """The leaves whose values say where indexing reads and writes, between source and outputs.
+    """The leaves that index operands between source and outputs are computed from.
 
-    They are what a pattern depends on besides the program. Indices that are computed from the
-    source itself do not count: they are not known.
+    A pattern depends on their values and on the program. Indices that are computed from the source
+    itself do not count: they are not known.
     """
     order = topological(outputs)
     active = _active(order, source, blocked)
@@ -115,7 +118,7 @@ def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[N
 
 
 def _is_indexing(node: Node) -> bool:
-    return node.op.family in ("movement", "indexing")
+    return node.op.moves
 
 
 def _carries(node: Node) -> bool:
@@ -123,21 +126,21 @@ def _carries(node: Node) -> bool:
 
 
 class Values:
-    """Values of index operands, computed on demand from what is known."""
+    """Values of index operands, computed on demand from known values."""
 
     def __init__(self, known: Known, active: set[Node]) -> None:
         self.known = known
         self.active = active
-        self.found: dict[Node, Any] = {}
+        self.found: dict[Node, Array | None] = {}
 
-    def of(self, root: Node) -> Any:
-        """The value, or None if it depends on the source or on something not known."""
+    def of(self, root: Node) -> Array | None:
+        """The value, or None if it depends on the source or on an unknown value."""
         for node in topological([root], stop=self.found.keys()):
             if node not in self.found:
                 self.found[node] = self._value(node)
         return self.found[root]
 
-    def _value(self, node: Node) -> Any:
+    def _value(self, node: Node) -> Array | None:
         if node in self.active:
             return None
         if node in self.known:
@@ -147,7 +150,8 @@ class Values:
         if node.op.opaque or any(operand is None for operand in operands):
             return None
         with np.errstate(all="ignore"):
-            return node.op.numpy(*operands, **node.keywords)
+            found: Array = node.op.numpy(*operands, **node.keywords)
+            return found
 
 
 class Walk:
@@ -166,7 +170,7 @@ class Walk:
         self.follows = follows
         self.budget = budget
         self.notes: dict[str, None] = {}
-        self.found: dict[Node, Any] = {source: dependence.itself(source.size)}
+        self.found: dict[Node, Found] = {source: dependence.itself(source.size)}
         order = topological(outputs)
         active = _active(order, source, blocked)
         self.values = Values(known, active)
@@ -188,13 +192,13 @@ class Walk:
 
     def pattern(self, output: Node) -> Pattern:
         shape = (output.size, self.source.size)
-        found = self.found.get(output)
+        found = self._dependence(output)
         notes = tuple(self.notes)
         if found is None:
             return listed_pattern(
                 shape, np.zeros(output.size + 1, np.int32), np.zeros(0, np.int32), notes
             )
-        # Small ones are listed even when a budget made them dense on the way.
+        # Small patterns are listed even if the budget made them dense on the way.
         if found.total() > max(self.limit(output.size), SMALL):
             return Pattern(shape, None, True, tuple(dict.fromkeys((*notes, self._note(output)))))
         listed = found.listed()
@@ -204,13 +208,13 @@ class Walk:
         limit = self.limit(node.size if size is None else size)
         return f"{node.op.name}: more than {limit} entries, treated as dense"
 
-    def _through(self, node: Node) -> Any:
+    def _through(self, node: Node) -> Found:
         if node.op is PICK:
             parts = self.found.get(node.inputs[0])
-            return None if parts is None else parts[node.params[0]]
+            return parts[node.params[0]] if isinstance(parts, list) else None
         if not _carries(node):
             return None
-        parents = [self.found.get(parent) for parent in node.inputs]
+        parents = [self._dependence(parent) for parent in node.inputs]
         if all(parent is None for parent in parents):
             return None
         if node.op is CUSTOM and self.follows is not None and self.follows(node):
@@ -231,8 +235,14 @@ class Walk:
             ]
         return self._combined(node, parents, reads, node.size)
 
-    def _look_up(self, node: Node, parent: Node) -> Callable[[], Any]:
-        def value() -> Any:
+    def _dependence(self, node: Node) -> Dependence | None:
+        """The dependence of an operand, which is one output of a node."""
+        found = self.found.get(node)
+        assert not isinstance(found, list)
+        return found
+
+    def _look_up(self, node: Node, parent: Node) -> Callable[[], Array | None]:
+        def value() -> Array | None:
             found = self.values.of(parent)
             if found is None:
                 self.notes[
@@ -243,8 +253,10 @@ class Walk:
 
         return value
 
-    def _combined(self, node: Node, parents: list[Any], reads: Any, size: int) -> Any:
-        """The union of what is read through all operands."""
+    def _combined(
+        self, node: Node, parents: list[Dependence | None], reads: Any, size: int
+    ) -> Dependence | None:
+        """The union of the dependences through all operands."""
         limit = self.limit(size)
         if isinstance(reads, Joined):
             sizes = [parent.size for parent in node.inputs]

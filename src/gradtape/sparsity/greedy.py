@@ -1,4 +1,4 @@
-"""Greedy colouring, as loops over integers: plain Python, and the source of the native versions.
+"""Greedy colouring, as loops over integers: plain Python, and the source of the compiled versions.
 
 A bipartite graph is given from both sides: `starts` and `links` list for each vertex the links it
 has, `link_starts` and `vertices` list for each link its vertices. For the columns of a matrix the
@@ -7,15 +7,15 @@ given by `starts`, `neighbours` and `edges`, the number of the edge to each neig
 from both ends.
 
 Scratch arrays are zero at first. Marks in them are numbers that rise from vertex to vertex, so
-nothing is ever cleared. Only what `gradtape.codegen.integers` can translate may be used here.
+no array is ever cleared. Only statements that `gradtape.codegen.integers` translates may be used
+here; int is the only type.
 """
 
-# Whole statements instead of clever ones, because they are translated; int is the only type.
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import MutableSequence
 
-Ints = Any
+Ints = MutableSequence[int]
 
 
 def colour_apart(
@@ -28,10 +28,10 @@ def colour_apart(
     colours: Ints,
     forbidden: Ints,
 ) -> int:
-    """Vertices that share a link get different colours; those that have one keep it.
+    """Vertices that share a link get different colours; vertices with a colour keep it.
 
-    Partial distance-2 colouring; Gebremedhin, Manne and Pothen, What color is your Jacobian?,
-    SIAM Review 47 (2005), algorithm 3.1.
+    Partial distance-2 colouring: Gebremedhin, Manne and Pothen, What color is your Jacobian?, 2005,
+    doi:10.1137/S0036144504444711, algorithm 3.1.
     """
     highest = 0
     for place in range(count):
@@ -91,9 +91,10 @@ def order_smallest_last(
     preceding: Ints,
     order: Ints,
 ) -> int:
-    """The vertex of lowest degree comes last, is taken out, and so on.
+    """The vertex of lowest degree comes last and is removed, and so on.
 
-    `degrees` count every link and neighbour; `heads` has room for one more than the highest.
+    Matula and Beck, 1983, doi:10.1145/2402.322385. `degrees` count every link and neighbour;
+    `heads` has room for one more than the highest degree.
     """
     for vertex in range(count):
         put(vertex, degrees[vertex], heads, following, preceding)
@@ -134,15 +135,15 @@ def eliminate_lines(
     times: Ints,
     most: Ints,
 ) -> int:
-    """The times at which rows and columns are taken out of a matrix, the emptiest of either first.
+    """The times at which rows and columns are removed from a matrix, the emptiest of either first.
 
-    Vertices are the rows, then the columns. What a row still has when it goes is to be found from
-    products with columns, what a column still has from products with rows; at each time the line
-    goes that makes the sum of both numbers of products least. Coleman and Verma, The efficient
+    Vertices are the rows, then the columns. The entries that a row still has when it is removed
+    come from products with columns, those of a column from products with rows. At each time the
+    line is removed that makes the total cost of products least. Coleman and Verma, The efficient
     computation of sparse Jacobian matrices using automatic differentiation, SIAM J. Sci. Comput.
-    19 (1998): minimum nonzero count ordering. `sizes` are the number of rows, the room for the
-    buckets of either in `heads`, and what a product with columns and one with rows costs. `times`
-    are `count` at first. `most` gets the longest row and the longest column at their times.
+    19, 1998: minimum nonzero count ordering. `sizes` are the number of rows, the room for the
+    buckets of either in `heads`, and the costs of a product with columns and of one with rows.
+    `times` are `count` at first. `most` gets the most entries that a row and a column had then.
     """
     rows = sizes[0]
     room = sizes[1]
@@ -215,10 +216,10 @@ def colour_partly(
     colours: Ints,
     forbidden: Ints,
 ) -> int:
-    """Vertices that share a link get different colours if that is wanted for one of them.
+    """Vertices that share a link get different colours if one of them must stand alone there.
 
-    `wanted` says of each link of a vertex whether the vertex has to stand alone there; for each
-    link, `vertices` lists all of its vertices and `wanted_vertices` those.
+    `wanted` is 1 for each link of a vertex in which the vertex must stand alone. For each link,
+    `vertices` lists all of its vertices and `wanted_vertices` those that must stand alone.
     """
     highest = 0
     for place in range(count):
@@ -273,7 +274,7 @@ def colour_stars(
     """Neighbours differ, and every path over four vertices has three colours.
 
     So two colours induce stars only. Gebremedhin, Tarafdar, Manne and Pothen, New acyclic and star
-    coloring algorithms, SIAM J. Sci. Comput. 29 (2007), algorithm 4.1.
+    coloring algorithms, 2007, doi:10.1137/050639879, algorithm 4.1.
     """
     highest = 0
     stars = 0
@@ -331,7 +332,7 @@ def colour_stars(
 
 
 def root_of(parents: Ints, edge: int) -> int:
-    """The edge that stands for the tree of `edge`, in a forest of disjoint sets."""
+    """The representative of the tree of `edge`, in a forest of disjoint sets."""
     while parents[edge] != edge:
         parents[edge] = parents[parents[edge]]
         edge = parents[edge]
@@ -354,7 +355,8 @@ def colour_trees(
 ) -> int:
     """Neighbours differ, and every cycle has three colours: two colours induce trees only.
 
-    The acyclic colouring of the same article, algorithm 3.1. `parents` numbers the edges at first.
+    Gebremedhin, Tarafdar, Manne and Pothen, 2007, doi:10.1137/050639879, algorithm 3.1. `parents`
+    numbers the edges at first.
     """
     highest = 0
     for place in range(count):
@@ -412,11 +414,11 @@ def peel_trees(
     sequence: Ints,
     solved_from: Ints,
 ) -> int:
-    """An order in which each edge is the last one unknown of some group of edges.
+    """An order in which each edge is the last unknown one of some group of edges.
 
-    Edge e belongs to groups `edge_groups[2 e]` and `edge_groups[2 e + 1]`; a group is what one
-    compressed value adds up. `left` counts the unknown edges of each of `count` groups;
-    `solved_from` is -1 at first. Returns how many edges could be solved.
+    Edge e belongs to groups `edge_groups[2 e]` and `edge_groups[2 e + 1]`; one compressed value is
+    the sum over a group. `left` counts the unknown edges of each of `count` groups; `solved_from`
+    is -1 at first. Returns the number of edges that could be solved.
     """
     waiting = 0
     for group in range(count):

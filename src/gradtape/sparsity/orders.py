@@ -1,26 +1,30 @@
-"""Orders in which a greedy algorithm may colour the columns of a pattern."""
+"""Orders in which a greedy algorithm may colour the columns of a pattern.
+
+`largest_first`: Welsh and Powell, An upper bound for the chromatic number of a graph, 1967,
+doi:10.1093/comjnl/10.1.85. `smallest_last`: Matula and Beck, Smallest-last ordering and clustering
+and graph coloring algorithms, 1983, doi:10.1145/2402.322385.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern
 
-# Cheap ones first.
+# Cheap orders first.
 ORDERS = ("natural", "largest_first", "smallest_last")
 
 
 def known_order(order: str) -> str:
-    """The order, if there is one of that name."""
+    """The name of an order; raises if there is none of that name."""
     if order not in ORDERS:
         raise ValueError(f"colouring: order {order!r} is unknown. Choose one of {ORDERS}.")
     return order
 
 
-def order_columns(pattern: Pattern, order: str) -> Any:
+def order_columns(pattern: Pattern, order: str) -> Array:
     """Column numbers in one of ORDERS."""
     if known_order(order) == "natural":
         return np.arange(pattern.shape[1])
@@ -30,19 +34,19 @@ def order_columns(pattern: Pattern, order: str) -> Any:
     return _smallest_last(pattern, degrees)
 
 
-def column_degrees(pattern: Pattern) -> Any:
-    """For each column how many entries its rows have besides its own, counted row by row."""
+def column_degrees(pattern: Pattern) -> Array:
+    """For each column the number of other entries in its rows."""
     others = np.diff(pattern.indptr) - 1
     found = np.bincount(pattern.indices, others[pattern.row_numbers], minlength=pattern.shape[1])
     return found.astype(np.int64)
 
 
 def work_of(pattern: Pattern) -> float:
-    """How many steps a greedy pass over the columns takes."""
+    """The number of turns of the inner loop of a greedy pass over the columns."""
     return float(np.square(np.diff(pattern.indptr).astype(float)).sum())
 
 
-def _smallest_last(pattern: Pattern, degrees: Any) -> Any:
+def _smallest_last(pattern: Pattern, degrees: Array) -> Array:
     count = pattern.shape[1]
     sides = (
         pattern.transposed.indptr,

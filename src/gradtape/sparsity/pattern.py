@@ -1,4 +1,4 @@
-"""Pattern: the entries of a matrix that can be nonzero."""
+"""Patterns: the entries of a matrix that can be nonzero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.errors import SparsityError
+
+# A scipy.sparse.csr_array. SciPy is slow to import, so its classes are no annotations here.
+SparseMatrix = Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,11 +31,11 @@ class Pattern:
     """
 
     shape: tuple[int, int]
-    rows: tuple[Any, Any] | None = field(default=None)
+    rows: tuple[Array, Array] | None = field(default=None)
     dense: bool = False
     notes: tuple[str, ...] = ()
 
-    def _listed(self) -> tuple[Any, Any]:
+    def _listed(self) -> tuple[Array, Array]:
         if self.rows is None:
             raise SparsityError(
                 f"pattern: a dense pattern of shape {self.shape} is too large to be listed entry "
@@ -40,12 +44,12 @@ class Pattern:
         return self.rows
 
     @property
-    def indptr(self) -> Any:
-        """Where each row begins in `indices`."""
+    def indptr(self) -> Array:
+        """The position in `indices` at which each row begins."""
         return self._listed()[0]
 
     @property
-    def indices(self) -> Any:
+    def indices(self) -> Array:
         """The columns of the entries, row by row."""
         return self._listed()[1]
 
@@ -57,7 +61,7 @@ class Pattern:
         return len(self.indices)
 
     @cached_property
-    def row_numbers(self) -> Any:
+    def row_numbers(self) -> Array:
         """The row of each entry."""
         counts = np.diff(self.indptr)
         return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), counts)
@@ -72,7 +76,7 @@ class Pattern:
 
     @cached_property
     def digest(self) -> bytes:
-        """What equal patterns have in common."""
+        """A hash that is the same for equal patterns."""
         rows = (np.zeros(0), np.zeros(0)) if self.rows is None else self.rows
         hashed = hashlib.blake2b(repr((self.shape, self.dense)).encode())
         for array in rows:
@@ -80,26 +84,27 @@ class Pattern:
         return hashed.digest()
 
     @property
-    def matrix(self) -> Any:
+    def matrix(self) -> SparseMatrix:
         """The pattern as a boolean `scipy.sparse.csr_array`."""
         return self.with_data(np.ones(len(self.indices), bool))
 
-    def with_data(self, data: Any, kind: Any = None) -> Any:
+    def with_data(self, data: Array | None, kind: type | None = None) -> SparseMatrix:
         """The `scipy.sparse.csr_array` with these values at the entries, in their order.
 
-        All arrays made of one pattern share its index arrays, which are read-only: what changes
-        the structure in place is refused there, and works on a copy.
+        All matrices made from one pattern share its index arrays, which are read-only: SciPy's
+        methods that change the structure in place work on a copy only.
         """
         template = self._template
-        found = object.__new__(type(template) if kind is None else kind)
+        found: SparseMatrix = object.__new__(type(template) if kind is None else kind)
         found.__dict__.update(template.__dict__)
         found.data = data
         return found
 
     @cached_property
-    def _template(self) -> Any:
-        # SciPy's constructor checks the indices each time: as long as computing small matrices.
-        from scipy.sparse import csr_array
+    def _template(self) -> SparseMatrix:
+        # SciPy's constructor checks the indices each time, which takes as long as computing a small
+        # matrix.
+        from scipy.sparse import csr_array  # slow to import
 
         data = np.zeros(len(self.indices), bool)
         found = csr_array((data, self.indices, self.indptr), shape=self.shape)
@@ -108,11 +113,12 @@ class Pattern:
         found.indptr.flags.writeable = False
         return found
 
-    def toarray(self) -> Any:
+    def toarray(self) -> Array:
         """The pattern as a boolean NumPy array."""
         if self.rows is None:
             return np.ones(self.shape, bool)
-        return self.matrix.toarray()
+        found: Array = self.matrix.toarray()
+        return found
 
     def __repr__(self) -> str:
         total = self.shape[0] * self.shape[1]
@@ -121,8 +127,8 @@ class Pattern:
 
 
 def pattern_of(matrix: Any) -> Pattern:
-    """The pattern of a sparse matrix or an array: the entries it stores, or that are not zero."""
-    from scipy.sparse import csr_array
+    """The stored entries of a sparse matrix, or the nonzero entries of an array."""
+    from scipy.sparse import csr_array  # slow to import
 
     if not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
@@ -138,7 +144,8 @@ def pattern_of(matrix: Any) -> Pattern:
 
 
 def listed_pattern(
-    shape: tuple[int, int], indptr: Any, indices: Any, notes: tuple[str, ...] = ()
+    shape: tuple[int, int], indptr: Array, indices: Array, notes: tuple[str, ...] = ()
 ) -> Pattern:
+    """The pattern with these entries, in SciPy's CSR form."""
     full = len(indices) == shape[0] * shape[1]
     return Pattern(shape, (indptr, indices), full, notes)

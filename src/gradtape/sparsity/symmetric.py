@@ -1,16 +1,19 @@
 """Colouring of symmetric patterns: star colouring, and acyclic colouring with fewer colours.
 
 Of each pair of entries (i, j) and (j, i) one is enough. After a star colouring it stands alone in
-the compressed Hessian; after an acyclic colouring others have to be subtracted from it.
+the compressed Hessian (Coleman and Moré, Estimation of sparse Hessian matrices and graph coloring
+problems, 1984, doi:10.1007/BF02612334). After an acyclic colouring others have to be subtracted
+from it (Coleman and Cai, The cyclic coloring problem and estimation of sparse Hessian matrices,
+1986, doi:10.1137/0607026).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import Colours, compact
@@ -18,13 +21,14 @@ from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.orders import ORDERS, order_columns
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
-# Steps of a greedy pass past which the vertices with most neighbours get colours of their own,
+# Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each,
 # and of all passes after which no further order is tried.
 TOO_MUCH = 3e8
 PATIENCE = 1e8
 
 
 def require_symmetric(pattern: Pattern) -> None:
+    """Raise unless the pattern is square and equal to its transpose."""
     if pattern.shape[0] != pattern.shape[1]:
         raise ShapeError(
             f"colouring: a pattern of shape {pattern.shape} is not square, so it is not that of a "
@@ -60,7 +64,7 @@ def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours
     lowest = _fewest(graph, acyclic) + len(hubs)
     best = _by_lattice(pattern, present) if tuple(orders) == ORDERS else None
     work = float(np.square(np.diff(graph.indptr).astype(float)).sum())
-    # On a grid one more pass is enough, elsewhere there are two: orders differ much.
+    # On a grid one more pass is enough. Elsewhere orders differ much: at least two are tried.
     passes, least = 0, 2 if best is None else 1
     spent = 0.0
     for order in orders:
@@ -79,24 +83,24 @@ def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours
 
 
 def _fewest(graph: Pattern, acyclic: bool) -> int:
-    """A number of colours that no colouring is below."""
+    """A lower bound for the number of colours."""
     if not graph.nnz:
         return 1
     ends = np.diff(graph.indptr)
-    # An edge between two vertices that have others lies on a path over four, or a triangle.
+    # An edge between two vertices with other neighbours lies on a path of four, or on a triangle.
     inner = (ends[graph.row_numbers] > 1) & (ends[graph.indices] > 1)
     return 3 if inner.any() and not acyclic else 2
 
 
-def _by_lattice(pattern: Pattern, present: Any) -> Colours | None:
-    """Columns that share no row at all: on grids often the fewest colours."""
+def _by_lattice(pattern: Pattern, present: Array) -> Colours | None:
+    """A colouring in which columns of one colour share no row: on grids often the best."""
     whole = _with_diagonal(pattern)
     found = lattice_colours(whole, int(np.diff(whole.indptr).max(initial=0)))
     return None if found is None else compact(found[0], present)
 
 
 def _with_diagonal(pattern: Pattern) -> Pattern:
-    from scipy.sparse import eye_array
+    from scipy.sparse import eye_array  # slow to import
 
     size = pattern.shape[0]
     found = (pattern.matrix + eye_array(size, dtype=bool, format="csr")).tocsr()
@@ -111,10 +115,10 @@ def _off_diagonal(pattern: Pattern) -> Pattern:
     return listed_pattern(pattern.shape, indptr, pattern.indices[kept])
 
 
-def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Any]:
-    """The graph without the few vertices with so many neighbours that passes would take too long.
+def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
+    """The graph without the vertices with so many neighbours that passes would take too long.
 
-    A hub with a colour of its own takes no part in anyone's conflict. None if they are not few.
+    A hub with a colour of its own is in no conflict. The graph is None if there are many hubs.
     """
     degrees = np.diff(graph.indptr)
     if np.square(degrees.astype(float)).sum() <= TOO_MUCH:
@@ -134,7 +138,7 @@ def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Any]:
     return listed_pattern(graph.shape, indptr, graph.indices[kept]), ranked[:count]
 
 
-def edge_numbers(graph: Pattern) -> tuple[Any, int]:
+def edge_numbers(graph: Pattern) -> tuple[Array, int]:
     """For each entry of a symmetric pattern without diagonal the number of its edge."""
     rows = graph.row_numbers
     # Transposing the numbers of the entries gives each entry its counterpart.
@@ -147,7 +151,7 @@ def edge_numbers(graph: Pattern) -> tuple[Any, int]:
     return numbers, count
 
 
-def _pass(graph: Pattern, sequence: Any, acyclic: bool, work: float) -> Any:
+def _pass(graph: Pattern, sequence: Array, acyclic: bool, work: float) -> Array:
     """One greedy pass."""
     size = graph.shape[0]
     numbers, edges = edge_numbers(graph)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.derive.jacobians import View
 from gradtape.derive.products import derive_value_and_gradient, product
-from gradtape.derive.sparse_jacobians import (
-    Prepared,
-    given_pattern,
+from gradtape.derive.sparse_patterns import given_pattern
+from gradtape.derive.sparse_programs import (
+    SparseProgram,
     prepare_sparse_hessian,
     prepare_sparse_jacobian,
 )
+from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import reshape
 from gradtape.pytree import flatten
@@ -70,7 +70,7 @@ class Point:
                 self._value = as_scalar(scalar, result) if scalar else join(result)
             recording: Any = tape._recording
             self._recording = recording
-            self._view: View = tape._view(recording)
+            self._view: Window = tape._view(recording)
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
         if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
@@ -129,7 +129,7 @@ class Point:
 
     def sparse_jacobian(
         self, sparse: Any = True, mode: str = "auto", order: str | None = None
-    ) -> Prepared:
+    ) -> SparseProgram:
         """Pattern, colours and program of the sparse Jacobian here."""
         with apart(self._recording):
             given = given_pattern(sparse)
@@ -137,13 +137,13 @@ class Point:
 
     def sparse_hessian(
         self, sparse: Any = True, method: str = "star", order: str | None = None
-    ) -> Prepared:
+    ) -> SparseProgram:
         """The same for the Hessian of a scalar."""
         with apart(self._recording):
             given = given_pattern(sparse)
             return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
 
-    def matrix(self, prepared: Prepared) -> Any:
+    def matrix(self, prepared: SparseProgram) -> Any:
         """The values of now of a sparse derivative, as a CSR array."""
         with apart(self._recording):
             return prepared.matrix(self._recording)
@@ -155,7 +155,7 @@ class Point:
             return found(self._recording, direction)
 
 
-def pays(prepared: Prepared) -> bool:
+def pays(prepared: SparseProgram) -> bool:
     """Whether a matrix is large and empty enough that solvers gain from its sparse form."""
     rows, columns = prepared.pattern.shape
     total = rows * columns

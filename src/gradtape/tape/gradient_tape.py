@@ -221,7 +221,7 @@ class GradientTape(Jacobians):
         check_real("hvp", y, nodes)
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        alone = self._view(recording).alone(y, tuple(nodes))
+        alone = self._view(recording).isolated(y, tuple(nodes))
         watched = tuple(node for _, node in self._watched.values())
         inner, held = [alone.target], alone.sources
         slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.derive.index_contents import follows, known_positions
-from gradtape.derive.sparse_jacobians import hessian_pattern as recorded_hessian_pattern
+from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
 from gradtape.errors import DtypeError
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import flatten, map_leaves, unflatten

@@ -11,18 +11,14 @@ import numpy as np
 from gradtape.derive.chunks import Limits, chunks_for, limits
 from gradtape.derive.index_contents import follows
 from gradtape.derive.jacobians import (
-    View,
     derive_batch_jacobian,
     derive_hessian,
     derive_jacobian,
     derive_slope,
 )
-from gradtape.derive.sparse_jacobians import (
-    is_block_diagonal,
-    no_entries,
-    sparse_hessian,
-    sparse_jacobian,
-)
+from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
+from gradtape.derive.sparse_patterns import is_block_diagonal
+from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
@@ -198,11 +194,11 @@ class Jacobians(Scope):
             self._consume()
         return unflatten(structure, rows)
 
-    def _view(self, recording: Recording) -> View:
+    def _view(self, recording: Recording) -> Window:
         watched = tuple(node for _, node in self._watched.values())
-        return View(recording, self._outside(), watched)
+        return Window(recording, self._outside(), watched)
 
-    def _check(self, y: Node, x: Node, view: View, recording: Recording) -> None:
+    def _check(self, y: Node, x: Node, view: Window, recording: Recording) -> None:
         def check(_: Any) -> bool:
             try:
                 check_independence(y, x, view.outside, follows(recording))
@@ -227,7 +223,7 @@ class Jacobians(Scope):
 _UNLIMITED = Limits()
 
 
-def _dense_jacobian(view: View, target: Node, source: Node, mode: str, wanted: Limits) -> Any:
+def _dense_jacobian(view: Window, target: Node, source: Node, mode: str, wanted: Limits) -> Any:
     whole = derive_jacobian(view, target, source, mode)
     if whole is None:
         return None
@@ -237,13 +233,13 @@ def _dense_jacobian(view: View, target: Node, source: Node, mode: str, wanted: L
     return finish(view.recording, None, whole, "none")
 
 
-def _dense_hessian(view: View, target: Node, first: Node, second: Node, wanted: Limits) -> Any:
+def _dense_hessian(view: Window, target: Node, first: Node, second: Node, wanted: Limits) -> Any:
     whole = derive_hessian(view, target, first, second)
     if whole is None:
         return None
     slope = derive_slope(view, target, first, second)
     assert slope is not None
-    chunks = chunks_for(view.beyond(), slope.node, slope.by, "auto", whole, wanted)
+    chunks = chunks_for(view.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(view.recording))
     return finish(view.recording, None, whole, "none")

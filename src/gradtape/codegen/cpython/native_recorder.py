@@ -26,9 +26,11 @@ from gradtape.codegen.cpython.objects import (
 )
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
-from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
+from gradtape.ops.elementwise.arithmetic import equal, not_equal
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of, unary_function
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -39,7 +41,9 @@ MOST_KINDS = 16
 
 METH_O, METH_FASTCALL = 0x0008, 0x0080
 
-_COMPARISONS = ("less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+_ORDERED = ("less", "less_equal", "greater", "greater_equal")
+# In the order in which Python numbers them.
+_COMPARISONS = (*_ORDERED[:2], "equal", "not_equal", *_ORDERED[2:])
 # Slot, its special methods, and those of NumPy's array that lend their wrappers.
 _SLOTS = {
     "add": ("__add__", "__radd__"),
@@ -60,10 +64,10 @@ def offsets() -> dict[str, int] | None:
     """Where objects keep what the native code reads; None if a check on real ones fails."""
     recording, table = Recording(), Table()
     value = Value(np.zeros(()), Spec((), np.dtype(float)))
-    node = Node(REGISTRY["negative"], (), (), value.spec)
+    node = Node(OPERATORS.negative, (), (), value.spec)
     handle = Handle(node, recording, value)
     table.cache = bytes(range(8))
-    reads: list[tuple[Any, type, str]] = [
+    reads: list[tuple[object, type, str]] = [
         *[(handle, Handle, name) for name in ("node", "recording", "computed")],
         *[(value, Value, name) for name in ("entry", "spec")],
         *[(node, Node, name) for name in ("spec", "stamp")],
@@ -92,12 +96,13 @@ class Native:
     """The compiled recorder. Everything it points to lives as long as the process."""
 
     def __init__(self, layout: dict[str, int]) -> None:
+        # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
         from gradtape.codegen.cpython import lookup, recorder
 
         self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
         self.known: list[type] = []
-        self.strange: weakref.WeakSet[type] = weakref.WeakSet()
+        self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
         tensor: Any = hooks.handle_class
@@ -135,31 +140,30 @@ class Native:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
         tensor: Any = hooks.handle_class
         found: dict[str, Any] = {}
-        for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
-            closure: Any = binary_function(REGISTRY[name])
+        for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
+            closure: Any = binary_function(getattr(OPERATORS, name))
             found[name] = (closure.op, closure, closure.reflected, None)
-        for name, special in (("equal", "__eq__"), ("not_equal", "__ne__")):
-            # What cannot be compared is for Python to say.
-            found[name] = (REGISTRY[name], getattr(tensor, special), None, None)
+        # What cannot be compared is for Python to say.
+        found["equal"] = (op_of(equal), tensor.__eq__, None, None)
+        found["not_equal"] = (op_of(not_equal), tensor.__ne__, None, None)
         compare = tuple(found.pop(name) for name in _COMPARISONS)
-        negative = REGISTRY["negative"]
+        negative = OPERATORS.negative
         found["negative"] = (negative, unary_function(negative), None, None)
         powers = tuple(self._power(exponent) for exponent in exponents)
-        power: Any = binary_function(REGISTRY["pow"])
+        power: Any = binary_function(OPERATORS.pow)
         found["pow"] = (power.op, tensor.__pow__, power.reflected, powers)
         return {**found, "compare": compare}
 
     def _power(self, exponent: int) -> Any:
         if exponent == 2:
-            square = REGISTRY["square"]
-            return square, unary_function(square), None, None
+            return op_of(square), unary_function(op_of(square)), None, None
         tensor: Any = hooks.handle_class
         power = tensor.__pow__
-        return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
+        return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
     def learn_kind(self, kind: type) -> None:
-        """Enter a class of tensors, if it lays its instances out as ours and says what ops give."""
-        if kind in self.strange:
+        """Enter a class of tensors whose instances have our layout, with the class of results."""
+        if kind in self.unsupported:
             return
         result: Any = getattr(kind, "result_class", None)
         slots = ("node", "recording", "computed")
@@ -180,7 +184,7 @@ class Native:
                 self.kinds[place + 1] = id(self.keep(result))
                 self.kinds[place] = id(kind)
             else:
-                self.strange.add(kind)
+                self.unsupported.add(kind)
 
     def _function(self, function: Any) -> Any:
         """A built-in function that records one op."""

@@ -83,7 +83,7 @@ def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
     return make(kind, base, function)
 
 
-def slot_offsets(reads: Iterable[tuple[Any, type, str]]) -> dict[str, int] | None:
+def slot_offsets(reads: Iterable[tuple[object, type, str]]) -> dict[str, int] | None:
     """Where instances keep slots, by class and name; None if one of these has them elsewhere."""
     found = {}
     for instance, kind, name in reads:
@@ -97,7 +97,7 @@ def slot_offsets(reads: Iterable[tuple[Any, type, str]]) -> dict[str, int] | Non
 
 def add_functions(names: Iterable[str]) -> None:
     """Make functions of the C API callable by name from modules compiled later."""
-    from gradtape.codegen import llvm
+    from gradtape.codegen import llvm  # loads the compiler
 
     for name in names:
         address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value

@@ -20,7 +20,8 @@ from gradtape.codegen.kernels.element_types import BOOL, scalar_type
 from gradtape.codegen.math import complexmath, vectormath
 from gradtape.codegen.math.ir_text import Found, vector
 from gradtape.dtypes import COMPLEX_OF, DType
-from gradtape.graph.vector_code import Intrinsic, MathFunction, NotLowered, Vector
+from gradtape.graph.math_function import Intrinsic, MathFunction, NotLowered
+from gradtape.graph.vector_code import Vector
 
 # GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
 CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")

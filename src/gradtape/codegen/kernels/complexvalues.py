@@ -8,7 +8,8 @@ conjugate is real to the last bit.
 from __future__ import annotations
 
 from gradtape.dtypes import REAL_OF, DType
-from gradtape.graph.vector_code import Builder, NotLowered, Vector
+from gradtape.graph.math_function import NotLowered
+from gradtape.graph.vector_code import Builder, Vector
 
 
 def real(x: Vector) -> Vector:

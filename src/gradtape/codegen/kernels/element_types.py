@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph.vector_code import NotLowered
+from gradtape.graph.math_function import NotLowered
 
 _TYPES = {
     "b": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64",

@@ -36,7 +36,7 @@ class Layout(Enum):
     RUNNING = auto()
     # The innermost axes are reduced, the others are kept.
     ROWS = auto()
-    # The innermost axis is kept, those before it are reduced, and those in front are kept.
+    # The innermost axis is kept and the axes before it are reduced; the outermost ones are kept.
     COLUMNS = auto()
     # All axes are reduced, in chunks of the outermost; each chunk writes one partial result.
     WHOLE = auto()
@@ -123,8 +123,8 @@ class Kernel:
     def tabled(self) -> tuple[int, ...]:
         """The numbers of scalars that are kept in a table, sorted by dtype; none if they are few.
 
-        A long program has hundreds of numbers, each an operand. The arguments hold only the place
-        of each, after those of all other operands.
+        A long program has hundreds of numbers, each an operand. The arguments hold only the slot
+        and the offset of each, after the arguments of all other operands.
         """
         positions = {index for operand in self.operands for index in operand.indices}
         found = [

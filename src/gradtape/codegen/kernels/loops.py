@@ -276,7 +276,7 @@ class Emitter(Memory):
         return values
 
     def _read_from_table(self, values: list[Vector], numbers: Iterable[int]) -> None:
-        """Load those of these values that are scalars of the table and not loaded yet."""
+        """Load the scalars of the table among these values that are not loaded yet."""
         for number in numbers:
             if values[number] is _UNREAD:
                 at = self.b.let(f"getelementptr i8, ptr %table, i64 {self.tabled[number]}", "p")

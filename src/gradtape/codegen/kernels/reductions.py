@@ -34,6 +34,7 @@ def _accumulators(e: Emitter) -> list[Accumulator]:
 
 
 def _column_spans() -> list[str]:
+    """The spans of the levels of a column, in elements."""
     return [str(RADIX**depth) for depth in (4, 3, 2, 1)]
 
 
@@ -45,11 +46,14 @@ def _levels(
     leaf: Callable[[str], list[Parts]],
     spans: list[str],
 ) -> list[Parts]:
-    """Accumulate leaf(i) for i from low to high by `unit`, in levels that cover `spans` each."""
+    """Accumulate leaf(i) for i from low to high by `unit`, in nested loops.
+
+    `spans` are the lengths that one round of each outer loop covers, the longest first. Each loop
+    starts from the identity and adds its total to that of the loop around it.
+    """
     accumulators = _accumulators(e)
-    starts = [
-        pair for a in accumulators for pair in zip(a.types(), a.start(), strict=True)
-    ]  # (type, name) of every part
+    # Type and name of every part.
+    starts = [pair for a in accumulators for pair in zip(a.types(), a.start(), strict=True)]
 
     def merge(olds: list[str], news: list[Parts]) -> list[str]:
         pairs = zip(accumulators, _grouped(accumulators, olds), news, strict=True)
@@ -109,6 +113,7 @@ def _shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
 
 
 def _store_scalar(e: Emitter, pointer: str, parts: Parts, dtype: str) -> None:
+    """Write one element: a result of all lanes."""
     kind = memory_type(dtype)
     value = parts[0]
     if dtype == "b1":
@@ -136,7 +141,7 @@ def _rows(e: Emitter) -> None:
 def _stretch(
     e: Emitter, rows: list[str], axis: int, low: str, high: str, before: str | None
 ) -> list[Parts]:
-    """Vector accumulators over part of one reduced axis and all of those inside it."""
+    """Vector accumulators over part of one reduced axis and all axes inside it."""
     if axis == e.kernel.axes - 1:
         return _along(e, rows, e.same_in_row(rows), low, high, before)
 
@@ -212,7 +217,7 @@ def _columns(e: Emitter) -> None:
         mask = e.mask(j, high)
 
         def down(bases: list[str], axis: int, before: str | None) -> list[Parts]:
-            """Accumulators over a reduced axis and those inside it."""
+            """Accumulators over a reduced axis and all axes inside it."""
 
             def leaf(r: str) -> list[Parts]:
                 rows = _shifted(e, bases, axis, r)

@@ -17,7 +17,7 @@ from gradtape.codegen.math import mathlibrary
 from gradtape.codegen.math.ir_text import Found, vector
 from gradtape.codegen.math.vectormath import CALLED, accurate_function
 from gradtape.codegen.math.vectors import MASK, Body, Value
-from gradtape.graph.vector_code import MathFunction, NotLowered
+from gradtape.graph.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise.compositions import two_sum
 from gradtape.ops.families.math_functions import (
     ATAN2,

@@ -1,4 +1,4 @@
-"""IR text that all functions on vectors share: types, constants, and what a module must contain."""
+"""IR text that all functions on vectors share: types, constants, and definitions they need."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from gradtape.codegen import llvm
 from gradtape.codegen.math.ir_text import Found, Snippets, vector
-from gradtape.graph.vector_code import Libm, MathFunction, NotLowered, ScipyFunction
+from gradtape.graph.math_function import Libm, MathFunction, NotLowered, ScipyFunction
 from gradtape.ops.families.math_functions import ERF, LOG
 
 # Here libmvec is 3.9 ulp off at the worst of the points tried: too near to 4.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gradtape.codegen import llvm
 from gradtape.codegen.math.vectors import Body, Value
-from gradtape.graph.vector_code import MathFunction
+from gradtape.graph.math_function import MathFunction
 from gradtape.ops.families.math_functions import (
     COS,
     ERF,
@@ -195,7 +195,7 @@ def _log1p_tail(body: Body, f: Value) -> Value:
 
 
 def _logarithm(body: Body, x: Value, combine: Callable[[Body, Value, Value], Value]) -> Value:
-    """A logarithm, given how it follows from n and f."""
+    """A logarithm; `combine` computes it from n and f, where x = 2^n (1 + f)."""
     if _wide(body):
         kind = body.type()
         # 11 is the mantissa in [3/4, 3/2), NaN for negative numbers.

@@ -13,7 +13,7 @@ from gradtape.codegen.math import mathlibrary
 from gradtape.codegen.math.ir_text import Found
 from gradtape.codegen.math.polynomials import POLYNOMIALS
 from gradtape.codegen.math.vectors import Body
-from gradtape.graph.vector_code import Composition, MathFunction, NotLowered
+from gradtape.graph.math_function import Composition, MathFunction, NotLowered
 from gradtape.ops.families.math_functions import EXPM1, TANH
 
 _TYPES = ("float", "double")

@@ -11,10 +11,9 @@ import struct
 import sys
 import warnings
 from functools import lru_cache, partial
-from typing import Any
 
-from gradtape.codegen.cpython import caller, switch
 from gradtape.codegen.cpython import native_recorder as native
+from gradtape.codegen.cpython import switch
 from gradtape.codegen.cpython.objects import (
     add_functions,
     slot_offset,
@@ -42,7 +41,7 @@ def offsets(function: type) -> dict[str, int] | None:
         return None
     buffer, variable = buffers.allocate(8), Variable(0.0)
     value, recording = Value(buffer, variable.current().spec), Recording()
-    reads: list[tuple[Any, type, str]] = [
+    reads: list[tuple[object, type, str]] = [
         *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
         *[(variable, Variable, name) for name in ("_handle",)],
@@ -69,8 +68,9 @@ class _Slot:
     """The compiled slot, and the method that it stands in for. Neither is ever freed."""
 
     def __init__(self, function: type, layout: dict[str, int]) -> None:
-        # Late: it loads the compiler.
+        # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
+        from gradtape.codegen.cpython import caller
 
         self.in_python = function.__dict__["__call__"]
         value = Value(buffers.allocate(8), Variable(0.0).current().spec)

@@ -9,12 +9,18 @@ the same writer (`replay_source`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
-from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.arguments.signature import Inputs
+from gradtape.functions.replay.replay_source import (
+    CallerArguments,
+    Replay,
+    UnknownPath,
+    written_replay,
+)
 from gradtape.functions.replay.sources import (
     Argument,
     Computed,
@@ -26,7 +32,8 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import PLACEHOLDER, Node, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.runtime.plan_cache import plan_for
@@ -37,8 +44,6 @@ REPEATS = 32
 # Joined steps are computed in vain where a value differs: long and costly paths are not joined.
 MOST_NODES = 4000
 MOST_WORK = 1 << 18
-# Families of ops that run Python, or hold programs that might.
-_PYTHON = frozenset({"callback", "control", "custom", "random"})
 
 _BOOL = spec((), np.dtype(bool))
 
@@ -65,9 +70,7 @@ class PathReplay:
         """Follow the tree, which has grown by a path."""
         self._steps = written_replay(self._root, self._note)
 
-    def __call__(
-        self, arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]
-    ) -> Any:
+    def __call__(self, arguments: Inputs, caller_arguments: CallerArguments) -> Any:
         if self._joined is not None:
             found = self._joined(arguments, caller_arguments)
             if type(found) is not UnknownPath:
@@ -120,9 +123,9 @@ def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
     return join.step(result, known, fastmath) if len(known) == len(agrees) else None
 
 
-def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Any]]:
+def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Hashable]]:
     """The steps up to a result, each with the key of the branch that leads on."""
-    stack: list[tuple[Step, tuple[tuple[Step, Any], ...]]] = [(step, ())]
+    stack: list[tuple[Step, tuple[tuple[Step, Hashable], ...]]] = [(step, ())]
     while stack:
         step, before = stack.pop()
         if step.result is result:
@@ -136,7 +139,7 @@ class _Join:
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
-        self._inputs: dict[Any, tuple[Source, Node]] = {}
+        self._inputs: dict[Hashable, tuple[Source, Node]] = {}
         # The node of the joined program for each value that a run gave.
         self._known: dict[Node, Node] = {}
 
@@ -148,7 +151,7 @@ class _Join:
             for node, source in zip(program.inputs, run.inputs, strict=True)
         }
         for node in program.nodes:
-            if node.op.opaque or node.op.may_fail or node.op.family in _PYTHON:
+            if node.op.opaque or node.op.may_fail or not node.op.self_contained:
                 return False
             parents = tuple([new[parent] for parent in node.inputs])
             new[node] = Node(node.op, parents, node.params, node.spec)
@@ -160,7 +163,7 @@ class _Join:
     def _input(self, source: Source, like: Node) -> Node:
         if isinstance(source, Computed):
             return self._known[source.node]
-        key: Any = id(source)
+        key: Hashable = id(source)
         if isinstance(source, Argument):
             key = ("argument", source.position, like.spec)
         elif isinstance(source, VariableValue):
@@ -181,10 +184,10 @@ class _Join:
         node = self._known.get(guard.node)
         if node is None or node.spec is not _BOOL:
             return None
-        return node if key else self._apply("logical_not", node)
+        return node if key else self._apply(OPERATORS.logical_not, node)
 
-    def _apply(self, name: str, *inputs: Node) -> Node:
-        node = Node(REGISTRY[name], inputs, (), _BOOL)
+    def _apply(self, op: Op, *inputs: Node) -> Node:
+        node = Node(op, inputs, (), _BOOL)
         self._nodes.append(node)
         return node
 
@@ -192,7 +195,7 @@ class _Join:
         """One step that computes everything and is guarded by one boolean."""
         everything = agrees[0] if agrees else constant(True, _BOOL)
         for node in agrees[1:]:
-            everything = self._apply("logical_and", everything, node)
+            everything = self._apply(OPERATORS.logical_and, everything, node)
         wanted = result.computed()
         if any(node not in self._known for node in wanted):
             return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from gradtape.graph.vector_code import Builder, LlvmRule, Vector
 from gradtape.ops.families.lowering import absolute
 from gradtape.ops.families.math_functions import (
     ATAN2,
@@ -18,6 +18,9 @@ from gradtape.ops.families.math_functions import (
     RINT,
     SIN,
 )
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import Builder, LlvmRule, Vector
 
 
 def _strict(b: Builder, instruction: str, x: Vector, y: Vector) -> Vector:

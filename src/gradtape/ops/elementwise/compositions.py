@@ -6,9 +6,13 @@ Each is compiled as one function on vectors. The ops that use them name them in 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from gradtape.graph.vector_code import Composition, FunctionBody, V
+from gradtape.graph.math_function import Composition
 from gradtape.ops.families.math_functions import EXP, FLOOR, FMOD, LOG, LOG1P, RINT, SIN, TRUNC
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import FunctionBody, V
 
 
 def _maximum(body: FunctionBody[V], x: V, y: V) -> V:
@@ -119,13 +123,13 @@ def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
     return body.select(x.compare("uno", y), x + y, moved)
 
 
-SIGMOID = Composition("sigmoid", write=_sigmoid)
-SOFTPLUS = Composition("softplus", write=_softplus)
-LOG_SIGMOID = Composition("log_sigmoid", write=_log_sigmoid)
-LOGADDEXP = Composition("logaddexp", 2, write=_logaddexp)
-XLOGY = Composition("xlogy", 2, write=_xlogy)
-MULTIPLY_NO_NAN = Composition("multiply_no_nan", 2, write=_multiply_no_nan)
-SINC = Composition("sinc", write=_sinc)
-REMAINDER = Composition("remainder", 2, write=_remainder)
-FLOOR_DIVIDE = Composition("floor_divide", 2, write=_floor_divide)
-NEXTAFTER = Composition("nextafter", 2, write=_nextafter)
+SIGMOID = Composition("sigmoid", _sigmoid)
+SOFTPLUS = Composition("softplus", _softplus)
+LOG_SIGMOID = Composition("log_sigmoid", _log_sigmoid)
+LOGADDEXP = Composition("logaddexp", _logaddexp, 2)
+XLOGY = Composition("xlogy", _xlogy, 2)
+MULTIPLY_NO_NAN = Composition("multiply_no_nan", _multiply_no_nan, 2)
+SINC = Composition("sinc", _sinc)
+REMAINDER = Composition("remainder", _remainder, 2)
+FLOOR_DIVIDE = Composition("floor_divide", _floor_divide, 2)
+NEXTAFTER = Composition("nextafter", _nextafter, 2)

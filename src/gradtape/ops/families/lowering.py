@@ -6,12 +6,16 @@ A rule gets a builder and one vector per operand, and gives the vector of result
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph.vector_code import Builder, LlvmRule, MathFunction, NotLowered, Vector
+from gradtape.graph.math_function import MathFunction, NotLowered
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, FABS, HYPOT, SQRT
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import Builder, LlvmRule, Vector
 
 _BOOL = np.dtype(bool)
 

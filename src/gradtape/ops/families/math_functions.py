@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.graph.vector_code import Intrinsic, Libm, ScipyFunction
+from gradtape.graph.math_function import Intrinsic, Libm, ScipyFunction
 
 SIN = Libm("sin", has_complex=True)
 COS = Libm("cos", has_complex=True)
@@ -41,9 +41,9 @@ RINT = Intrinsic("rint")
 COPYSIGN = Intrinsic("copysign", 2)
 
 # Where SciPy's exports name a type, 0 or 1 stands for the version of doubles.
-LGAMMA = ScipyFunction("lgamma", exports=("gammaln",))
-DIGAMMA = ScipyFunction("digamma", exports=("__pyx_fuse_1psi",))
-ERFINV = ScipyFunction("erfinv", exports=("__pyx_fuse_0erfinv", "erfinv"))
-NDTR = ScipyFunction("ndtr", exports=("__pyx_fuse_1ndtr",))
-BESSEL_I0 = ScipyFunction("i0", exports=("i0",))
-BESSEL_I1 = ScipyFunction("i1", exports=("i1",))
+LGAMMA = ScipyFunction("lgamma", "gammaln")
+DIGAMMA = ScipyFunction("digamma", "__pyx_fuse_1psi")
+ERFINV = ScipyFunction("erfinv", "__pyx_fuse_0erfinv", "erfinv")
+NDTR = ScipyFunction("ndtr", "__pyx_fuse_1ndtr")
+BESSEL_I0 = ScipyFunction("i0", "i0")
+BESSEL_I1 = ScipyFunction("i1", "i1")

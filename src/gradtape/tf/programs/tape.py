@@ -6,7 +6,8 @@ import enum
 from typing import Any
 
 from gradtape.derive.gradient import derive_reverse
-from gradtape.derive.jacobians import View, derive_hessian
+from gradtape.derive.jacobians import derive_hessian
+from gradtape.derive.window import Window
 from gradtape.errors import NotRecordingError
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
@@ -268,7 +269,7 @@ def hessians(
     targets, sources = flatten(ys)[0], _listed(xs)
     recording = _recording("hessians", targets, sources)
     nodes = [_node(leaf, recording) for leaf in targets]
-    view = View(recording, frozenset(), None)
+    view = Window(recording, frozenset(), None)
     results = []
     for leaf in sources:
         source = _node(leaf, recording)

@@ -1,0 +1,323 @@
+"""Programs of sparse Jacobians and Hessians: the products with the seeds of all colours.
+
+Pattern, colours and plan are kept by structure; later calls only run the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gradtape.derive.gradient import hold_result
+from gradtape.derive.jacobians import derive_slope
+from gradtape.derive.pending_matrix import pending_matrix
+from gradtape.derive.python_rules import PythonRules
+from gradtape.derive.sparse_patterns import (
+    Contents,
+    hessian_pattern,
+    index_contents,
+    jacobian_pattern,
+    leaves_that_index,
+)
+from gradtape.derive.window import Window
+from gradtape.dtypes import Array, DType
+from gradtape.errors import NoValueError, SparsityError
+from gradtape.evaluate.bound_plans import BoundPlan, bind
+from gradtape.graph.node import Node, apart_from_recorded, apply, placeholder
+from gradtape.graph.spec import spec
+from gradtape.graph.walk import substitute
+from gradtape.ops.arrays.gathering import GATHER
+from gradtape.ops.arrays.joining import CONCAT
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.elementwise.arithmetic import equal
+from gradtape.ops.families.casting import cast
+from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value, host_value
+from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
+from gradtape.sparsity.colouring import Colours
+from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
+from gradtape.transforms.forward import forward
+from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
+from gradtape.transforms.seeded import Seeded, numbered
+
+# How a Jacobian is coloured, by the mode that is asked for or by its own name.
+METHODS = {
+    "auto": "auto",
+    "forward": "column",
+    "reverse": "row",
+    **{method: method for method in ("column", "row", "bidirectional")},
+}
+
+
+@dataclass(frozen=True)
+class SparseProgram:
+    """A sparse derivative at any point: colours, and a plan for the products with all seeds."""
+
+    coloured: Coloured
+    bound: BoundPlan
+    # Values for the placeholders of the plan: the colour of each element.
+    seeds: dict[Node, Value]
+    dtype: DType
+    # Whether a path leads from the source to the target.
+    connected: bool = True
+    # Tests of a pattern that the user gave, until it has passed them.
+    trials: list[PatternTrial] = field(default_factory=list)
+    # Whether the pattern depends on the program alone, not on integers that index.
+    of_structure: bool = False
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.coloured.pattern
+
+    @property
+    def may_be_pending(self) -> bool:
+        """Whether the entries can be a pending tensor: their number and places never change."""
+        return (
+            self.of_structure
+            and not self.trials
+            and self.coloured.substitution is None
+            and bool(self.bound.outputs)
+        )
+
+    def _pending_entries(self, recording: Recording) -> Node:
+        """The entries of the matrix as a node."""
+        replacement = {node: recording.enter_value(value) for node, value in self.seeds.items()}
+        positions = np.ascontiguousarray(self.coloured.positions, np.int64)
+        entered = recording.enter_value(host_value(positions))
+        with apart_from_recorded():
+            found = substitute(self.bound.outputs, replacement)
+            parts = tuple(reshape_node(node, (node.size,)) for node in found)
+            flat = parts[0] if len(parts) == 1 else apply(CONCAT, parts, (0,))
+            return apply(GATHER, (flat, entered), (0,))
+
+    def entries(self, recording: Recording) -> Array:
+        """The entries of the matrix, in the order of the pattern."""
+        found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
+        if not found:
+            return np.zeros(self.pattern.nnz, self.dtype)
+        if self.coloured.substitution is not None:
+            return self.coloured.decompress(found[0].reshape(self.coloured.forward_count, -1))
+        flat = found[0] if len(found) == 1 else np.concatenate(found)
+        assert self.coloured.positions is not None
+        return flat.take(self.coloured.positions)
+
+    def matrix(self, recording: Recording) -> SparseMatrix:
+        """The derivative at the recorded values, as a scipy.sparse array in CSR form."""
+        if recording.capturing and self.may_be_pending:
+            return pending_matrix(
+                self.pattern, hold_result(recording, self._pending_entries(recording))
+            )
+        try:
+            found = self.pattern.with_data(self.entries(recording))
+        except NoValueError as error:
+            raise NoValueError(
+                "a sparse derivative is made of numbers, and here there are none: "
+                f"{str(error).split('. ')[0]}. Use sparse=False, or a Python loop."
+            ) from None
+        for trial in self.trials:
+            trial.check(found, recording)
+        # The tests are dropped only after they passed: a wrong pattern fails at every call.
+        self.trials.clear()
+        return found
+
+
+@dataclass(frozen=True)
+class PatternTrial:
+    """A test of a given pattern: the product with a random direction reveals missing entries."""
+
+    bound: BoundPlan
+    seeds: dict[Node, Value]
+    direction: Array
+
+    def check(self, matrix: SparseMatrix, recording: Recording) -> None:
+        """Raise SparsityError if the derivative has an entry outside the pattern."""
+        (along,) = self.bound.arrays(recording, self.seeds)
+        along = along.reshape(-1)
+        rest = np.abs(along - matrix @ self.direction)
+        scale = np.abs(along) + abs(matrix) @ np.abs(self.direction)
+        tolerance = np.sqrt(np.finfo(along.dtype).eps)
+        # NaN and infinities tell nothing about the pattern.
+        wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
+        if wrong.size:
+            raise SparsityError(
+                f"sparse: the given pattern has too few entries: {wrong.size} rows, the first of "
+                f"them row {wrong[0]}, depend on columns that it leaves out. Add them, or pass "
+                "sparse=True to have the pattern detected."
+            )
+
+
+def prepare_sparse_jacobian(
+    window: Window,
+    target: Node,
+    source: Node,
+    mode: str,
+    given: Pattern | None,
+    order: str | None = None,
+) -> SparseProgram:
+    """The program of a sparse Jacobian, kept by structure."""
+
+    def coloured(method: str) -> Coloured:
+        def derive(_: PythonRules) -> Coloured:
+            pattern = jacobian_pattern(window, target, source, given)
+            return colour(_listed(pattern), method, order=order)
+
+        return window.remembered(("coloured", method, *key), derive)
+
+    def derive(rules: PythonRules) -> SparseProgram:
+        def of(found: Coloured) -> SparseProgram:
+            outputs = _Products(window, rules, target, source, found)
+            outputs.add_jacobian()
+            return outputs.prepared(given)
+
+        found = coloured(METHODS[_possible_mode(target, source, mode)])
+        if mode != "auto":
+            return of(found)
+        # If an op has no rule for one mode, the other mode computes everything.
+        way = "reverse" if found.reverse_count else "forward"
+        return either_way(
+            way, mode, lambda tried: of(found if tried == way else coloured(METHODS[tried]))
+        )
+
+    key = _key(window, target, source, (mode, order), given)
+    return window.remembered(("sparse", *key, window.recording.available), derive)
+
+
+def prepare_sparse_hessian(
+    window: Window,
+    target: Node,
+    source: Node,
+    method: str,
+    given: Pattern | None,
+    order: str | None = None,
+) -> SparseProgram:
+    """The program of a sparse Hessian, kept by structure."""
+
+    def coloured(_: PythonRules) -> Coloured:
+        pattern = hessian_pattern(window, target, source, given)
+        if given is not None:
+            # The colouring relies on symmetry, and users may give one half of the pattern.
+            both = pattern.matrix + pattern.transposed.matrix
+            pattern = listed_pattern(pattern.shape, both.indptr, both.indices)
+        return colour_symmetric(_listed(pattern), method, order=order)
+
+    def derive(rules: PythonRules) -> SparseProgram:
+        found = window.remembered(("coloured_hessian", *key), coloured)
+        slope = derive_slope(window, target, source, source)
+        like = source if slope is None else slope.node
+        outputs = _Products(window.of_derivative(), rules, like, source, found)
+        if slope is not None:
+            outputs.add_forward()
+        return outputs.prepared(given)
+
+    key = _key(window, target, source, (method, order), given)
+    return window.remembered(("sparse_hessian", *key, window.recording.available), derive)
+
+
+def _listed(pattern: Pattern) -> Pattern:
+    """The pattern; raises if it is too large to be listed, as one that is dense."""
+    if pattern.rows is None:
+        notes = f" ({'; '.join(pattern.notes)})" if pattern.notes else ""
+        raise SparsityError(
+            f"jacobian: a matrix of shape {pattern.shape} has too many entries that can be "
+            f"nonzero{notes}. Use sparse=False, or sparse='auto', or give a pattern."
+        )
+    return pattern
+
+
+def _possible_mode(target: Node, source: Node, mode: str) -> str:
+    """The mode with one seed per element; between real and complex values the other needs two."""
+    if mode != "auto" or source.dtype.kind == target.dtype.kind:
+        return mode
+    return "reverse" if source.dtype.kind == "c" else "forward"
+
+
+class _Products:
+    """Builds the products of a derivative with the seeds of all colours, as one program."""
+
+    def __init__(
+        self, window: Window, rules: PythonRules, target: Node, source: Node, coloured: Coloured
+    ) -> None:
+        self.window = window
+        self.recording = window.recording
+        self.question = window.question(source, "auto", rules)
+        self.target = target
+        self.source = source
+        self.coloured = coloured
+        self.dtype = jacobian_dtype(target, source)
+        self.outputs: list[Node] = []
+        self.seeds: dict[Node, Value] = {}
+        self.connected = True
+
+    def add_jacobian(self) -> None:
+        if self.coloured.forward_count:
+            self.add_forward()
+        if self.coloured.reverse_count:
+            self._add(self._coloured("reverse", self.target, self.coloured.rows))
+        if not self.coloured.pattern.nnz:
+            self.connected = self._pushed(placeholder(self.source.spec)) is not None
+
+    def add_forward(self) -> None:
+        if self.coloured.forward_count:
+            self._add(self._coloured("forward", self.source, self.coloured.columns))
+
+    def _coloured(self, way: str, like: Node, colours: Colours | None) -> Node | None:
+        """The products with the seeds of each colour, along a new axis 0."""
+        # Seed number k is 1 at the elements of colour k: comparing costs less than reading seeds.
+        assert colours is not None
+        numbers = numbered(0, colours.count)
+        of = spec(like.shape, numbers.dtype)
+        chosen = placeholder(of)
+        self.seeds[chosen] = Value(np.ascontiguousarray(colours.of, of.dtype).reshape(of.shape), of)
+        column = reshape_node(numbers, (colours.count, *(1,) * like.ndim))
+        start = Seeded(cast(equal(chosen, column), like.dtype), (0,), ())
+        return products(self.target, self.question, way, start, (colours.count,))
+
+    def _pushed(self, seed: Node) -> Node | None:
+        question = self.question
+        return forward([self.target], [self.source], [seed], question.blocked, question.push)[0]
+
+    def _add(self, found: Node | None) -> None:
+        if found is None:
+            self.connected = False
+        else:
+            self.outputs.append(found)
+
+    def prepared(self, given: Pattern | None) -> SparseProgram:
+        outputs = self.outputs if self.connected else []
+        bound = bind(self.recording, outputs)
+        trials = [] if given is None or not self.connected else self._trials()
+        of_structure = not leaves_that_index(self.window, self.target, self.source)
+        return SparseProgram(
+            self.coloured, bound, self.seeds, self.dtype, self.connected, trials, of_structure
+        )
+
+    def _trials(self) -> list[PatternTrial]:
+        # Between real and complex values a product is not a directional derivative.
+        if self.source.dtype.kind != self.target.dtype.kind:
+            return []
+        seed = placeholder(self.source.spec)
+        pushed = self._pushed(seed)
+        if pushed is None:
+            return []
+        direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
+        direction = direction.astype(self.source.dtype)
+        bound = bind(self.recording, [cast(pushed, self.dtype)])
+        return [PatternTrial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
+
+
+def _key(
+    window: Window,
+    target: Node,
+    source: Node,
+    how: tuple[str, str | None],
+    given: Pattern | None,
+) -> tuple[Node, Node, tuple[str, str | None], bytes | None, Contents]:
+    content = None if given is None else given.digest
+    return (
+        target,
+        source,
+        how,
+        content,
+        index_contents(window, leaves_that_index(window, target, source)),
+    )
