@@ -13,7 +13,6 @@ from scipy import special
 import gradtape as gt
 from gradtape.extend import _declared
 from gradtape.graph.op import REGISTRY
-from gradtape.optimize.compositions import RULES
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -25,7 +24,6 @@ def declared():
     yield
     for name in set(REGISTRY) - before:
         del REGISTRY[name]
-        RULES.pop(name, None)
         _declared.discard(name)
 
 

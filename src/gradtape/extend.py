@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
-from gradtape.ops.families import batching, reads
+from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
     binary_function,
@@ -27,7 +28,6 @@ from gradtape.ops.families.elementwise import (
     vjp_of,
 )
 from gradtape.ops.families.samples import Sample
-from gradtape.optimize import compositions as expand
 from gradtape.optimize import optimize
 from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -142,8 +142,10 @@ def elementwise(
         samples=lambda: samples_of(name, count, ranges, dtypes, _filled(sample_params, defaults)),
         expensive=expensive,
         doc=doc,
+        composition=composition,
+        examples=examples.elementwise,
     )
-    _enter(found, composition)
+    _enter(found)
     if names or count > 2:
         return _function(found, defaults, doc, count)
     function = unary_function(found) if count == 1 else binary_function(found)
@@ -195,7 +197,7 @@ def op(
     | numpy | `numpy(*arrays, **params)` → array, or a tuple |
     | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
-    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or as ops/batching.py has it |
+    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or a rule as in ops/families/batching.py |
     | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or a function |
     | mask | `mask(index, mask, y, inputs, **params)` → where a cotangent is nonzero |
     | promote | `"float"`, `"same"`, or `promote(inputs)` → the inputs, cast |
@@ -250,11 +252,12 @@ def op(
         samples=lambda: _samples(name, samples, defaults),
         expensive=expensive,
         may_fail=may_fail,
-        view=view,
+        view=View.OTHER if view else None,
         opaque=opaque,
         doc=doc,
+        composition=composition,
     )
-    _enter(found, composition)
+    _enter(found)
     return _function(found, defaults, doc, None)
 
 
@@ -343,13 +346,10 @@ def _rule(name: str, what: str, given: Any, known: Mapping[str, Any]) -> Any:
     return known[given]
 
 
-def _enter(found: Op, composition: Callable[..., Any] | None) -> None:
+def _enter(found: Op) -> None:
     REGISTRY.pop(found.name, None)
-    expand.RULES.pop(found.name, None)
     declare(found)
     _declared.add(found.name)
-    if composition is not None:
-        expand.RULES[found.name] = expand.composed(composition)
 
 
 def _as_specs(name: str, given: Any) -> Any:

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from gradtape.codegen.kernels.lower import fusible
-from gradtape.optimize import optimize
-from gradtape.optimize.compositions import expand
-from gradtape.optimize.fuse import Call, fuse
-from gradtape.optimize.split_reductions import separate
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Call
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
@@ -39,7 +37,7 @@ def library_calls():
     """A function that gives the names of the ops that would run as library calls."""
 
     def find(*outputs):
-        fused = fuse(separate(expand(optimize(program_of(*outputs)))), fusible)
+        _, fused = loops_of(optimize(program_of(*outputs)), fusible)
         return [unit.node.op.name for unit in fused.units if isinstance(unit, Call)]
 
     return find

@@ -30,8 +30,6 @@ EXCEPTIONS = {
     # NumPy's functions are looked up among all public ones, which import the class.
     ("gradtape.tensor.operators", "Operators.__array_ufunc__"),
     ("gradtape.tensor.operators", "Operators.__array_function__"),
-    # An op of the user's may be composed of others: this is the table of compositions.
-    ("gradtape.optimize", "expand.RULES[found.name]"),
 }
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.optimize.compositions import SMALL_PRODUCT, expand
+from gradtape.ops.matrices.contraction import SMALL_PRODUCT
+from gradtape.optimize.compositions import expand_compositions
 
 RNG = np.random.default_rng(0)
 
@@ -12,7 +13,7 @@ RNG = np.random.default_rng(0)
 def expanded(f, *arrays):
     """The names of the ops that a compiled plan of a function computes."""
     program = gt.function(f).program(*map(gt.asarray, arrays))
-    return [node.op.name for node in expand(program).nodes]
+    return [node.op.name for node in expand_compositions(program).nodes]
 
 
 def product(x, y):

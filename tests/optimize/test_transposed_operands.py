@@ -8,7 +8,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
-from gradtape.optimize.transposed_operands import turn
+from gradtape.optimize.transposed_operands import delay_transposes
 
 FLOAT = np.dtype("float64")
 X = leaf(0, spec((5, 3), FLOAT))
@@ -29,7 +29,7 @@ def text(found):
 
 def test_scaling_keeps_the_layout():
     before = program([node("matmul", node("multiply", transposed(X), S), X)])
-    assert text(turn(before)) == [
+    assert text(delay_transposes(before)) == [
         "program(a: float64[5,3], b: float64[5]) -> g",
         "  c: float64[1,5] = reshape(b, shape=(1, 5))",
         "  d: float64[5,1] = permute_dims(c, axes=(1, 0))",
@@ -41,27 +41,27 @@ def test_scaling_keeps_the_layout():
 
 def test_a_chain_turns_as_a_whole():
     chain = node("sin", node("multiply", node("multiply", transposed(X), S), transposed(X)))
-    after = text(turn(program([node("matmul", chain, X)])))
+    after = text(delay_transposes(program([node("matmul", chain, X)])))
     assert sum("permute_dims" in line and "[3,5]" in line for line in after) == 1
 
 
 def test_what_others_read_stays():
     scaled = node("multiply", transposed(X), S)
     before = program([node("matmul", scaled, X), scaled])
-    assert turn(before) is before
+    assert delay_transposes(before) is before
 
 
 def test_what_is_not_transposed_throughout_stays():
     other = leaf(2, spec((3, 5), FLOAT))
     before = program([node("matmul", node("multiply", transposed(X), other), X)])
-    assert turn(before) is before
+    assert delay_transposes(before) is before
 
 
 def test_products_of_products_are_not_computed_twice():
     inner = node("matmul", node("multiply", transposed(X), S), X)
     weights = node("sum", inner, params=((0, 1), False))
     outer = node("matmul", node("multiply", transposed(X), weights), X)
-    after = text(turn(program([outer])))
+    after = text(delay_transposes(program([outer])))
     assert sum("matmul" in line for line in after) == 2
 
 
@@ -71,7 +71,7 @@ def test_inputs_are_not_looked_into():
     scaled = node("multiply", view, S)
     for known in ([view], [scaled], [X, view]):
         before = program([node("matmul", scaled, X)], known)
-        after = turn(before)
+        after = delay_transposes(before)
         assert after.inputs == before.inputs
         verify(after)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_pullback import saved
 
 A = gt.asarray
@@ -18,8 +19,8 @@ def kept(step):
         A(W), A(X), A(US)
     )
     (scan,) = [node for node in program.nodes if node.op.name == "scan"]
-    body, constants, carries, *_, recompute = scan.params
-    nodes = saved(body, constants, carries, recompute)[1]
+    body = scan.params[0]
+    nodes = saved(Scan.of(scan))[1]
     return sorted(node.op.name for node in nodes if node not in body.inputs)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PICK, Node, apply, leaf, pick
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.provenance import provenance
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.families.batching import moved, spread
+from gradtape.ops.reductions.reduction import SUM
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -294,7 +294,7 @@ class CarriedRule:
         slope = slope if _is_batched(slope.spec, mine.spec) else spread(slope, self.carrier.size)
         if _is_batched(source.spec, mine.spec):
             return slope
-        return apply(REGISTRY["sum"], (slope,), ((0,), False))
+        return apply(SUM, (slope,), ((0,), False))
 
     def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
         """Forward mode."""

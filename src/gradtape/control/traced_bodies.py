@@ -242,7 +242,7 @@ class _Programs:
 
 def _without_constants(nodes: Sequence[Node]) -> list[Node]:
     """Constants need not be given; and of a node with several outputs these are what is read."""
-    return [one for one in nodes if one.op.family != "creation" and type(one.spec) is not tuple]
+    return [one for one in nodes if not one.op.constant and type(one.spec) is not tuple]
 
 
 def batch_programs(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import gradtape.transforms.seeded_rules  # noqa: F401 - fills the rules of transforms.seeded
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Isolated, Window
 from gradtape.graph.node import Node, constant

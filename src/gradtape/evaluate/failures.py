@@ -8,6 +8,7 @@ from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program
+from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held
 from gradtape.recording.value import LeafValue
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -25,7 +26,7 @@ class Lines:
         self.lines = {
             node: line
             for node, line in lines.items()
-            if node in own or node.op.family == "callback" or node.op in inside
+            if node in own or node.op.calls_python or node.op in inside
         }
 
     def explain(self, error: BaseException, inputs: Sequence[LeafValue]) -> None:
@@ -88,7 +89,7 @@ def _ops_inside(program: Program) -> set[Op]:
 
 def called(node: Node) -> str:
     """The name by which the user called an op."""
-    return node.params[0] if node.op.name == "checked_positions" else node.op.name
+    return node.params[0] if node.op is CHECKED else node.op.name
 
 
 def may_fail(node: Node) -> bool:
@@ -98,7 +99,7 @@ def may_fail(node: Node) -> bool:
 
 def _origin(node: Node) -> object:
     """The user's function inside a callback and its derivatives; the node itself for other ops."""
-    found = node.params[0] if node.op.family == "callback" else node
+    found = node.params[0] if node.op.calls_python else node
     while hasattr(found, "function"):
         found = found.function
     return found

@@ -20,7 +20,8 @@ from typing import Any, NoReturn, Union
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Shape, Spec
 
@@ -78,63 +79,63 @@ class Node:
 
     # Derivative rules are written with operators on nodes; each operator is one op.
     def __add__(self, other: Operand) -> Node:
-        return _binary("add", self, other)
+        return _binary(OPERATORS.add, self, other)
 
     def __radd__(self, other: Any) -> Node:
-        return _binary("add", other, self)
+        return _binary(OPERATORS.add, other, self)
 
     def __sub__(self, other: Operand) -> Node:
-        return _binary("subtract", self, other)
+        return _binary(OPERATORS.subtract, self, other)
 
     def __rsub__(self, other: Operand) -> Node:
-        return _binary("subtract", other, self)
+        return _binary(OPERATORS.subtract, other, self)
 
     def __mul__(self, other: Operand) -> Node:
-        return _binary("multiply", self, other)
+        return _binary(OPERATORS.multiply, self, other)
 
     def __rmul__(self, other: Operand) -> Node:
-        return _binary("multiply", other, self)
+        return _binary(OPERATORS.multiply, other, self)
 
     def __truediv__(self, other: Operand) -> Node:
-        return _binary("divide", self, other)
+        return _binary(OPERATORS.divide, self, other)
 
     def __rtruediv__(self, other: Operand) -> Node:
-        return _binary("divide", other, self)
+        return _binary(OPERATORS.divide, other, self)
 
     def __pow__(self, other: Operand) -> Node:
         if type(other) is int and -8 <= other <= 8 and self.spec.inexact:
-            return apply(REGISTRY["integer_power"], (self,), (other,))
-        return _binary("pow", self, other)
+            return apply(OPERATORS.integer_power, (self,), (other,))
+        return _binary(OPERATORS.pow, self, other)
 
     def __rpow__(self, other: Operand) -> Node:
-        return _binary("pow", other, self)
+        return _binary(OPERATORS.pow, other, self)
 
     def __matmul__(self, other: Node) -> Node:
-        return apply(REGISTRY["matmul"], (self, other))
+        return apply(OPERATORS.matmul, (self, other))
 
     def __neg__(self) -> Node:
-        return apply(REGISTRY["negative"], (self,))
+        return apply(OPERATORS.negative, (self,))
 
     def __lt__(self, other: Operand) -> Node:
-        return _binary("less", self, other)
+        return _binary(OPERATORS.less, self, other)
 
     def __gt__(self, other: Operand) -> Node:
-        return _binary("greater", self, other)
+        return _binary(OPERATORS.greater, self, other)
 
     def __le__(self, other: Operand) -> Node:
-        return _binary("less_equal", self, other)
+        return _binary(OPERATORS.less_equal, self, other)
 
     def __ge__(self, other: Operand) -> Node:
-        return _binary("greater_equal", self, other)
+        return _binary(OPERATORS.greater_equal, self, other)
 
     def __and__(self, other: Operand) -> Node:
-        return _binary("logical_and", self, other)
+        return _binary(OPERATORS.logical_and, self, other)
 
     def __or__(self, other: Operand) -> Node:
-        return _binary("logical_or", self, other)
+        return _binary(OPERATORS.logical_or, self, other)
 
     def __invert__(self) -> Node:
-        return apply(REGISTRY["logical_not"], (self,))
+        return apply(OPERATORS.logical_not, (self,))
 
 
 class Table:
@@ -282,7 +283,7 @@ def placeholder(of: Spec) -> Node:
 def numbered_placeholder(number: int, of: Spec) -> Node:
     """The placeholder with this number: the same node for the same number."""
     nodes = table().nodes
-    key = ("placeholder", number, of)
+    key = (PLACEHOLDER, number, of)
     found = nodes.get(key)
     if found is None:
         found = nodes[key] = Node(PLACEHOLDER, (), (number,), of)
@@ -293,7 +294,7 @@ def constant(value: Scalar, of: Spec) -> Node:
     """A constant that is part of the program, not a leaf."""
     if value == 0 and math.copysign(1.0, np.real(value)) < 0:
         # Keys compare by value and -0.0 == 0.0: negative zero is the negative of zero.
-        return apply(REGISTRY["negative"], (constant(0, of),))
+        return apply(OPERATORS.negative, (constant(0, of),))
     # The spec is found by identity: shapes and dtypes are slow to hash. The type is part of the key
     # because True == 1.
     current = table()
@@ -301,9 +302,14 @@ def constant(value: Scalar, of: Spec) -> Node:
     key = ("constant", type(value), value, of)
     found = nodes.get(key)
     if found is None:
-        found = apply(REGISTRY["full"], (), (of.shape, value, of.dtype))
+        found = apply(OPERATORS.full, (), (of.shape, value, of.dtype))
         nodes[key] = found
     return found
+
+
+def constant_value(node: Node) -> Scalar | None:
+    """The number that every element of a constant has; None for any other node."""
+    return node.params[1] if node.op is OPERATORS.full else None
 
 
 def slope_constant(value: Scalar, of: Spec) -> Node:
@@ -325,13 +331,13 @@ def outputs(node: Node) -> tuple[Node, ...]:
     return tuple(pick(node, index) for index in range(len(node.spec)))
 
 
-def _binary(name: str, left: Operand, right: Operand) -> Node:
+def _binary(op: Op, left: Operand, right: Operand) -> Node:
     if not isinstance(left, Node):
         assert isinstance(right, Node)
         left = constant(left, right.spec.scalar(type(left)))
     elif not isinstance(right, Node):
         right = constant(right, left.spec.scalar(type(right)))
-    return apply(REGISTRY[name], (left, right))
+    return apply(op, (left, right))
 
 
 def _no_kernel(*_: object, **__: object) -> NoReturn:
@@ -344,7 +350,7 @@ LEAF = declare(
        batch=Undefined("a leaf is a source"))
 )  # fmt: skip
 PLACEHOLDER = declare(
-    Op("placeholder", "structure", spec=_no_kernel, numpy=_no_kernel, params=("identity",),
+    Op("placeholder", "structure", spec=_no_kernel, numpy=_no_kernel, params=("key",),
        opaque=True, jvp=Undefined("a placeholder is a source"),
        vjp=Undefined("a placeholder is a source"), batch=Undefined("a placeholder is a source"))
 )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Op: everything the library knows of one operation, in one frozen record."""
+"""Op: everything the library knows of one operation, in one frozen record.
+
+No stage compares names of ops or keeps lists of them. What a stage has to know is a rule, a field
+or a property here, filled by the op's declaration or by its family (`gradtape.ops.families`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.facts import Accumulation
+from gradtape.graph.facts import Accumulation, Join, Linear, View
 from gradtape.graph.math_function import MathFunction
 
 if TYPE_CHECKING:
@@ -47,10 +51,26 @@ class Op:
     | pullback | `pullback(wanted, cotangents, y, inputs, **params)` → all of them at once; below |
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
-    | batch | `batch(inputs, batched, y, **params)` → for many examples; see ops/batching.py |
-    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; see ops.reads |
-    | llvm | `llvm(builder, *vectors, **params)` → vector, in kernels; see graph/vector_code.py |
+    | batch | `batch(inputs, batched, y, **params)` → for many examples; families/batching.py |
+    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; families/reads.py |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
+    | llvm | `llvm(builder, *vectors, **params)` → vector, in kernels; see graph/vector_code.py |
+    | simpler | `simpler(y)` → a simpler node with the same bits, or None; families/identities.py |
+    | composition | `composition(*inputs, **params)` → the result by other ops; below |
+    | copies | `copies(y, access)` → the copies of memory it consists of; families/copies.py |
+    | examples | `examples(y, places)` → where the examples are in it; families/examples.py |
+    | labels | `labels(y)` → labels of the axes of both operands and of the result, where the op |
+    | | multiplies elements and sums over the labels that the result does not have |
+
+    | fact | what it says |
+    |---|---|
+    | view | the result is a view of the first operand, of which kind |
+    | reduction | it combines elements along the axes of its first param, and how |
+    | scan | it accumulates along one axis (params axis, reverse), and how |
+    | join | it lays its operands side by side, and how |
+    | linear | in which operands it is linear (element-wise ops) |
+    | transparent | output n has the value of input n: only derivatives tell them apart |
+    | solves | it solves linear systems or factors matrices: saved like matrix products |
 
     `pullback` is for ops with several outputs whose cotangents are one computation. It is given a
     cotangent or None for each output, and the positions of the inputs whose cotangents are wanted,
@@ -58,6 +78,9 @@ class Op:
 
     Rules take and give Nodes (`spec` Specs, `numpy` arrays). `jvp` and `vjp` may be missing one at
     a time: each is derived from the other. Missing both must be said with `Undefined(why)`.
+
+    `composition` is for the compiled tier, which fuses what it is made of. It gives None where the
+    op itself is faster, and a tuple for several outputs.
     """
 
     name: str
@@ -79,8 +102,6 @@ class Op:
     expensive: bool = False
     # Can fail on values, not only on shapes: evaluated on the line that records it.
     may_fail: bool = False
-    # In NumPy the result would share memory with the operand: in-place writes to it are refused.
-    view: bool = False
     # A value that comes from outside the graph or differs between applications: never shared.
     opaque: bool = False
     # How the compiler computes it.
@@ -91,11 +112,65 @@ class Op:
     # The rough cost of one element, in loads from memory.
     compiled_cost: int = 1
     doc: str = field(default="", repr=False)
+    # What other stages ask of it.
+    simpler: Rule | None = None
+    composition: Rule | None = None
+    copies: Rule | None = None
+    examples: Rule | None = None
+    labels: Rule | None = None
+    # In NumPy the result shares memory with the operand: in-place writes to it are refused.
+    view: View | None = None
     reduction: Accumulation | None = None
     scan: Accumulation | None = None
+    join: Join | None = None
+    linear: Linear | None = None
+    transparent: bool = False
+    solves: bool = False
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
+
+    # What follows from the family.
+
+    @property
+    def elementwise(self) -> bool:
+        """Each element of the result is computed from one of each operand, after broadcasting."""
+        return self.family == "elementwise"
+
+    @property
+    def reduces(self) -> bool:
+        """It reads all elements along the axes that its param `axis` names."""
+        return self.family == "reduction"
+
+    @property
+    def contracts(self) -> bool:
+        """It sums products of the elements of its operands."""
+        return self.family == "contraction"
+
+    @property
+    def moves(self) -> bool:
+        """Its result consists of elements of its operands."""
+        return self.family in ("movement", "indexing")
+
+    @property
+    def constant(self) -> bool:
+        """Its result is made of its params alone, and the same in every run."""
+        return self.family == "creation"
+
+    @property
+    def runs_bodies(self) -> bool:
+        """It is a loop or a branch: it runs closed programs that are its params."""
+        return self.family == "control"
+
+    @property
+    def self_contained(self) -> bool:
+        """It needs no Python, no body, no state of random numbers and no rule written by a user."""
+        return self.family not in ("callback", "control", "custom", "random")
+
+    @property
+    def calls_python(self) -> bool:
+        """It calls a function of the user while it runs; that is its first param."""
+        return self.family == "callback"
 
     def __reduce__(self) -> Any:
         return find, (self.name,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
 from string import ascii_lowercase
@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
-from gradtape.graph.walk import topological
+from gradtape.graph.walk import rebuilt, topological
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,24 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
     return Program(tuple(inputs), tuple(nodes), outputs)
 
 
+def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
+    """The program with each node replaced by what `change` makes of it, and all above it rebuilt.
+
+    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped.
+    """
+    new: dict[Node, Node] = {node: node for node in found.inputs}
+    for node in found.nodes:
+        new[node] = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
+    return reaching(found.inputs, tuple(new[node] for node in found.outputs))
+
+
+def reaching(inputs: tuple[Node, ...], outputs: tuple[Node, ...]) -> Program:
+    """The program from inputs to outputs, in an order found anew."""
+    given = set(inputs)
+    nodes = [node for node in topological(outputs, stop=given) if node not in given]
+    return Program(inputs, tuple(nodes), outputs)
+
+
 def sealed(found: Program) -> Program:
     """The same program with placeholders for the inputs that are computed nodes.
 
@@ -70,9 +88,7 @@ def sealed(found: Program) -> Program:
     if inputs == found.inputs:
         return found
     for node in found.nodes:
-        parents = tuple(new[parent] for parent in node.inputs)
-        same = all(a is b for a, b in zip(parents, node.inputs, strict=True))
-        new[node] = node if same else Node(node.op, parents, node.params, node.spec)
+        new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
     nodes = tuple(new[node] for node in found.nodes)
     return Program(inputs, nodes, tuple(new[node] for node in found.outputs))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
 
 
@@ -20,11 +20,11 @@ class Rows:
     def dense(self) -> Node:
         """The cotangent as one array."""
         nothing = constant(0, self.spec)
-        return apply(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
+        return apply(OPERATORS.scatter_add_rows, (nothing, self.indices, self.values))
 
     def joined(self, other: Rows) -> Rows:
         """The sum of two cotangents: their rows one after the other."""
-        concat = REGISTRY["concat"]
+        concat = OPERATORS.concat
         return Rows(
             apply(concat, (self.indices, other.indices), (0,)),
             apply(concat, (self.values, other.values), (0,)),

@@ -46,6 +46,12 @@ def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
     return found
 
 
+def rebuilt(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node over other inputs with the same specs, not interned; itself if none is another."""
+    # Nodes are compared by identity, and so are tuples of them.
+    return node if inputs == node.inputs else Node(node.op, inputs, node.params, node.spec)
+
+
 def substitute(
     roots: Iterable[Node], replacement: Mapping[Node, Node], make: Callable[..., Node] = apply
 ) -> list[Node]:
@@ -57,8 +63,7 @@ def substitute(
         if node in new:
             continue
         inputs = tuple(new[parent] for parent in node.inputs)
-        unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new[node] = node if unchanged else make(node.op, inputs, node.params)
+        new[node] = node if inputs == node.inputs else make(node.op, inputs, node.params)
         if noted is not None:
             noted.copy(node, new[node])
     return [new[root] for root in roots]

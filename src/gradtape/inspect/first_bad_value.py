@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node
+from gradtape.graph.op import Op
 from gradtape.graph.program import Program
+from gradtape.ops.control.branch import BRANCH
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
 
 IsBad = Callable[[Any], bool]
 
@@ -33,7 +38,7 @@ def search(nodes: Sequence[Node], values: dict[Node, Any], is_bad: IsBad) -> Fou
             values[node] = node.op.numpy(*arrays, **node.keywords)
         made = values[node] if type(node.spec) is tuple else (values[node],)
         if any(is_bad(array) for array in made):
-            inside = INSIDE.get(node.op.name)
+            inside = INSIDE.get(node.op)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)
             came_in = any(is_bad(array) for array in arrays if isinstance(array, np.ndarray))
             return found or Found(node, made, came_in)
@@ -47,19 +52,15 @@ def _run(body: Program, arrays: Sequence[Any], is_bad: IsBad) -> tuple[Found | N
     return found, outputs
 
 
-def _in_scan(
-    arrays: Sequence[Any], is_bad: IsBad, *, body: Program, constants: int, carries: int,
-    length: int, reverse: bool, **_: Any,
-) -> Found | None:  # fmt: skip
-    first = constants + carries
-    fixed, carried, rows = arrays[:constants], arrays[constants:first], arrays[first:]
-    for number in range(length):
-        step = length - 1 - number if reverse else number
-        found, outputs = _run(body, [*fixed, *carried, *[row[step] for row in rows]], is_bad)
+def _in_scan(arrays: Sequence[Any], is_bad: IsBad, **params: Any) -> Found | None:
+    scan = Scan(**params)
+    fixed, carried, rows = scan.parts(arrays)
+    for step in scan.positions():
+        found, outputs = _run(scan.body, [*fixed, *carried, *[row[step] for row in rows]], is_bad)
         if found is not None:
-            found.steps.append(f"step {step} of {length} of a loop")
+            found.steps.append(f"step {step} of {scan.length} of a loop")
             return found
-        carried = outputs[:carries]
+        carried = outputs[: scan.carries]
     return None
 
 
@@ -92,8 +93,8 @@ def _in_branch(
     return found
 
 
-INSIDE: dict[str, Callable[..., Found | None]] = {
-    "scan": _in_scan,
-    "while": _in_while,
-    "branch": _in_branch,
+INSIDE: dict[Op, Callable[..., Found | None]] = {
+    SCAN: _in_scan,
+    WHILE: _in_while,
+    BRANCH: _in_branch,
 }

@@ -9,8 +9,9 @@ import numpy as np
 
 from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
-from gradtape.graph.program import Program, names
-from gradtape.optimize import optimize
+from gradtape.graph.program import names
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Loop
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
 from gradtape.tensor.tensor import program_of
@@ -61,13 +62,9 @@ def plan_of(*tensors: Any) -> str:
       d = multiply(c, b)
       e = sum(d) -> memory
     """
-    from gradtape.codegen.kernels.lower import fusible
-    from gradtape.optimize.compositions import expand
-    from gradtape.optimize.fuse import Loop, fuse
-    from gradtape.optimize.split_reductions import separate
+    from gradtape.codegen.kernels.lower import fusible  # loads the compiler
 
-    program = separate(expand(optimize(_program(tensors))))
-    fused = fuse(program, fusible)
+    program, fused = loops_of(optimize(program_of(*tensors)), fusible)
     fresh = names()
     name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
     lines = ["inputs " + ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)]
@@ -108,11 +105,8 @@ def kernels_of(*tensors: Any, assembly: bool = False) -> str:
     from gradtape.codegen import llvm
     from gradtape.codegen.kernels.compile import module_text
     from gradtape.codegen.kernels.lower import fusible, lower
-    from gradtape.optimize.compositions import expand
-    from gradtape.optimize.fuse import Loop, fuse
-    from gradtape.optimize.split_reductions import separate
 
-    fused = fuse(separate(expand(optimize(_program(tensors)))), fusible)
+    _, fused = loops_of(optimize(program_of(*tensors)), fusible)
     bits = llvm.host().bits
     kernels = [
         item.kernel
@@ -122,7 +116,3 @@ def kernels_of(*tensors: Any, assembly: bool = False) -> str:
     ]
     text, _ = module_text(dict.fromkeys(kernels))
     return llvm.assembly(text) if assembly else text
-
-
-def _program(tensors: tuple[Any, ...]) -> Program:
-    return program_of(*tensors)

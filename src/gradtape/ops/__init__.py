@@ -1,1 +1,12 @@
-"""What each op means: one declaration per op, in rooms by nature."""
+"""What each op means: one declaration per op, in rooms by nature.
+
+An op's Op is imported from its module, as `from gradtape.ops.arrays.movement import RESHAPE`; of an
+element-wise function it is `families.elementwise.op_of(sin)`. What other rooms import besides:
+
+- families.access, families.copies: how values lie in memory, for `optimize`, `codegen`, `runtime`
+- families.batching, families.reads, families.examples: what the rules of ops are written with
+- control.bodies: the programs that loops and branches hold
+- operators: fills the table of ops that `graph` applies by itself, when this package is imported
+"""
+
+import gradtape.ops.operators  # noqa: F401 - fills gradtape.graph.operators

@@ -1,31 +1,71 @@
-"""Program to program: passes that make a program smaller without changing what it computes."""
+"""Program to program: passes that make a program smaller without changing what it computes.
+
+What other rooms import from here:
+
+- `optimize`: all passes, on any program
+- `loops_of`, `for_loops`: a program as loops and library calls, for the compiler
+- fuse: Loop, Call and Fused, the loops and calls themselves
+- resize: known loops for a program that differs in its sizes alone
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.graph.program import Program
-from gradtape.optimize.common_subexpressions import share
-from gradtape.optimize.fast_math import relax
-from gradtape.optimize.merge_loops import subsume
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program, closed
+from gradtape.optimize.common_subexpressions import share_subexpressions
+from gradtape.optimize.compositions import expand_compositions
+from gradtape.optimize.fast_math import relax_rounding
+from gradtape.optimize.fuse import Fused, fuse
+from gradtape.optimize.merge_loops import merge_loops
 from gradtape.optimize.simplify import simplify
-from gradtape.optimize.transposed_operands import turn
-from gradtape.optimize.trim_loops import trim
+from gradtape.optimize.split_reductions import split_reductions
+from gradtape.optimize.transposed_operands import delay_transposes
+from gradtape.optimize.trim_loops import trim_loops
 
-# Every pass, in the order they run. Pruning is no pass: a program is built from its outputs.
+
+def trim(program: Program) -> Program:
+    """`trim_loops`, where bodies are optimised by all passes in turn."""
+    return trim_loops(program, _optimized_body)
+
+
+# Every pass, in the order they run. No pass prunes: a program is built from its outputs.
 PASSES: tuple[Callable[[Program], Program], ...] = (
-    share,
+    share_subexpressions,
     simplify,
-    share,
-    subsume,
+    share_subexpressions,
+    merge_loops,
     trim,
-    share,
-    turn,
+    share_subexpressions,
+    delay_transposes,
 )
 
 
 def optimize(program: Program, fast: bool = False) -> Program:
-    """Run all passes; with `fast` also what changes the last bits."""
-    for step in PASSES:
-        program = step(program)
-    return share(relax(program)) if fast else program
+    """Run all passes; with `fast` also the one that changes the last bits."""
+    for run in PASSES:
+        program = run(program)
+    return share_subexpressions(relax_rounding(program)) if fast else program
+
+
+def _optimized_body(body: Program) -> Program:
+    """A body after all passes, remembered with it."""
+    found: Program | None = body.derived.get("optimized")
+    if found is None:
+        small = optimize(body)
+        found = closed(small.inputs, small.outputs)
+        found.derived["optimized"] = found
+        body.derived["optimized"] = found
+    return found
+
+
+def for_loops(program: Program) -> Program:
+    """An optimised program in the ops that the compiler makes loops of."""
+    return split_reductions(expand_compositions(program))
+
+
+def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:
+    """An optimised program as loops and library calls, and the program that these compute."""
+    program = for_loops(program)
+    return program, fuse(program, fusible)

@@ -1,37 +1,30 @@
-"""Relax: rewrites that round differently, for functions whose user allows it (`fastmath=True`)."""
+"""Fast math: rewrites that round differently, for functions with `fastmath=True`."""
 
 from __future__ import annotations
 
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import Program
-from gradtape.graph.walk import topological
+from gradtape.graph.operators import OPERATORS
+from gradtape.graph.program import Program, rewritten
+from gradtape.ops.elementwise.unary import reciprocal
+from gradtape.ops.families.elementwise import op_of
 
 
-def relax(program: Program) -> Program:
-    """Divide by what many elements share once: x / n becomes x * (1 / n), one rounding more."""
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    for node in program.nodes:
-        inputs = tuple(new[parent] for parent in node.inputs)
-        changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
-        current = Node(node.op, inputs, node.params, node.spec) if changed else node
-        new[node] = _reciprocal(current) if _shares_divisor(current) else current
-    outputs = tuple(new[node] for node in program.outputs)
-    given = set(program.inputs)
-    nodes = [node for node in topological(outputs, stop=given) if node not in given]
-    return Program(program.inputs, tuple(nodes), outputs)
+def relax_rounding(program: Program) -> Program:
+    """Before: x / n, with n shared by many elements. After: x * (1 / n), one rounding more."""
+    return rewritten(program, lambda node: _by_product(node) if _shares_divisor(node) else node)
 
 
 def _shares_divisor(node: Node) -> bool:
-    if node.op.name != "divide" or node.dtype.kind != "f":
+    if node.op is not OPERATORS.divide or node.dtype.kind != "f":
         return False
     return 0 < node.inputs[1].size < node.size
 
 
-def _reciprocal(node: Node) -> Node:
+def _by_product(node: Node) -> Node:
     x, divisor = node.inputs
-    # Of something spread out, before it is.
-    if divisor.op.name == "broadcast_to":
+    # Of a divisor that is spread out, the reciprocal is taken before that.
+    if divisor.op.view is View.BROADCAST:
         divisor = divisor.inputs[0]
-    inverse = Node(REGISTRY["reciprocal"], (divisor,), (), divisor.spec)
-    return Node(REGISTRY["multiply"], (x, inverse), (), node.spec)
+    inverse = Node(op_of(reciprocal), (divisor,), (), divisor.spec)
+    return Node(OPERATORS.multiply, (x, inverse), (), node.spec)

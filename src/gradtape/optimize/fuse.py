@@ -1,7 +1,7 @@
 """Fuse: nodes that share an iteration space become one loop.
 
-Units come out in an order that can be run. A node joins the first loop of its space that is not
-before anything it needs, so siblings fuse as well as chains.
+Units come out in an order that can be run. A node joins the first loop of its space that does not
+come before anything that the node needs, so siblings fuse as well as chains.
 """
 
 from __future__ import annotations
@@ -11,26 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradtape.graph.node import Node
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Shape
-from gradtape.optimize.views import Access, view, whole
+from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
+from gradtape.ops.families.copies import Piece, pieces
 
-# Movements and indexing that `pieces` knows as copies.
-PIECEWISE = frozenset({
-    "concat", "stack", "slice", "unslice", "set_slice", "resize_axis", "roll", "gather",
-    "take_along_axis", "scatter_set", "scatter_add", "scatter_add_rows", "add_along_axis",
-})  # fmt: skip
-SCANS = frozenset({"cumulative_sum", "cumulative_prod", "linear_recurrence"})
-_ALONE = PIECEWISE | SCANS
-REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
-VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 5000
 
 
 @dataclass
 class Content:
-    """What a loop computes at a point: found by lowering it, and the same at all sizes."""
+    """What a loop computes at each point: found by lowering it, and the same at all sizes."""
 
     # Nodes read from memory, and the number of the operand that each is.
     reads: list[Node]
@@ -39,7 +32,7 @@ class Content:
     # Values, by number, with the nodes that they are stored or reduced to.
     stores: list[tuple[int, Node]]
     reductions: list[tuple[int, Node]]
-    # Kernels that were made of it.
+    # Kernels that were made of it, for `codegen`.
     kernels: list[Any] = field(default_factory=list)
 
 
@@ -55,8 +48,8 @@ class Loop:
     outputs: list[Node] = field(default_factory=list)
     # Nodes whose value at a point is known inside the loop: not reductions, not copies.
     pointwise: set[Node] = field(default_factory=set)
-    # Of a movement that is made of copies; like a scan, it is alone in its loop.
-    pieces: list[Any] | None = None
+    # The copies that a movement is made of; like a scan, it is alone in its loop.
+    pieces: list[Piece] | None = None
     alone: bool = False
     content: Content | None = None
 
@@ -73,7 +66,7 @@ Unit = Loop | Call
 
 @dataclass
 class Fused:
-    """A program as units, with where each value that is read from memory lies."""
+    """A program as units, and where each value lies that is read from memory."""
 
     units: list[Unit]
     access: dict[Node, Access]
@@ -82,32 +75,122 @@ class Fused:
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes of its operand that a reduction combines."""
-    found = node.params[0]
-    if type(found) is tuple:
-        return found
-    return tuple(range(node.inputs[0].ndim)) if found is None else (found,)
+    found: int | tuple[int, ...] | None = node.params[0]
+    if found is None:
+        return tuple(range(node.inputs[0].ndim))
+    return found if isinstance(found, tuple) else (found,)
 
 
 def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
-    """Group the nodes of a program."""
-    units: list[Unit] = []
-    unit_of: dict[Node, int] = {}
-    access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
-    constants: set[Node] = set()
-    open_loops: dict[Shape, list[int]] = {}
+    """Group the nodes of a program; `fusible` says which ones the compiler can put into a loop."""
+    return _Fusion(program, fusible).fused()
 
-    def where(node: Node) -> Access | None:
+
+class _Fusion:
+    """The units of a program while its nodes are put into them."""
+
+    def __init__(self, program: Program, fusible: Callable[[Node], bool]) -> None:
+        self._program = program
+        self._fusible = fusible
+        self._units: list[Unit] = []
+        self._unit_of: dict[Node, int] = {}
+        self._access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
+        self._constants: set[Node] = set()
+        self._open_loops: dict[Shape, list[int]] = {}
+
+    def fused(self) -> Fused:
+        for node in _scalars_first(self._program):
+            if node.op is OPERATORS.full:
+                self._constants.add(node)
+            elif is_strided_view(node):
+                self._add_view(node)
+            else:
+                self._unit_of[node] = self._place(node)
+                if type(node.spec) is not tuple:
+                    self._access[node] = whole(node)
+        _sink(self._program, self._units, self._unit_of)
+        _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
+        units = [unit for unit in self._units if isinstance(unit, Call) or unit.nodes]
+        return Fused(units, self._access, self._constants)
+
+    def _add_view(self, node: Node) -> None:
+        """A view costs nothing where strides can express it; otherwise it is copied."""
+        parent = node.inputs[0]
+        # A constant has no memory to be viewed.
+        constant = parent in self._constants
+        found = None if constant else viewed(node, self._access.get(parent) or whole(parent))
+        if found is not None:
+            self._access[node] = found
+            if parent in self._unit_of:
+                self._unit_of[node] = self._unit_of[parent]
+            return
+        self._access[node] = whole(node)
+        if self._fusible(node) and not constant:
+            self._unit_of[node] = self._join(node, parent.shape, None)
+            self._loop(self._unit_of[node]).copies.add(node)
+        else:
+            self._unit_of[node] = self._append(Call(node))
+
+    def _place(self, node: Node) -> int:
+        """Put a node that is no view into a unit, and give the number of that."""
+        op = node.op
+        if not self._fusible(node):
+            return self._append(Call(node))
+        if op.copies is not None:
+            copies = pieces(node, self._memory)
+            if copies is None:
+                return self._append(Call(node))
+            return self._append(Loop(node.shape, nodes=[node], pieces=copies, alone=True))
+        if op.scan is not None:
+            if self._constants.intersection(node.inputs):
+                return self._append(Call(node))
+            return self._append(Loop(node.shape, nodes=[node], alone=True))
+        if op.reduction is not None:
+            return self._join(node, node.inputs[0].shape, reduced_axes(node))
+        index = self._join(node, node.shape, None)
+        self._loop(index).pointwise.add(node)
+        return index
+
+    def _memory(self, node: Node) -> Access | None:
         """Where an operand lies in memory, unless it is a constant."""
-        return None if node in constants else access[node]
+        return None if node in self._constants else self._access[node]
 
-    def ready(node: Node, space: Shape) -> int:
+    def _append(self, unit: Unit) -> int:
+        self._units.append(unit)
+        return len(self._units) - 1
+
+    def _loop(self, index: int) -> Loop:
+        loop = self._units[index]
+        assert isinstance(loop, Loop)
+        return loop
+
+    def _join(self, node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
+        """Put a node into the first loop over `space` that it can be computed in, or a new one."""
+        index = self._fitting_loop(node, space, axes)
+        loop = self._loop(index)
+        loop.axes = loop.axes if axes is None else axes
+        loop.nodes.append(node)
+        return index
+
+    def _fitting_loop(self, node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
+        earliest = self._earliest(node, space)
+        for index in self._open_loops.get(space, ()):
+            loop = self._loop(index)
+            fits = axes is None or loop.axes is None or loop.axes == axes
+            if index >= earliest and fits and len(loop.nodes) < LARGEST_LOOP:
+                return index
+        index = self._append(Loop(space, axes))
+        self._open_loops.setdefault(space, []).append(index)
+        return index
+
+    def _earliest(self, node: Node, space: Shape) -> int:
         """The first unit in which `node` can be computed over `space`."""
         earliest = 0
         for parent in node.inputs:
-            if parent in constants or parent not in unit_of:
+            if parent in self._constants or parent not in self._unit_of:
                 continue
-            index = unit_of[parent]
-            unit = units[index]
+            index = self._unit_of[parent]
+            unit = self._units[index]
             inside = (
                 isinstance(unit, Loop)
                 and unit.space == space == parent.shape
@@ -116,81 +199,11 @@ def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
             earliest = max(earliest, index if inside else index + 1)
         return earliest
 
-    def join(node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
-        earliest = ready(node, space)
-        for index in open_loops.get(space, ()):
-            loop = units[index]
-            assert isinstance(loop, Loop)
-            fits = axes is None or loop.axes is None or loop.axes == axes
-            if index >= earliest and fits and len(loop.nodes) < LARGEST_LOOP:
-                loop.axes = loop.axes if axes is None else axes
-                return index
-        loop = Loop(space, axes)
-        units.append(loop)
-        open_loops.setdefault(space, []).append(len(units) - 1)
-        return len(units) - 1
-
-    for node in _scalars_first(program):
-        if node.op.name == "full":
-            constants.add(node)
-            continue
-        if node.op.name in VIEWS and len(node.inputs) == 1:
-            parent = node.inputs[0]
-            # A constant has no memory to be viewed.
-            constant = parent in constants
-            found = None if constant else view(node, access.get(parent) or whole(parent))
-            if found is not None:
-                access[node] = found
-                if parent in unit_of:
-                    unit_of[node] = unit_of[parent]
-                continue
-            access[node] = whole(node)
-            if fusible(node) and not constant:
-                unit_of[node] = join(node, parent.shape, None)
-                loop = units[unit_of[node]]
-                assert isinstance(loop, Loop)
-                loop.nodes.append(node)
-                loop.copies.add(node)
-            else:
-                units.append(Call(node))
-                unit_of[node] = len(units) - 1
-            continue
-        copied = None
-        if node.op.name in PIECEWISE and fusible(node):
-            from gradtape.optimize.copies import pieces
-
-            copied = pieces(node, where)
-        if copied is not None:
-            units.append(Loop(node.shape, nodes=[node], pieces=copied, alone=True))
-            index = len(units) - 1
-        elif node.op.name in SCANS and fusible(node) and not constants.intersection(node.inputs):
-            units.append(Loop(node.shape, nodes=[node], alone=True))
-            index = len(units) - 1
-        elif node.op.name not in _ALONE and fusible(node):
-            reduction = node.op.name in REDUCTIONS
-            space = node.inputs[0].shape if reduction else node.shape
-            index = join(node, space, reduced_axes(node) if reduction else None)
-            loop = units[index]
-            assert isinstance(loop, Loop)
-            loop.nodes.append(node)
-            if not reduction:
-                loop.pointwise.add(node)
-        else:
-            units.append(Call(node))
-            index = len(units) - 1
-        unit_of[node] = index
-        if type(node.spec) is not tuple:
-            access[node] = whole(node)
-    _sink(program, units, unit_of)
-    _mark_outputs(program, units, unit_of, access, constants)
-    units = [unit for unit in units if isinstance(unit, Call) or unit.nodes]
-    return Fused(units, access, constants)
-
 
 def _scalars_first(program: Program) -> list[Node]:
-    """Scalars computed from scalars come first: nothing that reads one need then wait for a loop.
+    """Nodes with scalars that are computed from scalars first: no reader then waits for a loop.
 
-    Otherwise two loops over one large array are kept apart by a division of two numbers.
+    Otherwise a division of two numbers keeps two loops over one large array apart.
     """
     early: dict[Node, None] = {}
     known = {node for node in program.inputs if node.spec.size == 1}
@@ -227,7 +240,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
         assert isinstance(loop, Loop)
         if loop.space != home.space or len(loop.nodes) >= LARGEST_LOOP:
             continue
-        # What it reads inside its present loop must be able to follow it.
+        # The nodes that it reads inside its present loop must be able to follow it.
         inside = [parent for parent in node.inputs if parent in home.pointwise]
         if any(parent in kept or set(readers[parent]) != {node} for parent in inside):
             continue
@@ -243,7 +256,7 @@ def _reading_loop(reader: Node, units: list[Unit], unit_of: dict[Node, int]) -> 
     if reader not in unit_of:
         return None
     unit = units[unit_of[reader]]
-    if not isinstance(unit, Loop) or reader in unit.copies or reader.op.name in VIEWS:
+    if not isinstance(unit, Loop) or reader in unit.copies or reader.op.view is not None:
         return None
     if unit.alone:
         return None

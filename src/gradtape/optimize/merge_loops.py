@@ -1,72 +1,85 @@
-"""Subsume: a loop or branch whose results another one computes as well is not run.
+"""Merge loops: a loop or branch whose results another one computes as well is not run.
 
-Forward mode makes a loop that carries values and tangents, reverse mode one that also saves what
-the way back reads. Either computes all that the first loop does, from the same operands: what was
-asked of the first is read from it. In each group of operands and results the first loop's come
-first, so being part of another is a question of prefixes; programs are compared by identity.
+Forward mode makes a loop that carries values and tangents, reverse mode one that also saves the
+values that the way back reads. Either computes all that the first loop does, from the same
+operands, so the results of the first loop are read from it. In each group of operands and results
+those of the first loop come first. So one loop is part of another if its groups are prefixes of the
+other's, and its bodies, which are interned, are the other's restricted to these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from gradtape.errors import GraphError
 from gradtape.graph.node import PICK, Node
+from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
-from gradtape.graph.walk import dependents
+from gradtape.graph.walk import dependents, rebuilt, topological
+from gradtape.ops.control.branch import BRANCH
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A control op as groups of operands and of results; bodies take operands in that order."""
+class Form:
+    """A loop or branch as groups of operands and of results; bodies take operands in that order."""
 
-    # What must agree.
-    fixed: tuple[Any, ...]
+    # What must be equal in both.
+    fixed: tuple[object, ...]
     operands: tuple[tuple[Node, ...], ...]
     results: tuple[int, ...]
     # Each body, and whether it gives the results rather than a condition.
     bodies: tuple[tuple[Program, bool], ...]
 
 
-def shape_of(node: Node) -> Shape | None:
-    """How a control op is made; None for any other op."""
-    name = node.op.name
-    if name == "scan":
-        body, constants, carries, length, reverse, _ = node.params
-        first = constants + carries
-        groups = (node.inputs[:constants], node.inputs[constants:first], node.inputs[first:])
-        results = (carries, len(node.spec) - carries)
-        return Shape((name, length, reverse), groups, results, ((body, True),))
-    if name == "while":
-        condition, body, constants, maximum = node.params
-        halves = (node.inputs[:constants], node.inputs[constants:])
-        pair = ((condition, False), (body, True))
-        return Shape((name, maximum), halves, (len(halves[1]), 1), pair)
-    if name == "branch":
-        (branches,) = node.params
-        pairs = tuple((body, True) for body in branches)
-        fixed = (name, node.inputs[0], len(branches))
-        return Shape(fixed, (node.inputs[1:],), (len(node.spec),), pairs)
-    return None
+def _scan_form(node: Node) -> Form:
+    scan = Scan.of(node)
+    results = (scan.carries, len(node.spec) - scan.carries)
+    fixed = (SCAN, scan.length, scan.reverse)
+    groups = tuple(tuple(group) for group in scan.parts(node.inputs))
+    return Form(fixed, groups, results, ((scan.body, True),))
 
 
-def subsume(program: Program) -> Program:
+def _while_form(node: Node) -> Form:
+    condition, body, constants, maximum = node.params
+    halves = (node.inputs[:constants], node.inputs[constants:])
+    pair = ((condition, False), (body, True))
+    return Form((WHILE, maximum), halves, (len(halves[1]), 1), pair)
+
+
+def _branch_form(node: Node) -> Form:
+    (branches,) = node.params
+    fixed = (BRANCH, node.inputs[0], len(branches))
+    bodies = tuple((body, True) for body in branches)
+    return Form(fixed, (node.inputs[1:],), (len(node.spec),), bodies)
+
+
+_FORMS: dict[Op, Callable[[Node], Form]] = {
+    SCAN: _scan_form,
+    WHILE: _while_form,
+    BRANCH: _branch_form,
+}
+
+
+def merge_loops(program: Program) -> Program:
     """Before: `a = scan(f); b = scan(f with tangents)`. After: `b`, of which both are read."""
     while True:
         found = _pair(program)
         if found is None:
             return program
-        # One at a time: each replacement changes what depends on what.
+        # One at a time, because a replacement changes the dependences between loops.
         program = _replaced(program, *found)
 
 
 def _pair(program: Program) -> tuple[Node, Node, list[int]] | None:
-    """A loop, another that computes all that it does, and where its results are there."""
-    control = {node: shape_of(node) for node in program.nodes if node.op.family == "control"}
-    for small, own in control.items():
-        for large, other in control.items():
-            if large is small or own is None or other is None or not _may_contain(own, other):
+    """A loop, another that computes all its results, and the positions of these in the other."""
+    forms = {node: _FORMS[node.op](node) for node in program.nodes if node.op in _FORMS}
+    for small, own in forms.items():
+        for large, other in forms.items():
+            if large is small or not _may_contain(own, other):
                 continue
             order = (*program.inputs, *program.nodes)
             if large not in dependents(order, {small}) and _contains(own, other):
@@ -74,7 +87,7 @@ def _pair(program: Program) -> tuple[Node, Node, list[int]] | None:
     return None
 
 
-def _may_contain(small: Shape, large: Shape) -> bool:
+def _may_contain(small: Form, large: Form) -> bool:
     if small.fixed != large.fixed:
         return False
     groups = zip(small.operands, large.operands, strict=True)
@@ -82,8 +95,8 @@ def _may_contain(small: Shape, large: Shape) -> bool:
     return more and all(b[: len(a)] == a for a, b in groups)
 
 
-def _contains(small: Shape, large: Shape) -> bool:
-    """Whether the bodies of one, restricted to what the other takes and gives, are the other's."""
+def _contains(small: Form, large: Form) -> bool:
+    """Whether the bodies of the large one, restricted to the groups of the small, are its own."""
     for (own, _), (other, gives) in zip(small.bodies, large.bodies, strict=True):
         inputs: list[Node] = []
         start = 0
@@ -105,8 +118,8 @@ def _contains(small: Shape, large: Shape) -> bool:
     return True
 
 
-def _positions(small: Shape, large: Shape) -> list[int]:
-    """For each result of one, its number among those of the other."""
+def _positions(small: Form, large: Form) -> list[int]:
+    """For each result of the small one, its number among those of the large one."""
     found: list[int] = []
     start = 0
     for a, b in zip(small.results, large.results, strict=True):
@@ -121,22 +134,16 @@ def _replaced(program: Program, small: Node, large: Node, positions: list[int]) 
         for node in program.nodes
         if node.op is PICK and node.inputs[0] is small
     }
-    # What reads the one now waits for the other: the order is made anew.
+    # Readers of the small loop now wait for the large one: the order is found anew.
+    roots = [instead.get(node, node) for node in program.outputs]
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
-    roots = [instead.get(node, node) for node in program.outputs]
-    stack = list(reversed(roots))
-    while stack:
-        node = stack[-1]
-        parents = [instead.get(parent, parent) for parent in node.inputs]
-        waiting = [parent for parent in parents if parent not in new]
-        if waiting and node not in new:
-            stack.extend(reversed(waiting))
-            continue
-        stack.pop()
+
+    def parents(node: Node) -> list[Node]:
+        return [instead.get(parent, parent) for parent in node.inputs]
+
+    for node in topological(roots, stop=new.keys(), parents=parents):
         if node not in new:
-            inputs = tuple(new[parent] for parent in parents)
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            new[node] = node if same else Node(node.op, inputs, node.params, node.spec)
+            new[node] = rebuilt(node, tuple([new[parent] for parent in parents(node)]))
             nodes.append(new[node])
     return Program(program.inputs, tuple(nodes), tuple(new[node] for node in roots))

@@ -1,40 +1,33 @@
-"""Resize: a program that differs from one known before in its sizes alone is fused as that one was.
+"""Resize: a program that differs from a known one in its sizes alone is fused as that one was.
 
-Two programs have one outline if renaming the lengths of axes makes one of the other. Whether two
-lengths are equal, and whether one is 1, is all that the passes ask of them: what they made of the
-first program is right for the second, with the lengths renamed.
+Two programs have the same outline if renaming the lengths of axes makes one into the other. The
+passes ask of lengths only whether two are equal and whether one is 1. So what the passes made of
+the first program is right for the second, with the lengths renamed.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import Spec, spec
-from gradtape.optimize.compositions import RULES as EXPANDED
+from gradtape.ops.families.access import Access, viewed, whole
 from gradtape.optimize.fuse import Call, Content, Fused, Loop, Unit
-from gradtape.optimize.views import Access, view, whole
 
 Sizes = tuple[int, ...]
 
-# Ops with a shape for their first param, which is that of the result.
-_SHAPED = frozenset({"broadcast_to", "full", "reshape"})
-# What other ops have for params says nothing of lengths, or is compared as it is.
-_FAMILIES = frozenset({"elementwise", "reduction", "contraction"})
-_NAMES = frozenset({"matmul", "permute_dims", "stop_gradient", "identity"})
 
-
-def outline(program: Program) -> tuple[tuple[Any, ...], Sizes] | None:
+def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
     """What programs have in common that differ in sizes alone, and the sizes in order.
 
     None for a program with ops whose params may hold lengths, or with an empty axis.
     """
     names: dict[int, int] = {1: 0}
-    known: dict[Any, Any] = {}
+    known: dict[Spec, tuple[object, ...]] = {}
 
-    def renamed(of: Spec) -> Any:
+    def renamed(of: Spec) -> tuple[object, ...]:
         found = known.get(of)
         if found is None:
             found = known[of] = (
@@ -44,13 +37,13 @@ def outline(program: Program) -> tuple[tuple[Any, ...], Sizes] | None:
         return found
 
     number: dict[Node, int] = {}
-    key: list[Any] = []
+    key: list[object] = []
     for node in program.inputs:
         number[node] = len(number)
         key.append(renamed(node.spec))
     for node in program.nodes:
         op = node.op
-        if op.name in _SHAPED:
+        if _takes_shape(op):
             params = node.params[1:]
         elif _keeps_params(op):
             params = node.params
@@ -66,8 +59,14 @@ def outline(program: Program) -> tuple[tuple[Any, ...], Sizes] | None:
     return tuple(key), tuple(names)
 
 
+def _takes_shape(op: Op) -> bool:
+    """Whether the first param is the shape of the result, and no other param holds a length."""
+    return op is OPERATORS.full or op.view in (View.RESHAPE, View.BROADCAST)
+
+
 def _keeps_params(op: Op) -> bool:
-    return op.family in _FAMILIES or op.name in _NAMES
+    """Whether no param holds a length: they are compared as they are."""
+    return op.elementwise or op.reduces or op.contracts or op.view is View.PERMUTE
 
 
 def resized(
@@ -99,7 +98,7 @@ def _resized_nodes(
     specs: dict[Spec, Spec] = {}
     for node in program.nodes:
         op = node.op
-        if op.name in EXPANDED or type(node.spec) is tuple:
+        if op.composition is not None or type(node.spec) is tuple:
             return None
         of = specs.get(node.spec)
         if of is None:
@@ -109,12 +108,12 @@ def _resized_nodes(
                 return None
             of = specs[node.spec] = spec(shape, node.spec.dtype)
         params = node.params
-        if op.name in _SHAPED:
+        if _takes_shape(op):
             params = (of.shape, *params[1:])
         elif not _keeps_params(op):
             return None
         parents = tuple([new[parent] for parent in node.inputs])
-        if op.name == "reshape" and parents[0].size != of.size:
+        if op.view is View.RESHAPE and parents[0].size != of.size:
             return None
         new[node] = Node(op, parents, params, of)
     return new
@@ -143,7 +142,7 @@ def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> L
 
 
 def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] | None:
-    """Where values lie; those that are known inside one loop alone lie nowhere."""
+    """Where values lie in memory; a value that only its own loop reads lies nowhere."""
     nowhere: set[Node] = set()
     for unit in fused.units:
         if isinstance(unit, Loop):
@@ -157,7 +156,7 @@ def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] |
             access[now] = whole(now)
             continue
         source = access.get(now.inputs[0])
-        found = None if source is None else view(now, source)
+        found = None if source is None else viewed(now, source)
         if found is None:
             return None
         access[now] = found

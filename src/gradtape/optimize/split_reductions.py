@@ -1,33 +1,31 @@
-"""Separate: a reduction over axes that lie apart becomes reductions over neighbours."""
+"""Split reductions: one over axes that lie apart becomes several, each over neighbours."""
 
 from __future__ import annotations
 
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
-from gradtape.graph.spec import spec
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph.walk import rebuilt
+from gradtape.ops.arrays.movement import RESHAPE
 
-_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
-
-def separate(program: Program) -> Program:
+def split_reductions(program: Program) -> Program:
     """Before: `sum(x, axis=(0, 2))` of three axes. After: axis 2 first, then axis 0."""
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
     for node in program.nodes:
-        inputs = tuple(new[parent] for parent in node.inputs)
-        changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
-        current = Node(node.op, inputs, node.params, node.spec) if changed else node
-        if node.op.name in _REDUCTIONS:
-            first = _inner_part(current)
-            if first is not None:
-                nodes.append(first)
-                # The inner run lies behind the others, so their numbers stay.
-                axes = tuple(axis for axis in node.params[0] if axis not in first.params[0])
-                current = Node(node.op, (first,), (axes, False), _without(first, axes))
-                if node.params[1]:
-                    nodes.append(current)
-                    current = _restored(current, node)
+        current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
+        kind = node.op.reduction
+        # Positions are counted along all axes at once.
+        first = None if kind is None or kind.gives_positions else _inner_part(current)
+        if first is not None:
+            nodes.append(first)
+            # The inner run lies behind the others, so their numbers stay.
+            axes = tuple(axis for axis in node.params[0] if axis not in first.params[0])
+            current = Node(node.op, (first,), (axes, False), _without(first, axes))
+            if node.params[1]:
+                nodes.append(current)
+                current = Node(RESHAPE, (current,), (node.shape,), node.spec)
         nodes.append(current)
         new[node] = current
     return Program(program.inputs, tuple(nodes), tuple(new[node] for node in program.outputs))
@@ -52,13 +50,9 @@ def _inner_part(node: Node) -> Node | None:
     return Node(node.op, (operand,), (inner, False), spec(_drop(operand.shape, inner), node.dtype))
 
 
-def _drop(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def _drop(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(n for axis, n in enumerate(shape) if axis not in axes)
 
 
-def _without(node: Node, axes: tuple[int, ...]) -> object:
+def _without(node: Node, axes: tuple[int, ...]) -> Spec:
     return spec(_drop(node.shape, axes), node.dtype)
-
-
-def _restored(node: Node, like: Node) -> Node:
-    return Node(REGISTRY["reshape"], (node,), (like.shape,), like.spec)

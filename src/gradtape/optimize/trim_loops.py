@@ -1,4 +1,4 @@
-"""Trim: loops and branches compute only what is read of them, and nothing twice.
+"""Trim loops: loops and branches compute only what is read of them, and nothing twice.
 
 - Results that nothing reads, and carried values and operands that only those need, are dropped.
 - A value that every step hands on unchanged is a constant, and so is a sequence of equal elements.
@@ -8,60 +8,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.facts import View
+from gradtape.graph.node import PICK, Node, constant_value
+from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program, closed
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph.walk import dependents, rebuilt, topological
+from gradtape.ops.arrays.movement import BROADCAST_TO, RESHAPE
+from gradtape.ops.control.branch import BRANCH
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
+from gradtape.ops.families.access import is_strided_view
 
-VIEWS = frozenset({"reshape", "broadcast_to", "permute_dims", "slice"})
+Optimize = Callable[[Program], Program]
+# The results of a loop or branch that are read, by position.
+Used = frozenset[int]
 
 
-def trim(program: Program) -> Program:
-    """Before: `scan` with a result that nobody reads. After: `scan` without it."""
-    if not any(node.op.family == "control" for node in program.nodes):
+def trim_loops(program: Program, optimized: Optimize) -> Program:
+    """Before: `scan` with a result that nobody reads. After: `scan` without it.
+
+    `optimized` runs all passes on a body.
+    """
+    if not any(node.op.runs_bodies for node in program.nodes):
         return program
     used = _used(program)
     new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    # For each control node: the node that gives each of its results.
+    writer = _Writer([], optimized)
+    # For each loop or branch: the node that gives each of its results.
     results: dict[Node, dict[int, Node]] = {}
     for node in program.nodes:
         if node in used:
-            writer = _Writer(nodes)
+            # An operand that only unread results need has no node any more.
             operands = [new.get(parent) for parent in node.inputs]
-            results[node] = _REDUCED[node.op.name](writer, node, operands, used[node])
+            results[node] = _REDUCED[node.op](writer, node, operands, used[node])
         elif node.op is PICK and node.inputs[0] in results:
             found = results[node.inputs[0]].get(node.params[0])
             if found is not None:
                 new[node] = found
         elif all(parent in new for parent in node.inputs):
-            inputs = tuple(new[parent] for parent in node.inputs)
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            new[node] = node if same else Node(node.op, inputs, node.params, node.spec)
-            nodes.append(new[node])
+            new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
+            writer.nodes.append(new[node])
     outputs = tuple(new[node] for node in program.outputs)
     needed = set(topological(outputs, stop=set(program.inputs)))
-    kept = tuple(dict.fromkeys(node for node in nodes if node in needed))
+    kept = tuple(dict.fromkeys(node for node in writer.nodes if node in needed))
     return Program(program.inputs, kept, outputs)
 
 
-def _used(program: Program) -> dict[Node, frozenset[int]]:
-    """For each control node the results that are read, by what is itself read."""
+def _used(program: Program) -> dict[Node, Used]:
+    """The results of each loop or branch that are read by nodes which are read themselves."""
     live = set(program.outputs)
     picked: dict[Node, set[int]] = {}
-    found: dict[Node, frozenset[int]] = {}
+    found: dict[Node, Used] = {}
     for node in reversed(program.nodes):
-        if node.op.family == "control":
+        if node.op.runs_bodies:
             if node in picked:
                 found[node] = frozenset(picked[node])
-                needed = _NEEDED[node.op.name](node, found[node])
+                needed = _NEEDED[node.op](node, found[node])
                 live.update(node.inputs[position] for position in needed)
         elif node in live:
-            if node.op is PICK and node.inputs[0].op.family == "control":
+            if node.op is PICK and node.inputs[0].op.runs_bodies:
                 picked.setdefault(node.inputs[0], set()).add(node.params[0])
             live.update(node.inputs)
     return found
@@ -70,42 +80,35 @@ def _used(program: Program) -> dict[Node, frozenset[int]]:
 class _Writer:
     """Appends nodes to a program that is being written."""
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[Node], optimized: Optimize) -> None:
         self.nodes = nodes
+        self.optimized = optimized
 
-    def __call__(self, name: str, inputs: Sequence[Node], params: tuple[Any, ...]) -> Node:
-        op = REGISTRY[name]
-        of: Any = op.spec(*[node.spec for node in inputs], **op.keywords(params))
+    def __call__(self, op: Op, inputs: Sequence[Node], params: tuple[object, ...]) -> Node:
+        of = op.spec(*[node.spec for node in inputs], **op.keywords(params))
         found = Node(op, tuple(inputs), params, of)
         self.nodes.append(found)
         return found
 
     def results(self, node: Node, positions: Sequence[int]) -> dict[int, Node]:
         """The outputs of a node, by the numbers that they had before."""
-        return {old: self("pick", (node,), (number,)) for number, old in enumerate(positions)}
+        return {old: self(PICK, (node,), (number,)) for number, old in enumerate(positions)}
 
-    def copied(self, roots: Sequence[Node], image: dict[Node, Node]) -> list[Node]:
+    def copied(self, roots: Sequence[Node], image: Mapping[Node, Node]) -> list[Node]:
         """Nodes of a body as nodes here."""
-        new = dict(image)
-        for node in topological(roots, stop=image.keys()):
-            if node not in new:
-                inputs = tuple(new[parent] for parent in node.inputs)
-                new[node] = Node(node.op, inputs, node.params, node.spec)
-                self.nodes.append(new[node])
-        return [new[root] for root in roots]
+        found = _copied(roots, image)
+        self.nodes += [node for old, node in found.items() if old not in image]
+        return [found[root] for root in roots]
 
 
-def optimized(body: Program) -> Program:
-    """A body after all passes."""
-    found = body.derived.get("optimized")
-    if found is None:
-        from gradtape.optimize import optimize
-
-        small = optimize(body)
-        found = closed(small.inputs, small.outputs)
-        found.derived["optimized"] = found
-        body.derived["optimized"] = found
-    return found
+def _copied(roots: Sequence[Node], image: Mapping[Node, Node]) -> dict[Node, Node]:
+    """What the roots, and the nodes that they are computed from, become over the image."""
+    new = dict(image)
+    for node in topological(roots, stop=image.keys()):
+        if node not in new:
+            inputs = tuple(new[parent] for parent in node.inputs)
+            new[node] = Node(node.op, inputs, node.params, node.spec)
+    return new
 
 
 def _reads(body: Program, roots: Sequence[Node]) -> set[Node]:
@@ -122,20 +125,29 @@ class _Scan:
     """A scan that is being reduced: each operand with its input of the body."""
 
     constants: list[tuple[Node, Node]]
+    # With the output of the body that is the next value.
     carries: list[tuple[Node, Node, Node]]
     sequences: list[tuple[Node, Node]]
     rows: list[Node]
     length: int
-    reverse: bool
-    recompute: bool
+
+    def operands(self) -> list[Node]:
+        groups = (self.constants, self.carries, self.sequences)
+        return [item[0] for group in groups for item in group]
+
+    def inputs(self) -> list[Node]:
+        groups = (self.constants, self.carries, self.sequences)
+        return [item[1] for group in groups for item in group]
+
+    def outputs(self) -> list[Node]:
+        return [*[following for _, _, following in self.carries], *self.rows]
 
     def body(self) -> Program:
-        inputs = [
-            *[node for _, node in self.constants],
-            *[node for _, node, _ in self.carries],
-            *[node for _, node in self.sequences],
-        ]
-        return closed(inputs, [*[next_ for _, _, next_ in self.carries], *self.rows])
+        return closed(self.inputs(), self.outputs())
+
+    def params(self, old: Scan) -> tuple[object, ...]:
+        constants, carries = len(self.constants), len(self.carries)
+        return replace(old, body=self.body(), constants=constants, carries=carries).params
 
     def over(self, body: Program) -> _Scan:
         """The same with another body of these inputs and outputs."""
@@ -148,72 +160,60 @@ class _Scan:
         )
 
     def without_unread(self) -> _Scan:
-        """Operands that the body does not read are dropped."""
-        read = _reads(self.body_over_own(), [*[one for _, _, one in self.carries], *self.rows])
+        """The same without operands that the body does not read."""
+        given = set(self.inputs())
+        read = {node for node in topological(self.outputs(), stop=given) if node in given}
         return replace(
             self,
             constants=[pair for pair in self.constants if pair[1] in read],
             sequences=[pair for pair in self.sequences if pair[1] in read],
         )
 
-    def body_over_own(self) -> Program:
-        """The body as it is, not copied."""
-        inputs = (
-            *[node for _, node in self.constants],
-            *[node for _, node, _ in self.carries],
-            *[node for _, node in self.sequences],
-        )
-        return Program(inputs, (), ())
 
-
-def _live_carries(node: Node, used: frozenset[int]) -> tuple[set[int], set[Node]]:
+def _live_carries(scan: Scan, used: Used) -> tuple[set[int], set[Node]]:
     """The carried values that the used results need, and all inputs of the body that they do."""
-    body, constants, carries, *_ = node.params
-    live = {position for position in used if position < carries}
+    body = scan.body
+    live = {position for position in used if position < scan.carries}
     while True:
-        roots = [body.outputs[p] for p in sorted(live | used)]
-        read = _reads(body, roots)
-        more = {n for n in range(carries) if body.inputs[constants + n] in read}
+        read = _reads(body, [body.outputs[p] for p in sorted(live | used)])
+        more = {n for n in range(scan.carries) if body.inputs[scan.constants + n] in read}
         if more <= live:
             return live, read
         live |= more
 
 
-def _scan_needs(node: Node, used: frozenset[int]) -> list[int]:
-    body, constants, *_ = node.params
-    live, read = _live_carries(node, used)
-    carried = {constants + number for number in live}
-    return [
-        position
-        for position, given in enumerate(body.inputs)
-        if position in carried or given in read
-    ]
+def _scan_needs(node: Node, used: Used) -> list[int]:
+    scan = Scan.of(node)
+    live, read = _live_carries(scan, used)
+    carried = {scan.constants + number for number in live}
+    return [p for p, given in enumerate(scan.body.inputs) if p in carried or given in read]
 
 
 def _reduced_scan(
-    write: _Writer, node: Node, operands: Sequence[Any], used: frozenset[int]
+    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
-    body, constants, carries, length, reverse, recompute = node.params
-    first = constants + carries
-    live, read = _live_carries(node, used)
-    # What is handed on unchanged is a constant.
+    old = Scan.of(node)
+    body, constants = old.body, old.constants
+    live, read = _live_carries(old, used)
+    # A value that is handed on unchanged is a constant.
     same = {n for n in live if body.outputs[n] is body.inputs[constants + n]}
     fixed = [p for p in range(constants) if body.inputs[p] in read]
     fixed += [constants + n for n in sorted(same)]
     moving = sorted(live - same)
-    rows = sorted(position for position in used if position >= carries)
+    rows = sorted(position for position in used if position >= old.carries)
     scan = _Scan(
-        [(operands[p], body.inputs[p]) for p in fixed],
-        [(operands[constants + n], body.inputs[constants + n], body.outputs[n]) for n in moving],
-        [(operands[p], body.inputs[p]) for p in range(first, len(body.inputs))
+        [(_known(operands[p]), body.inputs[p]) for p in fixed],
+        [(_known(operands[constants + n]), body.inputs[constants + n], body.outputs[n])
+         for n in moving],
+        [(_known(operands[p]), body.inputs[p]) for p in range(old.first, len(body.inputs))
          if body.inputs[p] in read],
         [body.outputs[position] for position in rows],
-        length, reverse, recompute,
+        old.length,
     )  # fmt: skip
     scan = _with_constants(write, scan)
-    scan = scan.over(optimized(scan.body())).without_unread()
+    scan = scan.over(write.optimized(scan.body())).without_unread()
     scan = _hoisted(write, scan)
-    found = {number: operands[constants + number] for number in same if number in used}
+    found = {n: _known(operands[constants + n]) for n in same if n in used}
     # A result that is an operand, or another result, is not written again.
     sequence = {given: operand for operand, given in scan.sequences}
     kept: dict[Node, list[int]] = {}
@@ -225,15 +225,7 @@ def _reduced_scan(
     scan = replace(scan, rows=list(kept)).without_unread()
     if not moving and not kept:
         return found
-    inputs = (
-        *[operand for operand, _ in scan.constants],
-        *[operand for operand, _, _ in scan.carries],
-        *[operand for operand, _ in scan.sequences],
-    )
-    params = (
-        scan.body(), len(scan.constants), len(scan.carries), length, reverse, recompute,
-    )  # fmt: skip
-    made = write("scan", inputs, params)
+    made = write(SCAN, scan.operands(), scan.params(old))
     numbered = write.results(made, range(len(moving) + len(kept)))
     found.update((number, numbered[at]) for at, number in enumerate(moving))
     for at, positions in enumerate(kept.values(), start=len(moving)):
@@ -241,18 +233,23 @@ def _reduced_scan(
     return found
 
 
+def _known(operand: Node | None) -> Node:
+    assert operand is not None, "an operand that is read was dropped"
+    return operand
+
+
 def _with_constants(write: _Writer, scan: _Scan) -> _Scan:
     """Operands that are the same in every element, as constants; those of one number, inside."""
     inside: dict[Node, Node] = {}
     constants: list[tuple[Node, Node]] = []
     for operand, given in scan.constants:
-        if operand.op.name == "full":
+        if constant_value(operand) is not None:
             inside[given] = _full(operand, given)
         else:
             constants.append((operand, given))
     sequences: list[tuple[Node, Node]] = []
     for operand, given in scan.sequences:
-        if operand.op.name == "full":
+        if constant_value(operand) is not None:
             inside[given] = _full(operand, given)
             continue
         element = _equal_element(write, operand, given)
@@ -262,43 +259,36 @@ def _with_constants(write: _Writer, scan: _Scan) -> _Scan:
             constants.append((element, given))
     if not inside:
         return replace(scan, constants=constants, sequences=sequences)
-    roots = [*[one for _, _, one in scan.carries], *scan.rows]
     known = {node for _, node in (*constants, *sequences)} | {node for _, node, _ in scan.carries}
-    found = _Writer([]).copied(roots, {**inside, **{node: node for node in known}})
-    count = len(scan.carries)
-    carries = [
-        (operand, given, one)
-        for (operand, given, _), one in zip(scan.carries, found[:count], strict=True)
-    ]
-    return replace(
-        scan, constants=constants, carries=carries, sequences=sequences, rows=found[count:]
-    )
+    found = _copied(scan.outputs(), {**inside, **{node: node for node in known}})
+    carries = [(operand, given, found[following]) for operand, given, following in scan.carries]
+    rows = [found[row] for row in scan.rows]
+    return replace(scan, constants=constants, carries=carries, sequences=sequences, rows=rows)
 
 
 def _full(operand: Node, given: Node) -> Node:
-    params = (given.shape, operand.params[1], given.dtype)
-    return Node(REGISTRY["full"], (), params, given.spec)
+    params = (given.shape, constant_value(operand), given.dtype)
+    return Node(OPERATORS.full, (), params, given.spec)
 
 
 def _equal_element(write: _Writer, operand: Node, given: Node) -> Node | None:
     """The element of a sequence that is one element, stretched."""
-    if operand.op.name != "broadcast_to":
+    if operand.op.view is not View.BROADCAST:
         return None
     source = operand.inputs[0]
     if source.ndim == operand.ndim:
         if source.shape[0] != 1:
             return None
-        source = write("reshape", (source,), (source.shape[1:],))
+        source = write(RESHAPE, (source,), (source.shape[1:],))
     if source.shape == given.shape:
         return source
-    return write("broadcast_to", (source,), (given.shape,))
+    return write(BROADCAST_TO, (source,), (given.shape,))
 
 
 def _hoisted(write: _Writer, scan: _Scan) -> _Scan:
-    """What depends on constants alone is computed before the loop. Views cost nothing inside."""
-    roots = [*[one for _, _, one in scan.carries], *scan.rows]
-    given = {node for _, node in (*scan.constants, *scan.sequences)}
-    given |= {node for _, node, _ in scan.carries}
+    """Nodes that depend on constants alone move before the loop; views, which are free, stay."""
+    roots = scan.outputs()
+    given = set(scan.inputs())
     order = topological(roots, stop=given)
     moving = {node for _, node in scan.sequences} | {node for _, node, _ in scan.carries}
     varying = dependents(order, moving)
@@ -321,14 +311,15 @@ def _hoisted(write: _Writer, scan: _Scan) -> _Scan:
 
 
 def _source(node: Node) -> Node:
-    while node.op.name in VIEWS and len(node.inputs) == 1:
+    """The node that a node is a view of, through any number of views."""
+    while is_strided_view(node):
         node = node.inputs[0]
     return node
 
 
 def _may_move(node: Node, length: int) -> bool:
     """Whether a node may be computed even if the loop has no step, and is worth an operand."""
-    if node.op.family == "creation" or type(node.spec) is tuple:
+    if node.op.constant or type(node.spec) is tuple:
         return False
     return not any(
         (one.op.opaque and one.inputs) or (one.op.may_fail and not length)
@@ -339,7 +330,7 @@ def _may_move(node: Node, length: int) -> bool:
 # Loops without a fixed length.
 
 
-def _while_live(node: Node, used: frozenset[int]) -> tuple[set[int], set[Node]]:
+def _while_live(node: Node, used: Used) -> tuple[set[int], set[Node]]:
     condition, body, constants, _ = node.params
     carries = len(body.outputs)
     tested = _reads(condition, condition.outputs)
@@ -355,7 +346,7 @@ def _while_live(node: Node, used: frozenset[int]) -> tuple[set[int], set[Node]]:
     return live, read | {own[one] for one in tested}
 
 
-def _while_needs(node: Node, used: frozenset[int]) -> list[int]:
+def _while_needs(node: Node, used: Used) -> list[int]:
     _, body, constants, _ = node.params
     live, read = _while_live(node, used)
     carried = {constants + number for number in live}
@@ -363,23 +354,24 @@ def _while_needs(node: Node, used: frozenset[int]) -> list[int]:
 
 
 def _reduced_while(
-    write: _Writer, node: Node, operands: Sequence[Any], used: frozenset[int]
+    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     condition, body, constants, maximum = node.params
     live, read = _while_live(node, used)
     fixed = [p for p in range(constants) if body.inputs[p] in read]
     moving = sorted(live)
     kept = [*fixed, *[constants + n for n in moving]]
-    tested = optimized(closed([condition.inputs[p] for p in kept], condition.outputs))
-    step = optimized(closed([body.inputs[p] for p in kept], [body.outputs[n] for n in moving]))
-    found = write("while", [operands[p] for p in kept], (tested, step, len(fixed), maximum))
+    tested = write.optimized(closed([condition.inputs[p] for p in kept], condition.outputs))
+    step = closed([body.inputs[p] for p in kept], [body.outputs[n] for n in moving])
+    params = (tested, write.optimized(step), len(fixed), maximum)
+    found = write(WHILE, [_known(operands[p]) for p in kept], params)
     return write.results(found, [*moving, len(body.outputs)])
 
 
 # Branches.
 
 
-def _branch_needs(node: Node, used: frozenset[int]) -> list[int]:
+def _branch_needs(node: Node, used: Used) -> list[int]:
     (branches,) = node.params
     needed = {0}
     for body in branches:
@@ -389,20 +381,28 @@ def _branch_needs(node: Node, used: frozenset[int]) -> list[int]:
 
 
 def _reduced_branch(
-    write: _Writer, node: Node, operands: Sequence[Any], used: frozenset[int]
+    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     (branches,) = node.params
     positions = sorted(used)
     kept = _branch_needs(node, used)
     smaller = tuple(
-        optimized(
+        write.optimized(
             closed([body.inputs[p - 1] for p in kept[1:]], [body.outputs[p] for p in positions])
         )
         for body in branches
     )
-    found = write("branch", [operands[p] for p in kept], (smaller,))
+    found = write(BRANCH, [_known(operands[p]) for p in kept], (smaller,))
     return write.results(found, positions)
 
 
-_NEEDED = {"scan": _scan_needs, "while": _while_needs, "branch": _branch_needs}
-_REDUCED = {"scan": _reduced_scan, "while": _reduced_while, "branch": _reduced_branch}
+_NEEDED: dict[Op, Callable[[Node, Used], list[int]]] = {
+    SCAN: _scan_needs,
+    WHILE: _while_needs,
+    BRANCH: _branch_needs,
+}
+_REDUCED: dict[Op, Callable[[_Writer, Node, Sequence[Node | None], Used], dict[int, Node]]] = {
+    SCAN: _reduced_scan,
+    WHILE: _reduced_while,
+    BRANCH: _reduced_branch,
+}

@@ -411,7 +411,7 @@ def adopt(trace: Trace, recording: Recording, result: Node | Rows) -> Node:
     }
     needed = {parent for found in mixed for parent in found.inputs} | {node}
     for found in order:
-        if found in needed and found not in mixed and found.op.family != "creation":
+        if found in needed and found not in mixed and not found.op.constant:
             replacement[found] = trace.capture(recording.hold(found, Handle))
     with apart_from_recorded():
         return substitute([node], replacement)[0]

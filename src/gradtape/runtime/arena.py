@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Hashable, Iterable
 
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant_value
 
 ALIGNMENT = 64
 
@@ -18,7 +18,7 @@ def stored_bytes(node: Node) -> int:
     """The bytes that a node takes when it is computed by itself; views and constants take none."""
     if type(node.spec) is tuple:
         return sum(of.nbytes for of in node.spec)
-    return 0 if node.op.view or node.op.name == "full" else node.spec.nbytes
+    return 0 if node.op.view or constant_value(node) is not None else node.spec.nbytes
 
 
 class Arena:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant_value
 from gradtape.graph.program import Program
-from gradtape.optimize.fuse import VIEWS
 from gradtape.runtime.lowered_program import (
     ARENA,
     LoweredProgram,
@@ -81,7 +80,7 @@ class LoweredBody(LoweredProgram):
         outputs: list[Node] = []
         inputs = set(program.inputs)
         for node in program.outputs:
-            is_view = node.op.name in VIEWS or node.op.family == "creation"
+            is_view = node.op.view is not None or node.op.constant
             if node in inputs or is_view or node in outputs:
                 node = copy_of(node)
                 nodes.append(node)
@@ -115,6 +114,6 @@ class CopyingBody(LoweredBody):
             parent
             for node in products
             for parent in node.inputs
-            if parent.op.name in (*VIEWS, "full")
+            if parent.op.view is not None or constant_value(parent) is not None
         }
         return super()._prepared(with_copies(program, views, products)[0])

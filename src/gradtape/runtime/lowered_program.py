@@ -26,10 +26,10 @@ from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph.math_function import NotLowered
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.program import Program
-from gradtape.optimize.compositions import expand
-from gradtape.optimize.fuse import Call, Fused, Loop, fuse
-from gradtape.optimize.split_reductions import separate
-from gradtape.optimize.views import row_major
+from gradtape.ops.families.access import row_major
+from gradtape.ops.matrices.contraction import MATMUL
+from gradtape.optimize import for_loops, loops_of
+from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.runtime import blas
 from gradtape.runtime.arena import Arena, stored_bytes
 from gradtape.runtime.buffer_pool import ALIGNMENT
@@ -74,7 +74,7 @@ class LoweredProgram:
     ) -> None:
         self.controls: Mapping[Node, NativeControl] = {}
         if fused is None:
-            program = self._prepared(separate(expand(program)))
+            program = self._prepared(for_loops(program))
             program, self.controls, fused = with_controls(program, body_of)
         self.program = program
         self.fused = fused
@@ -251,12 +251,12 @@ class LoweredProgram:
 
 def is_fixed(node: Node) -> bool:
     """Whether a node is the same in every run, and small enough to be kept."""
-    return node.op.family == "creation" and not node.inputs and node.spec.nbytes <= FIXED
+    return node.op.constant and not node.inputs and node.spec.nbytes <= FIXED
 
 
 def is_product(node: Node) -> bool:
     """Whether BLAS may compute this node."""
-    return node.op.name == "matmul" and node.dtype.name in LETTERS and node.size > 0
+    return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:
@@ -278,8 +278,7 @@ def last_reads(program: Program, fused: Fused) -> dict[Node, int]:
 
 def intermediate_bytes(program: Program) -> int:
     """Bytes that a compiled plan holds beside inputs and outputs, found without compiling it."""
-    program = separate(expand(program))
-    fused = fuse(program, fusible)
+    program, fused = loops_of(program, fusible)
     outputs = place_outputs(program, fused, is_product)
     elsewhere = {*outputs.written, *outputs.parts}
     last = last_reads(program, fused)

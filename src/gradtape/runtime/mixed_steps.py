@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node
-from gradtape.optimize.views import row_major, whole
+from gradtape.ops.families.access import row_major, whole
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.buffer_pool import Buffer, array
 from gradtape.runtime.lowered_program import LoweredProgram, NumpyCall

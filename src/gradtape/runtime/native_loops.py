@@ -26,8 +26,12 @@ from gradtape.codegen.plans.control import (
 )
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import Program
+from gradtape.graph.walk import rebuilt
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
+from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_stretches import ControlInstruction
@@ -82,7 +86,7 @@ def with_controls(
     """
     controls: dict[Node, NativeControl] = {}
     for node in program.nodes:
-        if node.op.family == "control":
+        if node.op.runs_bodies:
             found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
@@ -118,8 +122,7 @@ def with_copies(
                         copies[parent] = copy_of(new[parent])
                         nodes.append(copies[parent])
                     inputs[position] = copies[parent]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new[node] = node if same else Node(node.op, tuple(inputs), node.params, node.spec)
+        new[node] = rebuilt(node, tuple(inputs))
         nodes.append(new[node])
     outputs = tuple(new[node] for node in program.outputs)
     return Program(program.inputs, tuple(nodes), outputs), new
@@ -127,16 +130,15 @@ def with_copies(
 
 def copy_of(node: Node) -> Node:
     """A node with the same value in memory of its own."""
-    return Node(REGISTRY["identity"], (node,), (), node.spec)
+    return Node(IDENTITY, (node,), (), node.spec)
 
 
 def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeControl | None:
-    name = node.op.name
-    if name == "scan":
+    if node.op is SCAN:
         body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
         return NativeScan(node, body) if body is not None and node.params[3] else None
-    if name == "while":
+    if node.op is WHILE:
         condition, body = body_of(node.params[0]), body_of(node.params[1])
         return NativeWhile(node, condition, body) if condition and body else None
     branches = [body_of(branch) for branch in node.params[0]]
@@ -191,7 +193,9 @@ class NativeScan:
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
     ) -> ControlInstruction:
         """The instruction, with operands and results at these places."""
-        program, constants, carries, length, reverse, _ = self.node.params
+        scan = Scan.of(self.node)
+        program, constants, carries = scan.body, scan.constants, scan.carries
+        length, reverse = scan.length, scan.reverse
         body = self.body
         first = constants + carries
         ins, outs = body.input_slots, body.output_slots

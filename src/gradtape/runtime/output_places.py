@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.optimize.copies import Piece
+from gradtape.ops.families.access import Strides, row_major
+from gradtape.ops.families.copies import Piece
 from gradtape.optimize.fuse import Call, Fused, Loop
-from gradtape.optimize.views import Strides, row_major
-
-JOINED = ("concat", "stack")
 
 # A part, the result that it is a part of, and how many bytes into it.
 Parts = dict[Node, tuple[Node, int]]
@@ -103,7 +101,7 @@ def place_parts(
         if not isinstance(unit, Loop) or unit.pieces is None:
             continue
         joined = unit.nodes[0]
-        if joined.op.name not in JOINED or not (joined in results or joined in parts):
+        if joined.op.join is None or not (joined in results or joined in parts):
             continue
         copies = []
         for piece in unit.pieces:

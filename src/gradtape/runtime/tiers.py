@@ -141,12 +141,12 @@ def work(program: Program) -> int:
 
 
 def _elements(node: Node) -> int:
-    if node.op.family == "control":
+    if node.op.runs_bodies:
         steps: int = node.keywords.get("length", 1)
         return steps * sum(work(body) for body in held(node))
     if type(node.spec) is tuple:
         return sum(of.size for of in node.spec)
-    if node.op.family == "reduction":
+    if node.op.reduces:
         return node.inputs[0].size
     return node.size
 

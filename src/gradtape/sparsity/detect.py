@@ -118,7 +118,7 @@ def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[N
 
 
 def _is_indexing(node: Node) -> bool:
-    return node.op.family in ("movement", "indexing")
+    return node.op.moves
 
 
 def _carries(node: Node) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node
+from gradtape.graph.op import Op
 from gradtape.ops.custom.saving import NAMED
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.record import record
@@ -19,8 +20,6 @@ from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 
-# Products and solutions of linear systems: what takes long for its size.
-CONTRACTIONS = frozenset({"matmul", "einsum", "solve", "triangular_solve", "inv", "cholesky"})
 KINDS = ("nothing", "everything", "contractions")
 
 
@@ -40,7 +39,7 @@ class Policy:
         # What comes from Python may be another value the next time: it is never asked for twice.
         found = {node for node in nodes if _producer(node).opaque}
         if self.kind == "contractions":
-            found.update(node for node in nodes if _producer(node).name in CONTRACTIONS)
+            found.update(node for node in nodes if _takes_long(_producer(node)))
         elif self.kind == "only":
             found.update(
                 node for node in nodes if node.op is NAMED and node.params[0] in self.names
@@ -53,8 +52,13 @@ class Policy:
         return {node for node in found if type(node.spec) is not tuple}
 
 
-def _producer(node: Node) -> Any:
+def _producer(node: Node) -> Op:
     return node.inputs[0].op if node.op is PICK else node.op
+
+
+def _takes_long(op: Op) -> bool:
+    """Whether an op takes long for the size of its result: products, solutions of systems."""
+    return op.labels is not None or op.solves
 
 
 def checkpoint(

@@ -13,7 +13,9 @@ from gradtape.graph.node import PICK, Node, Table, exchange
 from gradtape.graph.program import program, sealed
 from gradtape.graph.provenance import Provenance, note_into
 from gradtape.graph.rows import Rows
+from gradtape.ops.control.scan import SCAN
 from gradtape.ops.custom.custom import passes_through
+from gradtape.ops.custom.saving import NAMED
 from gradtape.optimize import optimize
 from gradtape.pytree import flatten, map_leaves
 from gradtape.recording.modes import modes
@@ -120,7 +122,7 @@ def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Save
 def _line(noted: Provenance, node: Node) -> str:
     """Where a value was recorded; what a loop saves of its steps, inside it."""
     several = node.inputs[0] if node.op is PICK else node
-    if several.op.name == "scan":
+    if several.op is SCAN:
         inner = several.params[0].outputs[node.params[0]]
         inside = noted.lines.get(inner) or noted.lines.get(
             inner.inputs[0] if inner.inputs else inner
@@ -185,7 +187,7 @@ def _read(recording: Recording, roots: list[Node], sources: list[Node]) -> set[N
 def _described(node: Node, line_of: LineOf) -> Saved:
     name, origin = None, node
     while True:
-        if origin.op.name == "checkpoint_name":
+        if origin.op is NAMED:
             name, origin = origin.params[0], origin.inputs[0]
             continue
         passed = passes_through(origin)

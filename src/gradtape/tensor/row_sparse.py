@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
@@ -59,8 +59,8 @@ def make_row_sparse(base: Any) -> Any:
             >>> tape.gradient(y, table).dense().tolist()
             [[0.0], [1.0]]
             """
-            nothing = record(REGISTRY["full"], (), (self.spec.shape, 0, self.spec.dtype))
-            return record(REGISTRY["scatter_add_rows"], (nothing, self.indices, self.values))
+            nothing = record(OPERATORS.full, (), (self.spec.shape, 0, self.spec.dtype))
+            return record(OPERATORS.scatter_add_rows, (nothing, self.indices, self.values))
 
         def enter(self, recording: Recording) -> Node:
             if self.computed is not None:
@@ -70,7 +70,7 @@ def make_row_sparse(base: Any) -> Any:
         def dense_node(self, recording: Recording) -> Node:
             inputs = (self.indices.enter(recording), self.values.enter(recording))
             nothing = constant(0, self.spec)
-            return apply(REGISTRY["scatter_add_rows"], (nothing, *inputs))
+            return apply(OPERATORS.scatter_add_rows, (nothing, *inputs))
 
         def materialize(self) -> None:
             dense = self.dense()

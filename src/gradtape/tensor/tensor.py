@@ -19,7 +19,7 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays import indexing
-from gradtape.ops.elementwise.arithmetic import identity
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
@@ -277,7 +277,7 @@ def _caller_stores_item(frame: Any) -> bool:
 
 def _followed(node: Node) -> tuple[Node, ...]:
     """What derivatives of a node pass on to."""
-    return () if node.op.name == "stop_gradient" else node.inputs
+    return () if node.op is STOP_GRADIENT else node.inputs
 
 
 def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gradtape.errors import NoValueError
 from gradtape.graph.node import PICK, Node, pick
@@ -18,6 +18,12 @@ from gradtape.ops.families.batching import spread
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]
 
 
+class _Named(Protocol):
+    """A function with a batch rule of its own."""
+
+    name: str
+
+
 @dataclass(frozen=True)
 class Unbatched:
     """A result that depends on no batched leaf: `node` is the same for all examples."""
@@ -29,8 +35,8 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node]) -> list[Node | 
     """The outputs for all examples at once, along a new axis 0.
 
     `batched` maps leaves of the graph of one example (any nodes, in fact) to nodes with an
-    additional axis 0, all of one length. What does not depend on them stays as it is: such an
-    output comes back as `Unbatched`.
+    additional axis 0, all of one length. An output that does not depend on them comes back as
+    `Unbatched`.
     """
     return Batching(batched).of(outputs)
 
@@ -44,14 +50,15 @@ def batch_all(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) 
 
 
 class Batching:
-    """One walk: what became of each node, and of the nodes whose derivatives are Python code."""
+    """One walk: the batched form of each node, and pairs of nodes with derivatives in Python."""
 
     def __init__(self, batched: Mapping[Node, Node], python_rule: PythonRule | None = None) -> None:
+        # Nodes with an axis of examples in front; for several outputs also a tuple of nodes.
         self.batched: dict[Node, Any] = dict(batched)
         self._given = frozenset(batched)
-        # Without it, functions with a rule of their own are batched like others.
+        # If it is None, functions with a rule of their own are batched like others.
         self._python_rule = python_rule
-        # Whether it was called: it may do something else the next time.
+        # Whether the rule was called: Python code may do something else the next time.
         self.called = False
         # Pairs of a `custom_derivative` node of one example and that of all; equal if unbatched.
         self.custom: list[tuple[Node, Node]] = []
@@ -75,7 +82,7 @@ class Batching:
         return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
 
     def _note(self, node: Node) -> None:
-        """For debugging: what a node became was recorded where it was."""
+        """For debugging: the nodes that a node has become inherit its line."""
         noted = provenance()
         if noted is not None:
             many = self.batched[node]
@@ -92,7 +99,7 @@ class Batching:
         return is_called and node.params[1] is not None
 
     def _through_python(self, node: Node) -> None:
-        """A function with its own rule: how it was computed for one example is not looked at."""
+        """A function with its own rule: the nodes that computed it for one example are skipped."""
         count, call = node.params
         arguments = node.inputs[count:]
         flags = tuple(argument in self.batched for argument in arguments)
@@ -113,7 +120,7 @@ class Batching:
                 self.custom.append((found, found))
 
     def _refuse_if_read(
-        self, call: Any, who: str, results: Sequence[Node], arguments: Sequence[Node]
+        self, call: _Named, who: str, results: Sequence[Node], arguments: Sequence[Node]
     ) -> None:
         ends = set(arguments)
         if any(node in self._given - ends for node in topological(results, stop=ends)):
@@ -122,7 +129,7 @@ class Batching:
                 "example and is not among the arguments. Pass it as an argument."
             )
 
-    def _through(self, node: Node, flags: tuple[bool, ...]) -> Any:
+    def _through(self, node: Node, flags: tuple[bool, ...]) -> Node | tuple[Node, ...]:
         if node.op is PICK:
             found = self.batched[node.inputs[0]]
             position = node.params[0]
@@ -131,8 +138,9 @@ class Batching:
         if isinstance(rule, Undefined):
             rule.refuse(node.op.name, "the batch rule")
         if rule is None:
-            Undefined("nobody has declared it. Give the op one, as ops/batching.py has").refuse(
+            Undefined("nobody has declared it. Give the op one of families/batching.py").refuse(
                 node.op.name, "the batch rule"
             )
         inputs = tuple(self.batched.get(parent, parent) for parent in node.inputs)
-        return rule(inputs, flags, node, **node.keywords)
+        result: Node | tuple[Node, ...] = rule(inputs, flags, node, **node.keywords)
+        return result

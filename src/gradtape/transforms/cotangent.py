@@ -1,33 +1,38 @@
-"""What travels backwards: dense nodes, row-sparse updates, and the mask of where they matter."""
+"""Cotangents: nodes or row-sparse ones, with masks of where they are not zero."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.rows import Rows
+from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
 
-__all__ = ["Cotangent", "Rows", "masked"]
+__all__ = ["Cotangent", "Rows", "Slope", "masked"]
+
+# A cotangent without its mask.
+Slope = Node | Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Cotangent:
     """A cotangent with an optional mask: where the mask is false it is exactly zero.
 
-    The mask is what keeps the NaN of a branch not taken out of the gradient: 0 * inf appears
-    only where the mask is false, and there the product is replaced by 0.
+    The mask keeps the NaN of a branch that is not taken out of the gradient: 0 * inf appears only
+    where the mask is false, and there the product is replaced by 0.
     """
 
-    content: Node | Rows
+    content: Slope
     mask: Node | None = None
 
     @property
     def node(self) -> Node:
+        """The cotangent as one node."""
         return self.content.dense() if isinstance(self.content, Rows) else self.content
 
     def plus(self, other: Cotangent) -> Cotangent:
+        """The sum, which is zero where both are; without a mask, one may be anything anywhere."""
         mask = None
         if self.mask is not None and other.mask is not None:
             mask = self.mask | other.mask
@@ -40,4 +45,4 @@ def masked(node: Node, mask: Node | None) -> Node:
     """The node where the mask holds, exactly 0 elsewhere."""
     if mask is None:
         return node
-    return apply(REGISTRY["where"], (broadcast_to(mask, node.shape), node, constant(0, node.spec)))
+    return apply(WHERE, (broadcast_to(mask, node.shape), node, constant(0, node.spec)))

@@ -1,9 +1,9 @@
-"""Factors: in which order a product of three is contracted, where a response is a product itself.
+"""Factors: the order in which three factors are contracted, if a response is a product itself.
 
 Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as
 large as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
-d[b, k] (V[k, o] W[k, i]) is one matrix product with something that no example takes part in, and
-it lies in memory as the Jacobian of a batch does.
+d[b, k] (V[k, o] W[k, i]) is one matrix product with a factor that does not depend on the batch, and
+its result lies in memory as the Jacobian of a batch does.
 """
 
 from __future__ import annotations
@@ -11,25 +11,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradtape.graph.node import Node
+from gradtape.graph.facts import View
+from gradtape.graph.node import Node, constant_value
+from gradtape.graph.operators import OPERATORS
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.einsum import stretch
 
 Labels = tuple[str, ...]
-# So many times smaller what is multiplied first has to be than the response.
+# The product that is computed first must be so many times smaller than the response.
 SMALLER = 2
 
 
 def contract_factors(
     value: Node, labels: Labels, other: Node, theirs: Labels, result: Labels
 ) -> Node | None:
-    """The contraction of `value`, a product of two factors, with `other`; one of them goes first.
+    """The contraction of `value`, a product of two factors, with `other`.
 
-    None where that would be no smaller, or no matrix product.
+    One of the factors is multiplied by `other` first, then comes one matrix product. None where
+    that would not be smaller, or where the rest is not a matrix product.
     """
-    if value.op.name != "multiply":
+    if value.op is not OPERATORS.multiply:
         return None
     size = dict(zip(labels, value.shape, strict=True)) | dict(zip(theirs, other.shape, strict=True))
     summed = tuple(label for label in labels if label in theirs and label not in result)
@@ -66,15 +69,12 @@ def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
     """A value without the axes along which it is constant; `labels` may be more than its axes."""
     labels = labels[len(labels) - node.ndim :]
     while True:
-        name = node.op.name
-        parent = (
-            _without_ones(node) if name == "multiply" else node.inputs[0] if node.inputs else None
-        )
-        if parent is None or not (name in STRETCHING or _only_ones(node, parent)):
+        parent = _without_constant_axes(node)
+        if parent is None:
             break
-        if name == "permute_dims":
+        if node.op.view is View.PERMUTE:
             labels = tuple(labels[node.params[0].index(axis)] for axis in range(parent.ndim))
-        elif name == "reshape":
+        elif node.op.view is View.RESHAPE:
             long = iter([label for label, n in zip(labels, node.shape, strict=True) if n != 1])
             labels = tuple("" if n == 1 else next(long) for n in parent.shape)
         else:
@@ -85,12 +85,15 @@ def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
     return reshape_node(node, shape), tuple(labels[axis] for axis in kept)
 
 
-STRETCHING = ("broadcast_to", "multiply", "permute_dims")
-
-
-def _only_ones(node: Node, parent: Node) -> bool:
-    """Whether a reshape only adds or drops axes of length 1."""
-    return node.op.name == "reshape" and _long(node) == _long(parent)
+def _without_constant_axes(node: Node) -> Node | None:
+    """The node with the same elements that is stretched or transposed to this one, if any."""
+    if node.op is OPERATORS.multiply:
+        return _without_ones(node)
+    if node.op.view in (View.BROADCAST, View.PERMUTE):
+        return node.inputs[0]
+    # A reshape that only adds or drops axes of length 1.
+    is_padded = node.op.view is View.RESHAPE and _long(node) == _long(node.inputs[0])
+    return node.inputs[0] if is_padded else None
 
 
 def _long(node: Node) -> list[int]:
@@ -100,9 +103,9 @@ def _long(node: Node) -> list[int]:
 def _without_ones(node: Node) -> Node | None:
     """The other factor of a product with ones."""
     for factor, other in (node.inputs, node.inputs[::-1]):
-        constant = factor
-        while constant.op.name in ("broadcast_to", "reshape", "permute_dims"):
-            constant = constant.inputs[0]
-        if constant.op.name == "full" and constant.params[1] == 1:
+        source = factor
+        while source.op.view in (View.BROADCAST, View.RESHAPE, View.PERMUTE):
+            source = source.inputs[0]
+        if constant_value(source) == 1:
             return other
     return None

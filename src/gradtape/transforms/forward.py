@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from gradtape.graph.node import Node, derive_from, outputs
 from gradtape.graph.op import Undefined
 from gradtape.graph.walk import dependents, topological
-from gradtape.transforms.reverse import jvp_from_vjp
+from gradtape.ops.custom.custom import CUSTOM
+from gradtape.transforms.reverse import Tangent, jvp_from_vjp
 
-PythonRule = Callable[[Node, Sequence[Any]], Sequence[Any]]
+# How a custom derivative written in Python is called: (node, tangents) -> tangents of its outputs.
+PythonRule = Callable[[Node, Sequence[Node | None]], Sequence[Node | None]]
 
 
 def forward(
@@ -21,25 +22,30 @@ def forward(
     python_rule: PythonRule | None = None,
 ) -> list[Node | None]:
     """The tangent of each target, or None where it does not depend on any source."""
-    pushed: dict[Node, Any] = {}
+    given: dict[Node, Node] = {}
     for source, tangent in zip(sources, tangents, strict=True):
-        pushed[source] = pushed[source] + tangent if source in pushed else tangent
+        given[source] = given[source] + tangent if source in given else tangent
+    pushed: dict[Node, Tangent] = {**given}
     wanted = set(sources)
-    # How the outputs of a function with its own derivative were computed is of no interest.
+    # A function with its own derivative is not entered: its outputs depend on its arguments.
     order = topological(targets, parents=_inputs if python_rule is None else _sources)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     for node in order:
         if node not in active:
             continue
         derive_from(node)
-        tangent = _through(node, [pushed.get(parent) for parent in node.inputs], python_rule)
-        if tangent is None:
-            continue
-        if node in pushed:  # a source that also depends on another source
-            tangent = pushed[node]
-        pushed[node] = tangent
+        found = _through(node, [pushed.get(parent) for parent in node.inputs], python_rule)
+        # A source that depends on another source has the tangent that was given for it.
+        if found is not None and node not in given:
+            pushed[node] = found
     derive_from(None)
-    return [pushed.get(target) for target in targets]
+    return [_single(pushed.get(target)) for target in targets]
+
+
+def _single(tangent: Tangent | None) -> Node | None:
+    """The tangent of a node with one output."""
+    assert not isinstance(tangent, tuple)
+    return tangent
 
 
 def _inputs(node: Node) -> Sequence[Node]:
@@ -47,23 +53,27 @@ def _inputs(node: Node) -> Sequence[Node]:
 
 
 def _sources(node: Node) -> Sequence[Node]:
-    return node.inputs[node.params[0] :] if node.op.name == "custom_derivative" else node.inputs
+    return node.inputs[node.params[0] :] if node.op is CUSTOM else node.inputs
 
 
-def _through(node: Node, tangents: Sequence[Any], python_rule: PythonRule | None) -> Any:
+def _through(
+    node: Node, tangents: Sequence[Tangent | None], python_rule: PythonRule | None
+) -> Tangent | None:
+    """The tangent of a node from those of its inputs; only PICK has an input with several."""
     if all(tangent is None for tangent in tangents):
         return None
     several = type(node.spec) is tuple
     if not several and not node.spec.inexact:
         return None
-    if python_rule is not None and node.op.name == "custom_derivative":
-        return python_rule(node, tangents)
+    if python_rule is not None and node.op is CUSTOM:
+        return tuple(python_rule(node, [_single(tangent) for tangent in tangents]))
     jvp = node.op.jvp
     if isinstance(jvp, Undefined):
         jvp.refuse(node.op.name, "the derivative")
     if jvp is None:
         if isinstance(node.op.vjp, Undefined):
             node.op.vjp.refuse(node.op.name, "the derivative")
-        return jvp_from_vjp(node, tangents)
+        return jvp_from_vjp(node, [_single(tangent) for tangent in tangents])
     y = outputs(node) if several else node
-    return jvp(tangents, y, node.inputs, **node.keywords)
+    result: Tangent | None = jvp(tangents, y, node.inputs, **node.keywords)
+    return result

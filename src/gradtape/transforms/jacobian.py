@@ -1,4 +1,4 @@
-"""Jacobians: forward, reverse, or both with a product in between, by what the graph costs.
+"""Jacobians: forward, reverse, or both with a product in between, whichever graph costs least.
 
 The Jacobian of one node by another is a graph of the same ops, target axes first. A target that is
 joined from parts is differentiated part by part. Where everything passes through a value with few
@@ -16,12 +16,12 @@ import contextlib
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gradtape.dtypes import COMPLEX_OF
+from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph.facts import View
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import Shape, spec
 from gradtape.graph.walk import dependents, topological
@@ -30,8 +30,11 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.transforms import forward as forward_mode
+from gradtape.transforms import reverse as reverse_mode
 from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
+from gradtape.transforms.responses import respond
 from gradtape.transforms.reverse import reverse
 from gradtape.transforms.seeded import (
     Seeded,
@@ -39,33 +42,34 @@ from gradtape.transforms.seeded import (
     identity_seeds,
     jacobian_forward,
     jacobian_reverse,
-    respond,
     row_seeds,
 )
 
-# One way is not even looked at when the other has so many times fewer seeds.
+# A mode is not tried when the other one has so many times fewer seeds.
 CLEARLY_FEWER = 16
 # A waist pays when it has so many times fewer elements than either end.
 NARROW = 4
-# What writing an element of a transposed result costs, in element-wise operations.
-TURNED_COST = 4
-# What one multiply-add inside a matrix product costs, in element-wise ones.
+# The cost of writing an element of a transposed result, in element-wise operations.
+TRANSPOSED_COST = 4
+# The cost of one multiply-add inside a matrix product, in element-wise operations.
 PRODUCT_COST = 1 / 16
 
 
 _Made = TypeVar("_Made")
+# What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
+Factor = complex | None
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to differentiate by what, and what counts as constant."""
+    """By which node to differentiate, in which mode, and which nodes count as constants."""
 
     source: Node
     mode: str = "auto"
     blocked: Collection[Node] = ()
     # How custom derivatives written in Python are called, forward and backward.
-    push: Any = None
-    pull: Any = None
+    push: forward_mode.PythonRule | None = None
+    pull: reverse_mode.PythonRule | None = None
 
 
 def jacobian(target: Node, question: Question) -> Node | None:
@@ -74,8 +78,8 @@ def jacobian(target: Node, question: Question) -> Node | None:
     return found if found is None else cast(found, jacobian_dtype(target, question.source))
 
 
-def jacobian_dtype(target: Node, source: Node) -> Any:
-    """That of the source, whichever way is taken; complex if either is."""
+def jacobian_dtype(target: Node, source: Node) -> DType:
+    """The dtype of the source, made complex if the target is, in both modes."""
     return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
 
 
@@ -132,7 +136,7 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
 
 
 def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[Node | None]:
-    """The Jacobian by each of the ways that there are for every op; one of them at least."""
+    """The Jacobian in each mode for which all ops have rules; at least one, or the reason."""
 
     def one(way: str) -> Node | None:
         return _forward(target, question) if way == "forward" else _reverse(target, question)
@@ -143,12 +147,12 @@ def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[No
     for way in ways:
         with contextlib.suppress(UndefinedRuleError):
             found.append(one(way))
-    # Asked for again, the reason is said.
+    # No mode is possible: the first one raises its error again.
     return found or [one(ways[0])]
 
 
 def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
-    """What `make` gives for one way or, if some op cannot be passed that way, for the other.
+    """What `make` gives for one mode or, if some op has no rule in that mode, for the other.
 
     Reverse mode cannot go back through a loop whose number of steps is unknown, forward mode can.
     """
@@ -168,7 +172,7 @@ def _forward(target: Node, question: Question) -> Node | None:
     source = question.source
     start = identity_seeds(source.spec)
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         pushed = _response(target, question, "forward", factor, start, source.shape)
         return None if pushed is None else jacobian_forward(*pushed, target, source)
 
@@ -179,7 +183,7 @@ def _reverse(target: Node, question: Question) -> Node | None:
     source = question.source
     start = identity_seeds(target.spec)
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         pulled = _response(target, question, "reverse", factor, start, target.shape)
         return None if pulled is None else jacobian_reverse(*pulled, target, source)
 
@@ -196,7 +200,7 @@ def products(
     source = question.source
     result = target if way == "forward" else source
 
-    def along(factor: Any) -> Node | None:
+    def along(factor: Factor) -> Node | None:
         found = _response(target, question, way, factor, start, space)
         if found is None:
             return None
@@ -211,9 +215,9 @@ def products(
 
 
 def _both_parts(
-    along: Callable[[Any], Node | None], target: Node, source: Node, way: str
+    along: Callable[[Factor], Node | None], target: Node, source: Node, way: str
 ) -> Node | None:
-    """A derivative from those along the real axis and, where it takes both, the imaginary one."""
+    """A derivative from those along the real axis and, where that needs both, the imaginary one."""
     found = along(None)
     if found is None:
         return None
@@ -226,18 +230,17 @@ def _both_parts(
 
 
 def _response(
-    target: Node, question: Question, way: str, factor: Any, start: Seeded, space: Shape
+    target: Node, question: Question, way: str, factor: Factor, start: Seeded, space: Shape
 ) -> tuple[Seeded | None] | None:
-    """What the other end gives to all seeds, which are multiplied by a factor; None if nothing."""
+    """The response of the other end to all seeds times a factor; None if it does not depend."""
     source, blocked = question.source, question.blocked
     seed = placeholder((source if way == "forward" else target).spec)
     given = seed if factor is None else seed * factor
-    found: Any
     if way == "forward":
         (found,) = forward([target], [source], [given], blocked, question.push)
     else:
-        (found,) = reverse([target], [given], [source], blocked, question.pull)
-        found = found.dense() if isinstance(found, Rows) else found
+        (slope,) = reverse([target], [given], [source], blocked, question.pull)
+        found = slope.dense() if isinstance(slope, Rows) else slope
     return None if found is None else (respond([found], seed, start, space)[0],)
 
 
@@ -252,8 +255,8 @@ def fewer_seeds(target: Node, source: Node, mode: str) -> str:
 def batch_jacobian(target: Node, question: Question) -> Node | None:
     """Row b of the target by row b of the source, for examples known to be independent.
 
-    Seeds are the elements of one row; every example takes them at once, because what one example
-    is given reaches no other.
+    Seeds are the elements of one row. Every example takes them at once, because the seed of one
+    example reaches no other example.
     """
     source = question.source
     if target not in _active(target, question):
@@ -263,7 +266,7 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         like, result = (source, target) if way == "forward" else (target, source)
         space = like.shape[1:]
 
-        def along(factor: Any) -> Node | None:
+        def along(factor: Factor) -> Node | None:
             found = _response(target, question, way, factor, row_seeds(like.spec), space)
             if found is None:
                 return None
@@ -291,7 +294,7 @@ def _batch_first(response: Seeded | None, node: Node, space: Shape, *, seeds_las
 def _of_joined(target: Node, question: Question) -> Node | None:
     """The Jacobian of a stack or concatenation, or of one that was reshaped."""
     source = question.source
-    if target.op.name == "reshape":
+    if target.op.view is View.RESHAPE:
         inner = jacobian(target.inputs[0], question)
         return None if inner is None else reshape_node(inner, target.shape + source.shape)
     parts = [jacobian(part, question) for part in target.inputs]
@@ -306,9 +309,9 @@ def _of_joined(target: Node, question: Question) -> Node | None:
 
 
 def _is_joined(node: Node) -> bool:
-    if node.op.name == "reshape":
+    if node.op.view is View.RESHAPE:
         return _is_joined(node.inputs[0])
-    return node.op.name in ("stack", "concat")
+    return node.op.join is not None
 
 
 def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
@@ -351,19 +354,19 @@ def _through_waist(target: Node, waist: Node, question: Question) -> Node | None
 
 def _cost(node: Node, known: set[Node]) -> float:
     """Roughly the element-wise operations that it takes beyond computing `known`."""
-    turned = TURNED_COST * node.size if node.op.name == "permute_dims" else 0.0
-    return turned + sum(_work(step) for step in program([node], known).nodes)
+    transposed = TRANSPOSED_COST * node.size if node.op.view is View.PERMUTE else 0.0
+    return transposed + sum(_work(step) for step in program([node], known).nodes)
 
 
 def _work(node: Node) -> float:
     if type(node.spec) is tuple:
         return float(sum(of.size for of in node.spec))
-    if node.op.name in ("matmul", "einsum"):
+    if node.op.labels is not None:
         a, b = node.inputs
         # Every product of elements: the geometric mean of the three sizes.
         return PRODUCT_COST * math.sqrt(float(a.size) * b.size * max(node.size, 1))
-    if node.op.family == "reduction":
+    if node.op.reduces:
         return float(node.inputs[0].size)
-    if node.op is REGISTRY["reshape"] or node.op.view:
+    if node.op.view is not None:
         return 0.0
     return float(node.size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from gradtape.graph.node import (
     PICK,
@@ -14,14 +13,20 @@ from gradtape.graph.node import (
     outputs,
     placeholder,
 )
-from gradtape.graph.op import REGISTRY, Undefined
+from gradtape.graph.op import Undefined
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
-from gradtape.transforms.cotangent import Cotangent, Rows, masked
+from gradtape.transforms.cotangent import Cotangent, Rows, Slope, masked
 
 # How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.
-PythonRule = Callable[[Node, tuple[Any, ...]], Sequence[Any]]
+PythonRule = Callable[[Node, tuple[Node, ...]], Sequence[Slope | None]]
+# The cotangent of a node; of one with several outputs, one for each.
+Given = Node | tuple[Node, ...]
+# A tangent of a node; of one with several outputs, one or None for each.
+Tangent = Node | tuple[Node | None, ...]
 
 
 def reverse(
@@ -34,18 +39,19 @@ def reverse(
     """The cotangent of each source, or None where no path leads to it.
 
     `blocked` nodes are treated as constants, sources among them as independent. `python_rule`
-    differentiates the nodes whose derivative is a Python closure; see gradtape.custom.
+    differentiates the nodes whose derivative is a Python function of the user.
     """
     wanted = set(sources)
     order = topological(targets)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     found: dict[Node, Cotangent] = {}
-    several: dict[Node, list[Any]] = {}
+    # For nodes with several outputs: the cotangents of these, as far as they are known.
+    several: dict[Node, list[Cotangent | None]] = {}
     for target, given in zip(targets, cotangents, strict=True):
         if target in active:
             _accumulate(found, target, Cotangent(given))
     for node in reversed(order):
-        # A source may be a constant otherwise: how it was computed is nobody's way.
+        # No cotangent passes a blocked node, not even a source, which collects its own before.
         if node not in active or not node.inputs or node in blocked:
             continue
         derive_from(node)
@@ -55,8 +61,8 @@ def reverse(
         elif node in found:
             cotangent = found[node]
             if node.op is PICK:
-                slots = several.setdefault(node.inputs[0], [None] * len(node.inputs[0].spec))
-                slots[node.params[0]] = cotangent
+                count = len(node.inputs[0].spec)
+                several.setdefault(node.inputs[0], [None] * count)[node.params[0]] = cotangent
             else:
                 _through(node, cotangent, found, active)
             if node not in wanted:
@@ -71,7 +77,8 @@ def _accumulate(found: dict[Node, Cotangent], node: Node, cotangent: Cotangent) 
 
 
 def _carries(node: Node) -> bool:
-    return type(node.spec) is tuple or node.spec.inexact
+    """Whether a node can have a cotangent: integers and booleans have none."""
+    return type(node.spec) is tuple or bool(node.spec.inexact)
 
 
 def _through(
@@ -93,18 +100,22 @@ def _through(
         _accumulate(found, parent, Cotangent(result, mask))
 
 
-def _pulled(node: Node, index: int, g: Any, mask: Node | None = None) -> Any:
-    """The cotangent of one input, with broadcasting undone; a mask acts before the sum does."""
+def _pulled(node: Node, index: int, g: Given, mask: Node | None = None) -> Slope | None:
+    """The cotangent of one input.
+
+    Broadcasting of element-wise ops is undone here, by a sum. The mask acts before it: a NaN of one
+    element must not reach the sum.
+    """
     vjp = node.op.vjp
     if isinstance(vjp, Undefined):
         vjp.refuse(node.op.name, "the derivative")
     if vjp is None:
         if node.op.pullback is not None:
-            return _pulled_back(node, (index,), g)[0]
+            return _pulled_back(node, (index,), g if isinstance(g, tuple) else (g,))[0]
         return _vjp_from_jvp(node, index, g)
     y = outputs(node) if type(node.spec) is tuple else node
-    result = vjp(index, g, y, node.inputs, **node.keywords)
-    if node.op.family == "elementwise" and result is not None:
+    result: Slope | None = vjp(index, g, y, node.inputs, **node.keywords)
+    if node.op.elementwise and isinstance(result, Node):
         shape = node.inputs[index].shape
         if result.shape == node.shape != shape:
             result = reduce_to(masked(result, mask), shape)
@@ -112,28 +123,30 @@ def _pulled(node: Node, index: int, g: Any, mask: Node | None = None) -> Any:
 
 
 def _mask(node: Node, index: int, mask: Node | None) -> Node | None:
-    """The mask of an input's cotangent; `where` is the op that begins one."""
+    """The mask of an input's cotangent.
+
+    A mask begins at a `where`, whose branches have a cotangent of 0 where they are not taken. It
+    goes on through ops that have a rule for it, and ends at others: there every element may matter.
+    """
+    found: Node | None = None
+    if mask is not None and node.op.mask is not None:
+        found = node.op.mask(index, mask, node, node.inputs, **node.keywords)
     if node.op is WHERE:
         here = branch_mask(index, node)
-        if mask is None:
-            return here
-        above = node.op.mask(index, mask, node, node.inputs)  # type: ignore[misc]
-        return here & above
-    if mask is None or node.op.mask is None:
-        return None
-    return node.op.mask(index, mask, node, node.inputs, **node.keywords)
+        return here if found is None else here & found
+    return found
 
 
 def _through_several(
     node: Node,
-    cotangents: list[Any],
+    cotangents: Sequence[Cotangent | None],
     found: dict[Node, Cotangent],
     active: set[Node],
     python_rule: PythonRule | None,
 ) -> None:
-    """The same for a node with several outputs: absent cotangents are zeros."""
+    """Carry the cotangents of a node with several outputs to its inputs; None stands for zero."""
     if node.op.pullback is not None:
-        given = [None if slot is None else slot.node for slot in cotangents]
+        given = [None if one is None else one.node for one in cotangents]
         wanted = [
             i for i, parent in enumerate(node.inputs) if parent in active and _carries(parent)
         ]
@@ -142,63 +155,70 @@ def _through_several(
                 _accumulate(found, node.inputs[index], Cotangent(result))
         return
     dense = tuple(
-        constant(0, of) if slot is None else slot.node
-        for slot, of in zip(cotangents, node.spec, strict=True)
+        constant(0, of) if one is None else one.node
+        for one, of in zip(cotangents, node.spec, strict=True)
     )
-    if python_rule is not None and node.op.name == "custom_derivative":
-        results = python_rule(node, dense)
-        for parent, result in zip(node.inputs, results, strict=True):
-            if result is not None and parent in active:
-                _accumulate(found, parent, Cotangent(result))
+    if python_rule is not None and node.op is CUSTOM:
+        for parent, slope in zip(node.inputs, python_rule(node, dense), strict=True):
+            if slope is not None and parent in active:
+                _accumulate(found, parent, Cotangent(slope))
         return
     for index, parent in enumerate(node.inputs):
         if parent not in active or not _carries(parent):
             continue
-        result = _pulled(node, index, dense)
-        if result is not None:
-            _accumulate(found, parent, Cotangent(result))
+        slope = _pulled(node, index, dense)
+        if slope is not None:
+            _accumulate(found, parent, Cotangent(slope))
 
 
-def _pulled_back(node: Node, wanted: Sequence[int], cotangents: Sequence[Any]) -> list[Any]:
-    rule: Any = node.op.pullback
-    return rule(wanted, cotangents, outputs(node), node.inputs, **node.keywords)
+def _pulled_back(
+    node: Node, wanted: Sequence[int], cotangents: Sequence[Node | None]
+) -> list[Node | None]:
+    """The cotangents of wanted inputs, by the op's rule for all of them at once."""
+    assert node.op.pullback is not None
+    found: list[Node | None] = node.op.pullback(
+        wanted, cotangents, outputs(node), node.inputs, **node.keywords
+    )
+    return found
 
 
-def _vjp_from_jvp(node: Node, index: int, g: Any) -> Node | None:
+def _dense(slope: Slope) -> Node:
+    return slope.dense() if isinstance(slope, Rows) else slope
+
+
+def _vjp_from_jvp(node: Node, index: int, g: Given) -> Node | None:
     """Transpose the forward rule: it is linear in the tangent, so reverse mode of it is exact."""
     tangent = placeholder(node.inputs[index].spec)
-    tangents: list[Any] = [None] * len(node.inputs)
+    tangents: list[Node | None] = [None] * len(node.inputs)
     tangents[index] = tangent
-    several = type(node.spec) is tuple
-    y = outputs(node) if several else node
-    result = node.op.jvp(tangents, y, node.inputs, **node.keywords)  # type: ignore[operator,misc]
-    pairs = list(zip(result, g, strict=True)) if several else [(result, g)]
-    pairs = [(t, c) for t, c in pairs if t is not None]
+    jvp = node.op.jvp
+    assert callable(jvp)
+    y = outputs(node) if isinstance(g, tuple) else node
+    result: Tangent | None = jvp(tangents, y, node.inputs, **node.keywords)
+    results = result if isinstance(result, tuple) else (result,)
+    given = g if isinstance(g, tuple) else (g,)
+    pairs = [(t, c) for t, c in zip(results, given, strict=True) if t is not None]
     (found,) = reverse([t for t, _ in pairs], [c for _, c in pairs], [tangent])
-    return found.dense() if isinstance(found, Rows) else found
+    return None if found is None else _dense(found)
 
 
-def jvp_from_vjp(node: Node, tangents: Sequence[Node | None]) -> Any:
-    """Transpose the reverse rule: the cotangent enters it linearly."""
+def jvp_from_vjp(node: Node, tangents: Sequence[Node | None]) -> Tangent | None:
+    """Transpose the reverse rule: it is linear in the cotangent."""
     several = type(node.spec) is tuple
     specs = node.spec if several else (node.spec,)
     cotangents = tuple(placeholder(of) for of in specs)
-    g: Any = cotangents if several else cotangents[0]
-    totals: list[Any] = [None] * len(specs)
+    totals: list[Node | None] = [None] * len(specs)
     for index, tangent in enumerate(tangents):
         if tangent is None:
             continue
-        pulled = _pulled(node, index, g)
+        pulled = _pulled(node, index, cotangents if several else cotangents[0])
         if pulled is None:
             continue
-        if isinstance(pulled, Rows):
-            pulled = pulled.dense()
-        for position, pushed in enumerate(reverse([pulled], [tangent], cotangents)):
+        for position, pushed in enumerate(reverse([_dense(pulled)], [tangent], cotangents)):
             if pushed is not None:
-                node_pushed = pushed.dense() if isinstance(pushed, Rows) else pushed
-                earlier = totals[position]
-                totals[position] = node_pushed if earlier is None else earlier + node_pushed
-    # The placeholder enters only linearly, so no result may mention it; zero is what is left.
+                earlier, found = totals[position], _dense(pushed)
+                totals[position] = found if earlier is None else earlier + found
+    # A placeholder enters linearly, so no derivative by it depends on its value: zero will do.
     totals = [
         total if total is None else substitute([total], _zeros(cotangents))[0] for total in totals
     ]
@@ -210,4 +230,5 @@ def _zeros(nodes: Sequence[Node]) -> dict[Node, Node]:
 
 
 def ones_like(node: Node) -> Node:
-    return apply(REGISTRY["full"], (), (node.shape, 1, node.dtype))
+    """The cotangent that a gradient starts from."""
+    return apply(OPERATORS.full, (), (node.shape, 1, node.dtype))

@@ -15,21 +15,17 @@ elements: the Jacobian of `A @ x` is `A`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import PICK, Node, apply, constant, pick
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape, spec
-from gradtape.graph.walk import topological
+from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.transforms.batch import batch_all
 
 # Node axis, seed axis, and how much larger the index of the seed is.
 Tie = tuple[int, int, int]
@@ -45,12 +41,7 @@ class Seeded:
     ties: tuple[Tie, ...]
 
 
-Rule = Callable[[Node, Sequence[Seeded | None], Shape], Seeded | None]
-# By op: how structure passes through. Filled by gradtape.transforms.seeded_rules.
-RULES: dict[str, Rule] = {}
-
-
-def identity_seeds(of: Any) -> Seeded:
+def identity_seeds(of: Spec) -> Seeded:
     """Every element of a value of this spec as a seed of its own."""
     # Ties of length 1 say nothing: such axes are dense from the start.
     long = tuple(axis for axis, n in enumerate(of.shape) if n != 1)
@@ -59,7 +50,7 @@ def identity_seeds(of: Any) -> Seeded:
     return Seeded(ones, dense, tuple((axis, axis, 0) for axis in long))
 
 
-def row_seeds(of: Any) -> Seeded:
+def row_seeds(of: Spec) -> Seeded:
     """The elements of a row as seeds, the same for every row: the first axis has none."""
     rows = identity_seeds(spec(of.shape[1:], of.dtype))
     lead = len(rows.dense)
@@ -71,57 +62,9 @@ def row_seeds(of: Any) -> Seeded:
     )
 
 
-def respond(outputs: Iterable[Node], seed: Node, start: Seeded, space: Shape) -> list[Any]:
-    """The response of each output of a graph that is linear in `seed`; None if it has none."""
-    outputs = list(outputs)
-    found: dict[Node, Seeded] = {seed: start}
-    for node in topological(outputs, stop={seed}):
-        if node in found:
-            continue
-        operands = [found.get(parent) for parent in node.inputs]
-        if all(operand is None for operand in operands):
-            continue
-        rule = RULES.get(node.op.name)
-        result = rule(node, operands, space) if rule is not None else None
-        found[node] = one_by_one(node, operands, space) if result is None else result
-    return [found.get(output) for output in outputs]
-
-
-def one_by_one(node: Node, operands: Sequence[Seeded | None], space: Shape) -> Seeded:
-    """What always works: all seed axes dense, as one batch axis."""
-    if node.op is PICK:
-        (several,) = operands
-        assert several is not None
-        outputs: Any = several.value
-        position = node.params[0]
-        part = outputs[position] if isinstance(outputs, tuple) else pick(outputs, position)
-        return _spread(part, node.shape, space)
-    batched = {
-        parent: _flat(dense_form(operand, parent, space), parent, space)
-        for parent, operand in zip(node.inputs, operands, strict=True)
-        if operand is not None
-    }
-    (value,) = batch_all([node], batched, math.prod(space))
-    if type(node.spec) is tuple:
-        return Seeded(value, tuple(range(len(space))), ())
-    return _spread(value, node.shape, space)
-
-
-def _flat(seeded: Seeded, node: Node, space: Shape) -> Node:
-    if type(node.spec) is tuple:  # has one batch axis already
-        return seeded.value
-    return reshape_node(seeded.value, (math.prod(space), *node.shape))
-
-
-def _spread(value: Node, shape: Shape, space: Shape) -> Seeded:
-    return Seeded(reshape_node(value, (*space, *shape)), tuple(range(len(space))), ())
-
-
 def dense_form(seeded: Seeded, node: Node, space: Shape) -> Seeded:
     """The same without ties."""
-    if type(node.spec) is tuple or not seeded.ties:
-        return seeded
-    return untied(seeded, node.shape, space, seeded.ties)
+    return untied(seeded, node.shape, space, seeded.ties) if seeded.ties else seeded
 
 
 def untied(seeded: Seeded, shape: Shape, space: Shape, ties: Iterable[Tie]) -> Seeded:
@@ -141,14 +84,15 @@ def untied(seeded: Seeded, shape: Shape, space: Shape, ties: Iterable[Tie]) -> S
 
 
 def numbered(start: int, stop: int) -> Node:
-    return apply(REGISTRY["arange"], (), (start, stop, 1, np.dtype(np.int32)))
+    """The numbers from `start` up to `stop`."""
+    return apply(ARANGE, (), (start, stop, 1, np.dtype(np.int32)))
 
 
 def _along(numbers: Node, axis: int, ndim: int) -> Node:
     return reshape_node(numbers, (1,) * axis + numbers.shape + (1,) * (ndim - axis - 1))
 
 
-def jacobian_forward(seeded: Seeded | None, target: Node, source: Any) -> Node:
+def jacobian_forward(seeded: Seeded | None, target: Node, source: Node) -> Node:
     """The Jacobian, target axes first, from responses of the target to seeds of the source."""
     if seeded is None:
         return constant(0, spec(target.shape + source.shape, target.dtype))
@@ -159,8 +103,8 @@ def jacobian_forward(seeded: Seeded | None, target: Node, source: Any) -> Node:
     return permute(full, axes) if axes != tuple(range(full.ndim)) else full
 
 
-def jacobian_reverse(seeded: Seeded | None, target: Any, source: Node) -> Node:
-    """The same from responses of the source to seeds of the target."""
+def jacobian_reverse(seeded: Seeded | None, target: Node, source: Node) -> Node:
+    """The Jacobian from responses of the source to seeds of the target."""
     if seeded is None:
         return constant(0, spec(target.shape + source.shape, source.dtype))
     full = dense_form(seeded, source, target.shape).value

@@ -3,41 +3,59 @@
 from __future__ import annotations
 
 import math
-import string
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from gradtape.graph.node import Node, apply
+from gradtape.graph.facts import Accumulation, Join, View
+from gradtape.graph.node import Node, apply, constant_value
+from gradtape.graph.op import Op
 from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.einsum import contract_pair
 from gradtape.transforms.factors import contract_factors
-from gradtape.transforms.seeded import RULES, Seeded, Tie, untied
+from gradtape.transforms.seeded import Seeded, Tie, untied
 
-# Element-wise ops, and the operands in which each is linear.
-LINEAR_IN: dict[str, tuple[int, ...]] = {
-    "add": (0, 1), "subtract": (0, 1), "multiply": (0, 1), "divide": (0,), "negative": (0,),
-    "positive": (0,), "identity": (0,), "stop_gradient": (0,), "cast": (0,), "conj": (0,),
-    "real": (0,), "imag": (0,), "where": (1, 2),
-}  # fmt: skip
+Operands = Sequence[Seeded | None]
+Rule = Callable[[Node, Operands, Shape], Seeded | None]
 
 
-def _elementwise(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
-    name = node.op.name
-    seeded = [position for position, operand in enumerate(operands) if operand is not None]
-    if any(position not in LINEAR_IN[name] for position in seeded):
+def rule_of(op: Op) -> Rule | None:
+    """How the structure of seeds passes through an op; None if it becomes dense there.
+
+    A rule gives None for a node whose result it cannot structure.
+    """
+    if op.linear is not None:
+        return _elementwise
+    if op.labels is not None:
+        return _contraction
+    if op.reduction is Accumulation.SUM:
+        return _sum
+    if op.join is not None:
+        return _joined
+    if op is UNSLICE:
+        return _slice
+    return None if op.view is None else _VIEWS.get(op.view)
+
+
+def _elementwise(node: Node, operands: Operands, space: Shape) -> Seeded | None:
+    linear = node.op.linear
+    assert linear is not None
+    given = {at: operand for at, operand in enumerate(operands) if operand is not None}
+    if any(position not in linear.operands for position in given):
         return None
-    if len(seeded) != {"add": 2, "subtract": 2, "multiply": 1}.get(name, len(seeded)):
-        return None  # not linear: something depends on a seed that is no response to it
-    if name == "where" and len(seeded) < 2 and not _is_zero(node.inputs[3 - seeded[0]]):
+    if linear.together:
+        # A term that is no response must be zero: otherwise the graph is not linear in the seed.
+        if not all(at in given or _is_zero(node.inputs[at]) for at in linear.operands):
+            return None
+    elif len(given) > 1:
         return None
     shift = [node.ndim - parent.ndim for parent in node.inputs]
-    kept = set.intersection(*(_shifted(operands[p].ties, shift[p]) for p in seeded))
+    kept = set.intersection(*(_shifted(one.ties, shift[at]) for at, one in given.items()))
     inputs: list[Node] = list(node.inputs)
     dense: tuple[int, ...] = ()
-    for position in seeded:
-        parent, operand = node.inputs[position], operands[position]
+    for position, operand in given.items():
+        parent = node.inputs[position]
         loose = [tie for tie in operand.ties if not _shifted([tie], shift[position]).issubset(kept)]
         operand = untied(operand, parent.shape, space, loose)
         dense = operand.dense
@@ -50,9 +68,9 @@ def _elementwise(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | 
 
 
 def _is_zero(node: Node) -> bool:
-    while node.op.name == "broadcast_to":
+    while node.op.view is View.BROADCAST:
         node = node.inputs[0]
-    return node.op.name == "full" and node.params[1] == 0
+    return bool(constant_value(node) == 0)
 
 
 def _sorted(ties: Iterable[Tie]) -> tuple[Tie, ...]:
@@ -69,8 +87,8 @@ def _is_whole(tie: Tie, shape: Shape, space: Shape) -> bool:
     return offset == 0 and shape[axis] == space[seed]
 
 
-def _sum(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
-    (operand,) = operands
+def _sum(node: Node, operands: Operands, space: Shape) -> Seeded | None:
+    operand = _only(operands)
     axes, keepdims = node.params
     parent = node.inputs[0]
     partial = [t for t in operand.ties if t[0] in axes and not _is_whole(t, parent.shape, space)]
@@ -104,6 +122,13 @@ def _sum(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
     return Seeded(value, dense, ties)
 
 
+def _only(operands: Operands) -> Seeded:
+    """The response of the one operand of an op."""
+    (operand,) = operands
+    assert operand is not None
+    return operand
+
+
 def _full_node_axes(operand: Seeded, node: Node) -> Seeded:
     """With the node's own axes at full length: a response may be constant along some."""
     count = len(operand.dense)
@@ -111,8 +136,8 @@ def _full_node_axes(operand: Seeded, node: Node) -> Seeded:
     return Seeded(broadcast_to(operand.value, full), operand.dense, operand.ties)
 
 
-def _permute(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
-    (operand,) = operands
+def _permute(node: Node, operands: Operands, space: Shape) -> Seeded:
+    operand = _only(operands)
     (axes,) = node.params
     count = len(operand.dense)
     order = (*range(count), *(count + axis for axis in axes))
@@ -120,8 +145,8 @@ def _permute(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
     return Seeded(permute(operand.value, order), operand.dense, ties)
 
 
-def _broadcast(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
-    (operand,) = operands
+def _broadcast(node: Node, operands: Operands, space: Shape) -> Seeded:
+    operand = _only(operands)
     parent = node.inputs[0]
     shift = node.ndim - parent.ndim
     count = len(operand.dense)
@@ -131,8 +156,8 @@ def _broadcast(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
     return Seeded(value, operand.dense, _sorted(_shifted(operand.ties, shift)))
 
 
-def _reshape(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
-    (operand,) = operands
+def _reshape(node: Node, operands: Operands, space: Shape) -> Seeded:
+    operand = _only(operands)
     parent = node.inputs[0]
     operand = _full_node_axes(operand, parent)
     moved = {
@@ -148,14 +173,14 @@ def _reshape(node: Node, operands: Sequence[Any], space: Shape) -> Seeded:
     return Seeded(value, operand.dense, ties)
 
 
-def _slice(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+def _slice(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     """Reading a part, or putting one into zeros: where it begins moves the ties by as much."""
     operand, *moving = operands
     if operand is None or any(one is not None for one in moving):
         return None
     parent = node.inputs[0]
     starts, lengths, steps, shape = node.params
-    reads = node.op.name == "slice"
+    reads = node.op.view is View.SLICE
     # Axes of the part have the numbers of `lengths`, but for those dropped or added in its shape.
     part_shape = node.shape if reads else parent.shape
     in_part = {
@@ -191,65 +216,43 @@ def _moved_axis(old: Shape, axis: int, new: Shape) -> int | None:
     return None
 
 
-def _joined(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
+def _joined(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     """Concatenation and stacking, along an axis whose tie is given up."""
     (along,) = node.params
-    stacked = node.op.name == "stack"
-    seeded = [position for position, operand in enumerate(operands) if operand is not None]
-    if not all(
-        position in seeded or _is_zero(parent) for position, parent in enumerate(node.inputs)
-    ):
+    stacked = node.op.join is Join.STACK
+    given = {at: operand for at, operand in enumerate(operands) if operand is not None}
+    if not all(at in given or _is_zero(parent) for at, parent in enumerate(node.inputs)):
         return None
-    kept = set.intersection(*({*operands[position].ties} for position in seeded))
+    kept = set.intersection(*({*operand.ties} for operand in given.values()))
     kept = {tie for tie in kept if stacked or tie[0] != along}
-    inputs: list[Any] = list(node.inputs)
+    inputs: list[Node] = list(node.inputs)
     dense: tuple[int, ...] = ()
     lead: Shape = ()
-    for position in seeded:
-        parent, operand = node.inputs[position], operands[position]
+    for position, operand in given.items():
+        parent = node.inputs[position]
         loose = [tie for tie in operand.ties if tie not in kept]
         operand = _full_node_axes(untied(operand, parent.shape, space, loose), parent)
         dense, lead = operand.dense, operand.value.shape[: len(operand.dense)]
         inputs[position] = operand.value
     for position, parent in enumerate(node.inputs):
-        if position not in seeded:
+        if position not in given:
             inputs[position] = broadcast_to(parent, lead + parent.shape)
     value = apply(node.op, tuple(inputs), (len(lead) + along,))
     ties = _sorted((a + (stacked and a >= along), seed, offset) for a, seed, offset in kept)
     return Seeded(value, dense, ties)
 
 
-def _matmul(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
-    a, b = node.inputs
-    batch_labels = string.ascii_lowercase[: max(a.ndim, b.ndim, 2) - 2]
-    row, summed, column = "R", "K", "C"
-    left = (summed,) if a.ndim == 1 else (*_last(batch_labels, a.ndim - 2), row, summed)
-    right = (summed,) if b.ndim == 1 else (*_last(batch_labels, b.ndim - 2), summed, column)
-    output = (*batch_labels, *((row,) if a.ndim > 1 else ()), *((column,) if b.ndim > 1 else ()))
-    for labels, operand in ((left, a), (right, b)):
-        for label, n in zip(labels, operand.shape, strict=True):
-            if label in output and n != node.shape[output.index(label)]:
-                return None  # broadcast among batches
-    return _contraction(node, operands, space, (left, right), output)
-
-
-def _last(labels: str, count: int) -> str:
-    return labels[len(labels) - max(count, 0) :]
-
-
-def _einsum(node: Node, operands: Sequence[Any], space: Shape) -> Seeded | None:
-    inputs, _, output = node.params[0].partition("->")
-    left, right = inputs.split(",")
-    return _contraction(node, operands, space, (tuple(left), tuple(right)), tuple(output))
-
-
-def _contraction(
-    node: Node, operands: Sequence[Any], space: Shape, terms: tuple[Any, Any], output: Any
-) -> Seeded | None:
+def _contraction(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     """A tied label that is summed becomes a label of the result: a dense seed axis."""
+    assert node.op.labels is not None
+    terms, output = node.op.labels(node)
+    for labels, parent in zip(terms, node.inputs, strict=True):
+        for label, n in zip(labels, parent.shape, strict=True):
+            if label in output and n != node.shape[output.index(label)]:
+                return None  # a product of matrices that broadcasts one of two batches
     position = 0 if operands[0] is not None else 1
     operand, other = operands[position], operands[1 - position]
-    if other is not None:
+    if operand is None or other is not None:
         return None
     own, theirs = terms[position], terms[1 - position]
     parent = node.inputs[position]
@@ -278,8 +281,9 @@ def _contraction(
     return Seeded(contract_pair(*pair, result), dense, _sorted(ties))
 
 
-RULES.update(dict.fromkeys(LINEAR_IN, _elementwise))
-RULES.update(
-    sum=_sum, permute_dims=_permute, broadcast_to=_broadcast, reshape=_reshape, matmul=_matmul,
-    einsum=_einsum, slice=_slice, unslice=_slice, concat=_joined, stack=_joined,
-)  # fmt: skip
+_VIEWS: dict[View, Rule] = {
+    View.RESHAPE: _reshape,
+    View.BROADCAST: _broadcast,
+    View.PERMUTE: _permute,
+    View.SLICE: _slice,
+}

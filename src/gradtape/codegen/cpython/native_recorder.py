@@ -26,9 +26,11 @@ from gradtape.codegen.cpython.objects import (
 )
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Table
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
-from gradtape.ops.families.elementwise import RECORDERS, binary_function, unary_function
+from gradtape.ops.elementwise.arithmetic import equal, not_equal
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of, unary_function
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -39,7 +41,9 @@ MOST_KINDS = 16
 
 METH_O, METH_FASTCALL = 0x0008, 0x0080
 
-_COMPARISONS = ("less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+_ORDERED = ("less", "less_equal", "greater", "greater_equal")
+# In the order in which Python numbers them.
+_COMPARISONS = (*_ORDERED[:2], "equal", "not_equal", *_ORDERED[2:])
 # Slot, its special methods, and those of NumPy's array that lend their wrappers.
 _SLOTS = {
     "add": ("__add__", "__radd__"),
@@ -60,7 +64,7 @@ def offsets() -> dict[str, int] | None:
     """Where objects keep what the native code reads; None if a check on real ones fails."""
     recording, table = Recording(), Table()
     value = Value(np.zeros(()), Spec((), np.dtype(float)))
-    node = Node(REGISTRY["negative"], (), (), value.spec)
+    node = Node(OPERATORS.negative, (), (), value.spec)
     handle = Handle(node, recording, value)
     table.cache = bytes(range(8))
     reads: list[tuple[object, type, str]] = [
@@ -136,27 +140,26 @@ class Native:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
         tensor: Any = hooks.handle_class
         found: dict[str, Any] = {}
-        for name in ("add", "subtract", "multiply", "divide", "matmul", *_COMPARISONS):
-            closure: Any = binary_function(REGISTRY[name])
+        for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
+            closure: Any = binary_function(getattr(OPERATORS, name))
             found[name] = (closure.op, closure, closure.reflected, None)
-        for name, special in (("equal", "__eq__"), ("not_equal", "__ne__")):
-            # What cannot be compared is for Python to say.
-            found[name] = (REGISTRY[name], getattr(tensor, special), None, None)
+        # What cannot be compared is for Python to say.
+        found["equal"] = (op_of(equal), tensor.__eq__, None, None)
+        found["not_equal"] = (op_of(not_equal), tensor.__ne__, None, None)
         compare = tuple(found.pop(name) for name in _COMPARISONS)
-        negative = REGISTRY["negative"]
+        negative = OPERATORS.negative
         found["negative"] = (negative, unary_function(negative), None, None)
         powers = tuple(self._power(exponent) for exponent in exponents)
-        power: Any = binary_function(REGISTRY["pow"])
+        power: Any = binary_function(OPERATORS.pow)
         found["pow"] = (power.op, tensor.__pow__, power.reflected, powers)
         return {**found, "compare": compare}
 
     def _power(self, exponent: int) -> Any:
         if exponent == 2:
-            square = REGISTRY["square"]
-            return square, unary_function(square), None, None
+            return op_of(square), unary_function(op_of(square)), None, None
         tensor: Any = hooks.handle_class
         power = tensor.__pow__
-        return REGISTRY["integer_power"], lambda x: power(x, exponent), None, (exponent,)
+        return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
     def learn_kind(self, kind: type) -> None:
         """Enter a class of tensors whose instances have our layout, with the class of results."""

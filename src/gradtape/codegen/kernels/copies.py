@@ -25,8 +25,8 @@ from gradtape.codegen.kernels.kernel import (
     lane_count,
 )
 from gradtape.graph.node import Node
-from gradtape.optimize.copies import Index, Piece
-from gradtape.optimize.views import Access
+from gradtape.ops.families.access import Access
+from gradtape.ops.families.copies import Index, Piece
 
 # Bytes of a position.
 INDEX_SIZE = 8

@@ -41,10 +41,10 @@ from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Shape
 from gradtape.graph.vector_code import Vector
+from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.accumulations import COMBINATIONS
 from gradtape.ops.families.casting import CAST
-from gradtape.optimize.fuse import PIECEWISE, VIEWS, Content, Loop
-from gradtape.optimize.views import Access, Strides, row_major
+from gradtape.optimize.fuse import Content, Loop
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,15 @@ class Source:
 
 def fusible(node: Node) -> bool:
     """Whether a loop can compute a node; for a movement, whether a loop can copy it."""
-    if node.op.name in PIECEWISE and (node.op.name not in VIEWS or len(node.inputs) > 1):
+    if is_strided_view(node) or node.op.copies is not None:
         return _plain(node.dtype)
-    if node.op.name in VIEWS:
-        return len(node.inputs) == 1 and _plain(node.dtype)
     if node.op.scan is not None:
         return _plain(node.dtype) and node.size > 0
-    if type(node.spec) is tuple or node.op.family not in ("elementwise", "reduction"):
-        return False
     if node.op.reduction is not None:
         # An empty extremum raises, and an empty sum is a constant: both are rare enough for NumPy.
         dtype, kinds = node.inputs[0].dtype, COMBINATIONS[node.op.reduction].kinds
         return _plain(node.dtype) and dtype.kind in kinds and node.inputs[0].size > 0
-    if node.op.llvm is None or node.op.family != "elementwise":
+    if node.op.llvm is None or not node.op.elementwise or type(node.spec) is tuple:
         return False
     return _lowers(node.op, node.params, tuple(parent.dtype for parent in node.inputs), node.dtype)
 

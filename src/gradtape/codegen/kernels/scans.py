@@ -26,8 +26,8 @@ from gradtape.codegen.kernels.kernel import (
     lane_count,
 )
 from gradtape.graph.node import Node
+from gradtape.ops.families.access import Access, row_major
 from gradtape.ops.families.casting import CAST
-from gradtape.optimize.views import Access, row_major
 
 
 def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:

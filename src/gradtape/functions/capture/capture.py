@@ -209,7 +209,7 @@ class Capture(Recording):
             if is_effect(applied):
                 # Python's effects happen once, and in this order.
                 compute_handle(handle)
-            elif applied.op.family != "callback":
+            elif not applied.op.calls_python:
                 self._check(applied)
         except BaseException:
             self.failed, self.broken = True, was_broken

@@ -32,7 +32,8 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import PLACEHOLDER, Node, constant
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.op import Op
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.runtime.plan_cache import plan_for
@@ -43,8 +44,6 @@ REPEATS = 32
 # Joined steps are computed in vain where a value differs: long and costly paths are not joined.
 MOST_NODES = 4000
 MOST_WORK = 1 << 18
-# Families of ops that run Python, or hold programs that might.
-_PYTHON = frozenset({"callback", "control", "custom", "random"})
 
 _BOOL = spec((), np.dtype(bool))
 
@@ -152,7 +151,7 @@ class _Join:
             for node, source in zip(program.inputs, run.inputs, strict=True)
         }
         for node in program.nodes:
-            if node.op.opaque or node.op.may_fail or node.op.family in _PYTHON:
+            if node.op.opaque or node.op.may_fail or not node.op.self_contained:
                 return False
             parents = tuple([new[parent] for parent in node.inputs])
             new[node] = Node(node.op, parents, node.params, node.spec)
@@ -185,10 +184,10 @@ class _Join:
         node = self._known.get(guard.node)
         if node is None or node.spec is not _BOOL:
             return None
-        return node if key else self._apply("logical_not", node)
+        return node if key else self._apply(OPERATORS.logical_not, node)
 
-    def _apply(self, name: str, *inputs: Node) -> Node:
-        node = Node(REGISTRY[name], inputs, (), _BOOL)
+    def _apply(self, op: Op, *inputs: Node) -> Node:
+        node = Node(op, inputs, (), _BOOL)
         self._nodes.append(node)
         return node
 
@@ -196,7 +195,7 @@ class _Join:
         """One step that computes everything and is guarded by one boolean."""
         everything = agrees[0] if agrees else constant(True, _BOOL)
         for node in agrees[1:]:
-            everything = self._apply("logical_and", everything, node)
+            everything = self._apply(OPERATORS.logical_and, everything, node)
         wanted = result.computed()
         if any(node not in self._known for node in wanted):
             return None

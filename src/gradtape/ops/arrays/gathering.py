@@ -13,13 +13,13 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
-from gradtape.ops.families import batched_rows, batching
+from gradtape.ops.families import batched_rows, batching, copies, examples
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
@@ -172,6 +172,8 @@ GATHER = declare(
         promote=_read_promote("gather"),
         params=("axis",),
         sparsity=_read_sparsity,
+        copies=copies.gather,
+        examples=examples.gathered,
         samples=_gather_samples,
         weak=(0,),
     )
@@ -191,7 +193,7 @@ def _scatter_samples(rows: bool) -> list[Sample]:
     return found
 
 
-def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
+def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = None) -> Op:
     """The transpose of gather: with the axis as a param, or along the first axis."""
 
     def rule(x: Spec, indices: Spec, values: Spec, axis: int = 0) -> Spec:
@@ -213,6 +215,8 @@ def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
             promote=_write_promote(name),
             params=params,
             sparsity=_added_sparsity(np.take),
+            copies=copies.scatter(adds=True),
+            examples=examples,
             samples=lambda: _scatter_samples(rows=not params),
             weak=(0, 2),
             expensive=True,
@@ -220,7 +224,7 @@ def _scatter_add(name: str, params: tuple[str, ...]) -> Op:
     )
 
 
-SCATTER_ADD = _scatter_add("scatter_add", ("axis",))
+SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
 SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
 
 
@@ -291,6 +295,8 @@ SCATTER_SET = declare(
         promote=_write_promote("scatter_set"),
         params=("axis",),
         sparsity=_set_sparsity,
+        copies=copies.scatter(adds=False),
+        examples=examples.scattered,
         samples=lambda: _scatter_samples(rows=False),
         weak=(0, 2),
     )
@@ -351,6 +357,8 @@ TAKE_ALONG_AXIS = declare(
         promote=_read_promote("take_along_axis"),
         params=("axis",),
         sparsity=_read_sparsity,
+        copies=copies.take_along_axis,
+        examples=examples.along_axis,
         samples=_along_samples(values=False),
         weak=(0,),
     )
@@ -372,6 +380,8 @@ ADD_ALONG_AXIS: Op = declare(
         promote=_write_promote("add_along_axis"),
         params=("axis",),
         sparsity=_added_sparsity(np.take_along_axis),
+        copies=copies.scatter(adds=True, along=True),
+        examples=examples.along_axis,
         samples=_along_samples(values=True),
         weak=(0, 2),
         expensive=True,

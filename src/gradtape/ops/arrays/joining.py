@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.facts import Join, View
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply, constant, outputs
+from gradtape.graph.node import Node, apply, constant, constant_value, outputs
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample
@@ -68,6 +69,9 @@ STACK = declare(
         mask=mask_moved,
         promote=promotion("stack", "same", "any"),
         params=("axis",),
+        join=Join.STACK,
+        copies=copies.stack,
+        examples=examples.joined,
         sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
@@ -144,6 +148,9 @@ CONCAT = declare(
         mask=mask_moved,
         promote=promotion("concat", "same", "any"),
         params=("axis",),
+        join=Join.CONCAT,
+        copies=copies.concat,
+        examples=examples.joined,
         sparsity=moved,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
@@ -180,6 +187,20 @@ def _split_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], **params: Any) -
     return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
 
 
+def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node, ...]:
+    """Each part is a view."""
+    value = constant_value(x)
+    found, start = [], 0
+    for of in _split_spec(x.spec, sizes, axis):
+        if value is not None:
+            found.append(constant(value, of))
+        else:
+            starts = tuple(start if at == axis else 0 for at in range(x.ndim))
+            found.append(apply(SLICE, (x,), (starts, of.shape, (1,) * x.ndim, of.shape)))
+        start += of.shape[axis]
+    return tuple(found)
+
+
 SPLIT = declare(
     Op(
         "split",
@@ -190,7 +211,9 @@ SPLIT = declare(
         jvp=_split_jvp,
         vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
         params=("sizes", "axis"),
-        view=True,
+        view=View.OTHER,
+        composition=_split_composition,
+        examples=examples.along_axis,
         sparsity=moved,
         samples=lambda: [
             Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),

@@ -10,12 +10,13 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.samples import Sample
@@ -63,7 +64,9 @@ RESHAPE = linear(
     transpose=lambda g, x, shape: reshape_node(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     params=("shape",),
-    view=True,
+    view=View.RESHAPE,
+    simpler=identities.view,
+    examples=examples.in_place,
     sparsity=each(lambda operand, result, shape: SAME),
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
@@ -118,7 +121,9 @@ BROADCAST_TO = linear(
     transpose=lambda g, x, shape: reduce_to(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
     params=("shape",),
-    view=True,
+    view=View.BROADCAST,
+    simpler=identities.view,
+    examples=examples.elementwise,
     sparsity=moved,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
@@ -165,7 +170,9 @@ PERMUTE_DIMS = linear(
     transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     mask=mask_moved,
     params=("axes",),
-    view=True,
+    view=View.PERMUTE,
+    simpler=identities.view,
+    examples=examples.permuted,
     sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
@@ -317,6 +324,8 @@ ROLL: Op = linear(
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     mask=mask_moved,
     params=("shift", "axis"),
+    copies=copies.roll,
+    examples=examples.along_axis,
     sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),

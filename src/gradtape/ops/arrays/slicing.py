@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -158,7 +159,10 @@ SLICE = declare(
         sparsity=moved,
         samples=_slice_samples("slice", whole=True),
         weak=(),
-        view=True,
+        view=View.SLICE,
+        simpler=identities.view,
+        copies=copies.slice_,
+        examples=examples.part_read,
     )
 )
 UNSLICE = declare(
@@ -175,6 +179,8 @@ UNSLICE = declare(
         sparsity=moved,
         samples=_slice_samples("unslice", whole=False),
         weak=(),
+        copies=copies.unslice,
+        examples=examples.part_of_zeros,
     )
 )
 
@@ -257,6 +263,8 @@ SET_SLICE = declare(
     Op(
         "set_slice",
         "movement",
+        copies=copies.set_slice,
+        examples=examples.part_replaced,
         spec=_set_spec,
         numpy=_set_numpy,
         batch=_set_batch,

@@ -15,7 +15,7 @@ from gradtape.graph.spec import Spec
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
@@ -42,6 +42,8 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         mask=mask_moved,
         params=("k",),
+        # What stays of a triangle is where it was.
+        examples=examples.in_place,
         sparsity=moved,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})

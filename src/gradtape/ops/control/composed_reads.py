@@ -15,6 +15,7 @@ import numpy as np
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, scratch
 from gradtape.graph.program import Program
+from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.reads import Listed, Operand, dense
 
 # Entries of all patterns together, and the steps for which patterns are composed.
@@ -90,24 +91,15 @@ def _answers(
     return found
 
 
-def scan_reads(
-    y: Node,
-    operands: tuple[Operand, ...],
-    *,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
-) -> Any:
+def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
     """The patterns of all steps, one after the other."""
     import scipy.sparse as sparse
 
+    scan = Scan(**params)
+    body, constants, first, length = scan.body, scan.constants, scan.first, scan.length
     pattern = body_pattern(body) if length <= STEPS else None
     if pattern is None:
         return dense(y, operands)
-    first = constants + carries
     place, ends = _starts(operands), _starts(body.inputs)
     width = place[-1]
     columns = pattern.tocsc()
@@ -118,7 +110,7 @@ def scan_reads(
     carried = _placed(sparse.eye_array(count, dtype=bool, format="csr"), place[constants], width)
     rows: list[Any] = [None] * length
     entries = 0
-    for position in range(length)[:: -1 if reverse else 1]:
+    for position in scan.positions():
         parts = [fixed, moving @ carried] if count else [fixed]
         for number, element in enumerate(elements, start=first):
             size = ends[number + 1] - ends[number]
@@ -129,8 +121,8 @@ def scan_reads(
             return dense(y, operands)
         carried, rows[position] = step[:count], step[count:]
     split = _starts(body.outputs)
-    results = [carried[a:b] for a, b in pairwise(split[: carries + 1])]
-    for a, b in pairwise([at - count for at in split[carries:]]):
+    results = [carried[a:b] for a, b in pairwise(split[: scan.carries + 1])]
+    for a, b in pairwise([at - count for at in split[scan.carries :]]):
         stacked = [row[a:b] for row in rows]
         empty = sparse.csr_array((0, width), dtype=bool)
         results.append(sparse.vstack(stacked, format="csr") if stacked else empty)

@@ -23,60 +23,45 @@ from gradtape.graph.program import Program, closed
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
+from gradtape.ops.control.scan_params import PARAMS, Scan
 from gradtape.ops.control.scan_pullback import pull_scan
 from gradtape.ops.families.batching import Flags, Inputs, moved, size_of, spread
 from gradtape.ops.families.samples import Sample, generator
 
-PARAMS = ("body", "constants", "carries", "length", "reverse", "recompute")
 
-
-def _spec(
-    *inputs: Spec,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
-) -> tuple[Spec, ...]:
-    first = constants + carries
-    for of in inputs[first:]:
-        if not of.ndim or of.shape[0] != length:
+def _spec(*inputs: Spec, **params: Any) -> tuple[Spec, ...]:
+    scan = Scan(**params)
+    _, initial, sequences = scan.parts(inputs)
+    for of in sequences:
+        if not of.ndim or of.shape[0] != scan.length:
             raise ShapeError(
-                f"scan: a sequence of shape {of.shape} does not have {length} elements along axis "
-                "0. Give all sequences that length."
+                f"scan: a sequence of shape {of.shape} does not have {scan.length} elements along "
+                "axis 0. Give all sequences that length."
             )
-    elements = [spec(of.shape[1:], of.dtype) for of in inputs[first:]]
-    bodies.check_specs("scan", body, (*inputs[:first], *elements))
-    results = [node.spec for node in body.outputs]
-    for given, found in zip(inputs[constants:first], results[:carries], strict=True):
+    elements = [spec(of.shape[1:], of.dtype) for of in sequences]
+    bodies.check_specs("scan", scan.body, (*inputs[: scan.first], *elements))
+    results = [node.spec for node in scan.body.outputs]
+    for given, found in zip(initial, results[: scan.carries], strict=True):
         if given is not found:
             raise ShapeError(f"scan: a value carried as {given} comes back as {found}.")
-    stacked = [spec((length, *of.shape), of.dtype) for of in results[carries:]]
-    return (*results[:carries], *stacked)
+    stacked = [spec((scan.length, *of.shape), of.dtype) for of in results[scan.carries :]]
+    return (*results[: scan.carries], *stacked)
 
 
-def _kernel(
-    *arrays: Any,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
-) -> tuple[Any, ...]:
-    first = constants + carries
-    fixed, sequences = arrays[:constants], arrays[first:]
-    carried = list(arrays[constants:first])
-    results = [node.spec for node in body.outputs]
-    stacked = [np.empty((length, *of.shape), of.dtype) for of in results[carries:]]
-    for position in range(length)[:: -1 if reverse else 1]:
+def _kernel(*arrays: np.ndarray, **params: Any) -> tuple[np.ndarray, ...]:
+    scan = Scan(**params)
+    fixed, carried, sequences = scan.parts(arrays)
+    results = [node.spec for node in scan.body.outputs]
+    stacked = [np.empty((scan.length, *of.shape), of.dtype) for of in results[scan.carries :]]
+    for position in scan.positions():
         elements = [sequence[position, ...] for sequence in sequences]
-        found = bodies.run(body, (*fixed, *carried, *elements))
-        carried = found[:carries]
-        for rows, row in zip(stacked, found[carries:], strict=True):
+        found = bodies.run(scan.body, (*fixed, *carried, *elements))
+        carried = found[: scan.carries]
+        for rows, row in zip(stacked, found[scan.carries :], strict=True):
             rows[position] = row
-    finals = [np.asarray(one, of.dtype) for one, of in zip(carried, results[:carries], strict=True)]
+    finals = [
+        np.asarray(one, of.dtype) for one, of in zip(carried, results[: scan.carries], strict=True)
+    ]
     return (*finals, *stacked)
 
 
@@ -91,8 +76,8 @@ def scan_node(
     recompute: bool = False,
 ) -> Node:
     """The node that scans with a body."""
-    params = (body, len(constants), len(initial), length, reverse, recompute)
-    return apply(SCAN, (*constants, *initial, *sequences), params)
+    scan = Scan(body, len(constants), len(initial), length, reverse, recompute)
+    return apply(SCAN, (*constants, *initial, *sequences), scan.params)
 
 
 def grown(body: Program, constants: int, carries: int, active: Flags) -> tuple[Flags, Flags]:
@@ -107,116 +92,99 @@ def grown(body: Program, constants: int, carries: int, active: Flags) -> tuple[F
 
 
 def _jvp(
-    tangents: Sequence[Any],
-    y: Sequence[Node],
-    inputs: Inputs,
-    *,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
+    tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, **params: Any
 ) -> tuple[Node | None, ...]:
     """One scan that carries values and their tangents: constant memory, as forward mode has."""
-    first = constants + carries
+    scan = Scan(**params)
     given = tuple(tangent is not None for tangent in tangents)
-    active, having = grown(body, constants, carries, given)
+    active, having = grown(scan.body, scan.constants, scan.carries, given)
     if not any(having):
         return (None,) * len(having)
-    moving = active[constants:first]
-
-    def build() -> Program:
-        found, _ = bodies.pushed(body, active)
-        seeds = iter(found.inputs[len(body.inputs) :])
-        by_input = [next(seeds) if flag else None for flag in active]
-        slopes = iter(found.outputs[len(body.outputs) :])
-        by_output = [next(slopes) if flag else None for flag in having]
-        # In each group the values come first, then tangents: so a scan without tangents of the
-        # same values is seen to be part of this one (see gradtape.optimize.merge_loops).
-        ins, outs = found.inputs, found.outputs
-        groups = [
-            (ins[:constants], by_input[:constants]),
-            (ins[constants:first], by_input[constants:first]),
-            (ins[first : len(body.inputs)], by_input[first:]),
-        ]
-        ordered = [node for own, more in groups for node in (*own, *more) if node is not None]
-        carried = [
-            bodies.zero_if_absent(slope, node.spec)
-            for slope, node, flag in zip(by_output, outs[:carries], moving, strict=False)
-            if flag
-        ]
-        stacked = [slope for slope in by_output[carries:] if slope is not None]
-        values = outs[: len(body.outputs)]
-        return closed(ordered, (*values[:carries], *carried, *values[carries:], *stacked))
-
-    found = bodies.remembered(body, ("scan jvp", constants, carries, given), build)
+    moving = scan.parts(active)[1]
+    key = ("scan jvp", scan.constants, scan.carries, given)
+    found = bodies.remembered(scan.body, key, lambda: _body_with_tangents(scan, active, having))
+    constants, carried, sequences = scan.parts(inputs)
+    of_constants, of_carried, of_sequences = scan.parts(tangents)
     initial = [
         bodies.zero_if_absent(tangent, node.spec)
-        for tangent, node, flag in zip(tangents[constants:first], inputs[constants:], moving,
-                                       strict=False)
+        for tangent, node, flag in zip(of_carried, carried, moving, strict=True)
         if flag
-    ]  # fmt: skip
+    ]
     node = scan_node(
         found,
-        (*inputs[:constants], *[one for one in tangents[:constants] if one is not None]),
-        (*inputs[constants:first], *initial),
-        (*inputs[first:], *[one for one in tangents[first:] if one is not None]),
-        length,
-        reverse=reverse,
-        recompute=recompute,
+        (*constants, *[one for one in of_constants if one is not None]),
+        (*carried, *initial),
+        (*sequences, *[one for one in of_sequences if one is not None]),
+        scan.length,
+        reverse=scan.reverse,
+        recompute=scan.recompute,
     )
     results = outputs(node)
-    width = carries + len(initial)
-    finals = iter(results[carries:width])
-    rows = iter(results[width + len(body.outputs) - carries :])
+    width = scan.carries + len(initial)
+    finals = iter(results[scan.carries : width])
+    rows = iter(results[width + len(scan.body.outputs) - scan.carries :])
     return (
         *[next(finals) if flag else None for flag in moving],
-        *[next(rows) if flag else None for flag in having[carries:]],
+        *[next(rows) if flag else None for flag in having[scan.carries :]],
     )
 
 
-def _batch(
-    inputs: Inputs,
-    flags: Flags,
-    y: Node,
-    *,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
-) -> tuple[Node, ...]:
-    """One scan whose body is batched; what is carried is, once any step makes it so."""
-    first = constants + carries
+def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
+    """The body with tangents of the inputs that are active and of the outputs that have them.
+
+    In each group the values come first, then tangents. So a scan of the same values without
+    tangents is seen to be part of this one (see gradtape.optimize.merge_loops).
+    """
+    body, carries = scan.body, scan.carries
+    found, _ = bodies.pushed(body, active)
+    seeds = iter(found.inputs[len(body.inputs) :])
+    by_input = [next(seeds) if flag else None for flag in active]
+    slopes = iter(found.outputs[len(body.outputs) :])
+    by_output = [next(slopes) if flag else None for flag in having]
+    values = found.outputs[: len(body.outputs)]
+    groups = zip(scan.parts(found.inputs[: len(body.inputs)]), scan.parts(by_input), strict=True)
+    ordered = [node for own, more in groups for node in (*own, *more) if node is not None]
+    carried = [
+        bodies.zero_if_absent(slope, node.spec)
+        for slope, node, flag in zip(by_output, values[:carries], scan.parts(active)[1],
+                                     strict=False)
+        if flag
+    ]  # fmt: skip
+    stacked = [slope for slope in by_output[carries:] if slope is not None]
+    return closed(ordered, (*values[:carries], *carried, *values[carries:], *stacked))
+
+
+def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, ...]:
+    """One scan whose body is batched; a carried value is, once any step makes it so."""
+    scan = Scan(**params)
     size = size_of(inputs, flags)
-    given = flags[constants:first]
+    constants, initial, sequences = scan.parts(inputs)
+    given = scan.parts(flags)[1]
     while True:
-        moving = flags[constants:first]
-        least = (*moving, *(False,) * (len(body.outputs) - carries))
-        found, having = bodies.batched(body, flags, size, least)
-        if having[:carries] == moving:
+        moving = tuple(scan.parts(flags)[1])
+        least = (*moving, *(False,) * (len(scan.body.outputs) - scan.carries))
+        found, having = bodies.batched(scan.body, flags, size, least)
+        if having[: scan.carries] == moving:
             break
-        flags = (*flags[:constants], *having[:carries], *flags[first:])
+        flags = (*flags[: scan.constants], *having[: scan.carries], *flags[scan.first :])
     carried = [
         node if own or not flag else spread(node, size)
-        for node, own, flag in zip(inputs[constants:first], given, moving, strict=True)
+        for node, own, flag in zip(initial, given, moving, strict=True)
     ]
-    sequences = [
+    elements = [
         moved(node, 0, 1) if flag else node
-        for node, flag in zip(inputs[first:], flags[first:], strict=True)
+        for node, flag in zip(sequences, flags[scan.first :], strict=True)
     ]
     node = scan_node(
-        found, inputs[:constants], carried, sequences, length,
-        reverse=reverse, recompute=recompute,
+        found, constants, carried, elements, scan.length,
+        reverse=scan.reverse, recompute=scan.recompute,
     )  # fmt: skip
     results = []
     for number, (result, flag) in enumerate(zip(outputs(node), having, strict=True)):
         if not flag:
             results.append(spread(result, size))
         else:
-            results.append(result if number < carries else moved(result, 1, 0))
+            results.append(result if number < scan.carries else moved(result, 1, 0))
     return tuple(results)
 
 

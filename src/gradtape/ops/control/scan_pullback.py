@@ -9,7 +9,7 @@ multiplied in one matrix product after the loop, instead of one for each step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
@@ -20,45 +20,48 @@ from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, topological
 from gradtape.ops.control import bodies
+from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
 
 # Where a node of the way back comes from: a kind, and a number of that kind.
 Source = tuple[str, int]
 
 
-def saved(
-    body: Program, constants: int, carries: int, recompute: bool
-) -> tuple[Program, tuple[Node, ...]]:
+def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
     """The body with further results: what the way back reads of it, whatever is asked for.
 
     Also gives the nodes of the body that these are.
     """
+    key = ("scan saved", scan.constants, scan.carries, scan.recompute)
+    found: tuple[Program, tuple[Node, ...]] = bodies.remembered(
+        scan.body, key, lambda: _body_that_saves(scan)
+    )
+    return found
 
-    def build() -> tuple[Program, tuple[Node, ...]]:
-        given = tuple(node.spec.inexact for node in body.outputs)
-        wanted = [index for index, node in enumerate(body.inputs) if node.spec.inexact]
-        varying = bodies.depends(body, body.inputs[constants:])
-        known = {*body.inputs, *body.outputs[carries:]}
-        if not recompute:
-            known.update(node for node in body.nodes if node in varying and _is_expensive(node))
-        try:
-            seeds, found = bodies.pulled(body, wanted, given)
-        except UndefinedRuleError:
-            # Not everything has a derivative. What is asked for may: save all that it may read.
-            seeds, needed = [], known
-        else:
-            known.update(seeds)
-            roots = [node for node in found if node is not None]
-            known = _moved_on(known, roots, body)
-            needed = {node for node in topological(roots, stop=known) if node in known}
-        free = {*body.outputs[carries:], *seeds, *body.inputs}
-        carried = body.inputs[constants : constants + carries]
-        more = [node for node in carried if node in needed]
-        more += [node for node in body.nodes if node in needed and node not in free]
-        return closed(body.inputs, (*body.outputs, *more)), tuple(more)
 
-    key = ("scan saved", constants, carries, recompute)
-    return bodies.remembered(body, key, build)
+def _body_that_saves(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
+    body, carries = scan.body, scan.carries
+    given = tuple(node.spec.inexact for node in body.outputs)
+    wanted = [index for index, node in enumerate(body.inputs) if node.spec.inexact]
+    varying = bodies.depends(body, body.inputs[scan.constants :])
+    known = {*body.inputs, *body.outputs[carries:]}
+    if not scan.recompute:
+        known.update(node for node in body.nodes if node in varying and _is_expensive(node))
+    try:
+        seeds, found = bodies.pulled(body, wanted, given)
+    except UndefinedRuleError:
+        # Not everything has a derivative. What is asked for may: save all that it may read.
+        seeds, needed = [], known
+    else:
+        known.update(seeds)
+        roots = [node for node in found if node is not None]
+        known = _moved_on(known, roots, body)
+        needed = {node for node in topological(roots, stop=known) if node in known}
+    free = {*body.outputs[carries:], *seeds, *body.inputs}
+    carried = body.inputs[scan.constants : scan.first]
+    more = [node for node in carried if node in needed]
+    more += [node for node in body.nodes if node in needed and node not in free]
+    return closed(body.inputs, (*body.outputs, *more)), tuple(more)
 
 
 def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Node]:
@@ -89,13 +92,13 @@ def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Nod
 
 def residuals(node: Node) -> list[Node]:
     """What reverse mode through a scan reads of its steps, as nodes."""
-    body, constants, carries, length, reverse, recompute = node.params
-    whole, more = saved(body, constants, carries, recompute)
-    again = apply(node.op, node.inputs, (whole, constants, carries, length, reverse, recompute))
+    scan = Scan.of(node)
+    whole, more = saved(scan)
+    again = apply(node.op, node.inputs, replace(scan, body=whole).params)
     noted = provenance()
     if noted is not None:
         noted.copy(node, again)
-    return list(outputs(again)[len(body.outputs) :]) if more else []
+    return list(outputs(again)[len(scan.body.outputs) :]) if more else []
 
 
 def _is_expensive(node: Node) -> bool:
@@ -124,31 +127,27 @@ def pull_scan(
     cotangents: Sequence[Node | None],
     y: Sequence[Node],
     inputs: tuple[Node, ...],
-    *,
-    body: Program,
-    constants: int,
-    carries: int,
-    length: int,
-    reverse: bool,
-    recompute: bool,
+    **params: Any,
 ) -> list[Node | None]:
     """The cotangents of wanted inputs."""
+    scan = Scan(**params)
     given = tuple(cotangent is not None for cotangent in cotangents)
     # What is saved is a result like others: its own derivative is that of the body.
-    whole, more = saved(body, constants, carries, recompute)
+    whole, more = saved(scan)
 
-    def build() -> Any:
-        made = _Making(body, more, constants, carries, length)
+    def build() -> Backward:
         # Stacks would take the memory that computing again is to save.
-        return made.backward(tuple(wanted), given, stacks=not recompute)
+        return _Making(scan, more).backward(tuple(wanted), given, stacks=not scan.recompute)
 
-    key = ("scan pullback", constants, carries, length, recompute, tuple(wanted), given)
-    back: Backward = bodies.remembered(body, key, build)
+    key = (
+        "scan pullback", scan.constants, scan.carries, scan.length, scan.recompute,
+        tuple(wanted), given,
+    )  # fmt: skip
+    back: Backward = bodies.remembered(scan.body, key, build)
     if all(result is None for result in back.results):
         return [None] * len(wanted)
     op = REGISTRY["scan"]
-    params = (whole, constants, carries, length, reverse, recompute)
-    values = outputs(apply(op, inputs, params))
+    values = outputs(apply(op, inputs, replace(scan, body=whole).params))
     places: dict[str, Sequence[Any]] = {
         "input": inputs,
         "output": values,
@@ -161,8 +160,10 @@ def pull_scan(
         *initial,
         *[places[kind][number] for kind, number in back.sequences],
     )
-    again = (back.body, len(back.constants), len(initial), length, not reverse, recompute)
-    found = outputs(apply(op, operands, again))
+    again = Scan(
+        back.body, len(back.constants), len(initial), scan.length, not scan.reverse, scan.recompute
+    )
+    found = outputs(apply(op, operands, again.params))
     places["state"] = found
     places["stacked"] = found[len(initial) :]
     factors = [places[kind][number] for kind, number in back.factors]
@@ -173,17 +174,15 @@ def pull_scan(
 class _Making:
     """The making of a way back; in a scratch table."""
 
-    def __init__(
-        self, body: Program, more: Sequence[Node], constants: int, carries: int, length: int
-    ) -> None:
-        self.body = body
-        self.constants = constants
-        self.carries = carries
-        self.first = constants + carries
-        self.length = length
+    def __init__(self, scan: Scan, more: Sequence[Node]) -> None:
+        body = self.body = scan.body
+        self.constants = scan.constants
+        self.carries = scan.carries
+        self.first = scan.first
+        self.length = scan.length
         self.sources: dict[Node, Source] = {}
         for position, node in enumerate((*body.outputs, *more)):
-            if position >= carries and node not in body.inputs[:constants]:
+            if position >= scan.carries and node not in body.inputs[: scan.constants]:
                 self.sources.setdefault(node, ("output", position))
         for position in range(self.first, len(body.inputs)):
             self.sources[body.inputs[position]] = ("input", position)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
+from gradtape.graph.node import PICK, Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.reads import SAME, Operand, dense, elements
 from gradtape.ops.families.samples import Sample
 
@@ -51,6 +51,7 @@ CUSTOM = declare(
         jvp=Undefined(_WHY),
         vjp=Undefined(_WHY),
         sparsity=_custom_sparsity,
+        transparent=True,
         samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
     )
 )
@@ -87,13 +88,11 @@ CUSTOM_BATCH = declare(
         jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
         vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
         sparsity=_passing_sparsity,
+        transparent=True,
         # The derivative assumes that outputs are computed from the arguments: order 0.
         samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
     )
 )
-
-# Nothing is left to compute of these: their outputs are inputs of their own.
-PASSING = frozenset({"custom_derivative", "custom_batch", "custom_body", "custom_batch_body"})
 
 
 def _barrier_spec(x: Spec) -> Spec:
@@ -109,6 +108,7 @@ BARRIER = declare(
         spec=_barrier_spec,
         numpy=lambda x: x,
         batch=batching.leading,
+        examples=examples.in_place,
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,
         mask=lambda index, mask, y, inputs: mask,
@@ -134,6 +134,7 @@ ASSIGNED = declare(
         numpy=lambda new, old: new,
         batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
         llvm=lambda b, new, old: new,
+        examples=examples.elementwise,
         jvp=lambda tangents, y, inputs: tangents[1],
         vjp=lambda index, g, y, inputs: g if index == 1 else None,
         mask=lambda index, mask, y, inputs: mask,
@@ -147,8 +148,8 @@ ASSIGNED = declare(
 )
 
 
-def passes_through(node: Any) -> Any:
-    """The input that an output of a custom node stands for, or None for another node."""
-    if node.op.name == "pick" and node.inputs[0].op.name in PASSING:
+def passes_through(node: Node) -> Node | None:
+    """The input whose value an output of a transparent node has; None for any other node."""
+    if node.op is PICK and node.inputs[0].op.transparent:
         return node.inputs[0].inputs[node.params[0]]
     return None

@@ -103,6 +103,7 @@ CUSTOM_BODY = declare(
         pullback=_pullback,
         batch=_batch,
         sparsity=_reads,
+        transparent=True,
         params=PARAMS,
         samples=_samples,
     )
@@ -167,6 +168,7 @@ CUSTOM_BATCH_BODY = declare(
         jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
         vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
         sparsity=_passing_reads,
+        transparent=True,
         params=("count", "arguments", "name", "rules"),
         samples=_rule_samples,
     )

@@ -30,6 +30,7 @@ NAMED = declare(
         vjp=lambda index, g, y, inputs, name: g,
         mask=lambda index, mask, y, inputs, name: mask,
         sparsity=elements,
+        transparent=True,
         params=("name",),
         samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
     )
@@ -61,6 +62,7 @@ USE_SAVED = declare(
         vjp=lambda index, g, y, inputs: g if index else None,
         mask=lambda index, mask, y, inputs: mask if index else None,
         sparsity=_saved_sparsity,
+        transparent=True,
         # Derivatives assume that both operands are the same: order 0.
         samples=lambda: [Sample((np.array([1.0, 2.0]), np.array([1.0, 2.0])), {}, 0)],
     )

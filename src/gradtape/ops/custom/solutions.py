@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.for_each import rows_of
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
@@ -91,6 +91,7 @@ SOLVE_EQUATION = declare(
     Op(
         "solve_equation",
         "library",
+        examples=examples.matrices,
         spec=_spec,
         numpy=_kernel,
         batch=_batch,

@@ -7,12 +7,13 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import promote
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
-from gradtape.ops.families import batching, lowering
+from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
@@ -50,6 +51,7 @@ _FLOAT: dict[str, Any] = {
 add: Binary = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
+    linear=Linear((0, 1), together=True),
     llvm=lowering.arithmetic("fadd", "add"),
 )  # fmt: skip
 subtract: Binary = elementwise(
@@ -57,18 +59,19 @@ subtract: Binary = elementwise(
     ("float(gt.subtract(1.0, 2.0))", "-1.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
     llvm=lowering.arithmetic("fsub", "sub"),
+    linear=Linear((0, 1), together=True), simpler=identities.subtract,
 )  # fmt: skip
 multiply: Binary = elementwise(
     "multiply", np.multiply, "Product of two operands.", ("float(gt.multiply(3.0, 2.0))", "6.0"),
     partials=[lambda y, a, b: b, lambda y, a, b: a], **_NUMERIC,
-    llvm=lowering.arithmetic("fmul", "mul"),
+    llvm=lowering.arithmetic("fmul", "mul"), linear=Linear((0, 1)), simpler=identities.multiply,
 )  # fmt: skip
 divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
     # One division serves both.
     partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
-    llvm=lowering.arithmetic("fdiv", "sdiv"),
+    llvm=lowering.arithmetic("fdiv", "sdiv"), linear=Linear((0,)), simpler=identities.divide,
 )  # fmt: skip
 floor_divide: Binary = elementwise(
     "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
@@ -123,7 +126,7 @@ integer_power = elementwise(
     promote="same", accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
     dtypes=("float64", "float32", "complex128", "int32"),
-    llvm=lowering.integer_power,
+    llvm=lowering.integer_power, simpler=identities.integer_power,
     sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
 )  # fmt: skip
 
@@ -325,6 +328,9 @@ WHERE = declare(
         numpy=np.where,
         batch=batching.broadcasting,
         llvm=lowering.select,
+        examples=examples.elementwise,
+        linear=Linear((1, 2), together=True),
+        simpler=identities.where,
         promote=_where_promote,
         weak=(1, 2),
         jvp=_where_jvp,
@@ -392,6 +398,9 @@ def _identity_rule(order: int) -> dict[str, Any]:
         "numpy": lambda x: x,
         "batch": batching.broadcasting,
         "llvm": lowering.same,
+        "examples": examples.elementwise,
+        "linear": Linear((0,)),
+        "transparent": True,
         "mask": lambda index, mask, y, inputs: mask,
         "samples": lambda: [
             Sample((np.array([1.0, -2.0]),), order=order),

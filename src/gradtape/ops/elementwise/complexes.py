@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
@@ -64,20 +65,20 @@ real: Unary = elementwise(
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
     vjp=_real_vjp, promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
-    llvm=lowering.real,
+    llvm=lowering.real, linear=Linear((0,)),
 )  # fmt: skip
 imag = elementwise(
     "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
     ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
     promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
-    llvm=lowering.imag,
+    llvm=lowering.imag, linear=Linear((0,)),
 )  # fmt: skip
 conj = elementwise(
     "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
     ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
     vjp=lambda index, g, y, inputs: conjugate(g),
-    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"), linear=Linear((0,)),
     llvm=lowering.conjugate,
 )  # fmt: skip
 

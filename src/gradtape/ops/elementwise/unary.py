@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
-from gradtape.ops.families import lowering
+from gradtape.ops.families import identities, lowering
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 from gradtape.ops.families.math_functions import (
     ACOS,
@@ -182,12 +183,12 @@ reciprocal: Unary = elementwise(
 negative = elementwise(
     "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
     partials=[lambda y, x: -1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.negative,
+    llvm=lowering.negative, linear=Linear((0,)), simpler=identities.negative,
 )  # fmt: skip
 positive = elementwise(
     "positive", lambda x: x, "Each element as it is.", ("float(gt.positive(1.0))", "1.0"),
     partials=[lambda y, x: 1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.same,
+    llvm=lowering.same, linear=Linear((0,)), transparent=True,
 )  # fmt: skip
 
 _STEP: dict[str, Any] = {

@@ -9,10 +9,11 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, REAL_OF, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
+from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.families import batching, lowering
+from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
@@ -65,6 +66,9 @@ CAST = declare(
         numpy=_cast_numpy,
         batch=batching.broadcasting,
         llvm=lowering.cast,
+        examples=examples.elementwise,
+        linear=Linear((0,)),
+        simpler=identities.cast,
         params=("dtype",),
         jvp=_cast_jvp,
         vjp=_cast_vjp,

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
+from gradtape.graph.facts import Linear
 from gradtape.graph.math_function import MathFunction
 from gradtape.graph.node import Node, apply, constant, leaf
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.families import batching, lowering
+from gradtape.graph.vector_code import LlvmRule
+from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -198,6 +200,9 @@ def elementwise(  # type: ignore[misc]
     of_complex: LlvmRule | None = None,
     llvm: LlvmRule | None = None,
     sparsity: Any = None,
+    linear: Linear | None = None,
+    simpler: Rule | None = None,
+    transparent: bool = False,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
@@ -233,6 +238,10 @@ def elementwise(  # type: ignore[misc]
             llvm=llvm,
             compiled_cost=1 if function is None else CALL_COST,
             doc=doc,
+            examples=examples.elementwise,
+            linear=linear,
+            simpler=simpler,
+            transparent=transparent,
         )
     )
     make = {1: unary_function, 2: binary_function}[arity]
@@ -243,6 +252,12 @@ def elementwise(  # type: ignore[misc]
     recorder.__module__ = "gradtape"
     recorder.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
     return recorder
+
+
+def op_of(function: Callable[..., Any]) -> Op:
+    """The op that a function of this family records."""
+    op: Op = function.op  # type: ignore[attr-defined]
+    return op
 
 
 # Functions of one and of two operands, which a native recorder may take over (recording.native).
@@ -412,7 +427,7 @@ def known_node(recording: Recording, x: Any) -> Node | None:
     """The node of a handle that the recording knows already."""
     try:
         if x.recording is recording:
-            return x.node
+            return x.node  # type: ignore[no-any-return]  # a local would cost time
         stamp, node = x.computed.entry
     except AttributeError:
         return None

@@ -13,7 +13,7 @@ import numpy as np
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.batching import Flags, Inputs
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
@@ -86,6 +86,7 @@ FOR_EACH = declare(
     Op(
         "for_each",
         "library",
+        examples=examples.matrices,
         spec=_spec,
         numpy=_kernel,
         batch=_batch,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, declare
+from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Shape
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
@@ -19,50 +19,30 @@ def linear(
     name: str,
     family: str,
     *,
-    spec: Callable[..., Any],
-    numpy: Callable[..., Any],
-    batch: Callable[..., Any],
-    transpose: Callable[..., Any],
-    params: tuple[str, ...] = (),
-    samples: Callable[..., Any],
-    expensive: bool = False,
-    view: bool = False,
-    promote: Callable[..., Any] | None = None,
-    mask: Callable[..., Any] | None = None,
-    sparsity: Callable[..., Any] | None = None,
-    reduction: Accumulation | None = None,
-    scan: Accumulation | None = None,
+    transpose: Callable[..., Node | Rows],
+    mask: Rule | None = None,
+    **others: Any,
 ) -> Op:
     """Declare an op that is linear in its one operand.
 
     `transpose(g, x, **params)` carries a cotangent back to the operand `x`. Forward mode applies
-    the op to the tangent; the mask follows from the transpose.
+    the op to the tangent; the mask follows from the transpose. `others` are fields of Op.
     """
 
     def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
         return apply(op, (tangents[0],), y.params)
 
-    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node | Rows:
         return transpose(g, inputs[0], **given)
 
     op = declare(
         Op(
             name,
             family,
-            spec=spec,
-            numpy=numpy,
-            batch=batch,
             jvp=jvp,
             vjp=vjp,
             mask=mask or mask_by_vjp,
-            promote=promote,
-            params=params,
-            sparsity=sparsity,
-            samples=samples,
-            expensive=expensive,
-            view=view,
-            reduction=reduction,
-            scan=scan,
+            **others,
         )
     )
     return op

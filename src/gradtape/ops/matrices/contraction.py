@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,22 @@ from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
+from gradtape.ops.families.axes import add_up
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import RECORDERS, binary_function
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
+from gradtape.ops.matrices.subscripts import Labels
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
 __all__ = ["matmul"]
+
+# Products of a matrix of so many elements with a vector are loops like any other.
+SMALL_PRODUCT = 1024
 
 
 def conjugate(x: Any) -> Any:
@@ -214,6 +220,28 @@ def _matmul_samples() -> list[Sample]:
     return found
 
 
+def _matmul_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+    """Row, column, the axis that is summed, and one letter for each leading axis."""
+    a, b = y.inputs
+    batch = tuple(string.ascii_lowercase[: max(a.ndim, b.ndim, 2) - 2])
+    left = ("K",) if a.ndim == 1 else (*batch[len(batch) - (a.ndim - 2) :], "R", "K")
+    right = ("K",) if b.ndim == 1 else (*batch[len(batch) - (b.ndim - 2) :], "K", "C")
+    output = (*batch, *(("R",) if a.ndim > 1 else ()), *(("C",) if b.ndim > 1 else ()))
+    return (left, right), output
+
+
+def _matmul_composition(a: Node, b: Node) -> Node | None:
+    """A small matrix times a vector: a library takes longer to be called than to compute it."""
+    if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_PRODUCT * a.shape[-1]:
+        return None
+    if a.dtype.kind != "f" or a.dtype != b.dtype:
+        return None
+    if a.ndim == 2:
+        return add_up(a * b, (1,), False)
+    column = movement.reshape_node(a, (*a.shape, 1))
+    return add_up(column * b, (0,), False)
+
+
 MATMUL = declare(
     Op(
         "matmul",
@@ -226,6 +254,9 @@ MATMUL = declare(
         mask=_matmul_mask,
         promote=promotion("matmul", "same", "any"),
         sparsity=_matmul_sparsity,
+        labels=_matmul_labels,
+        examples=examples.labelled,
+        composition=_matmul_composition,
         samples=_matmul_samples,
         expensive=True,
     )

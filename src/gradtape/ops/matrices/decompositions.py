@@ -15,7 +15,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
@@ -77,6 +77,7 @@ CHOLESKY = declare(
     Op(
         "cholesky",
         "library",
+        examples=examples.matrices,
         spec=_cholesky_spec,
         numpy=_cholesky_kernel,
         batch=batching.leading,
@@ -84,6 +85,7 @@ CHOLESKY = declare(
         mask=batch_mask(2),
         promote=promotion("cholesky", "float", "inexact"),
         sparsity=matrices,
+        solves=True,
         samples=_positive_samples,
         expensive=True,
         may_fail=True,
@@ -150,6 +152,7 @@ QR_OP = declare(
     Op(
         "qr",
         "library",
+        examples=examples.matrices,
         spec=_qr_spec,
         batch=batching.leading,
         numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),

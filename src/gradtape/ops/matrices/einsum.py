@@ -22,7 +22,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -183,6 +183,11 @@ def _einsum_samples() -> list[Sample]:
     return found
 
 
+def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+    (left, right), output = _terms(y.params[0])
+    return (tuple(left), tuple(right)), tuple(output)
+
+
 EINSUM = declare(
     Op(
         "einsum",
@@ -196,6 +201,8 @@ EINSUM = declare(
         promote=promotion("einsum", "same", "any"),
         params=("subscripts",),
         sparsity=_einsum_sparsity,
+        labels=_einsum_labels,
+        examples=examples.labelled,
         samples=_einsum_samples,
         expensive=True,
     )

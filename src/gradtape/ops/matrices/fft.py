@@ -22,7 +22,7 @@ from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import conj
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
@@ -87,6 +87,7 @@ def _fft_numpy(x: Any, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
 FFT: Op = linear(
     "fft",
     "library",
+    examples=examples.along_axis,
     spec=lambda x, axes, inverse, norm: x,
     numpy=_fft_numpy,
     batch=batching.shifted("axes"),
@@ -112,6 +113,7 @@ FFT: Op = linear(
 WEIGH_INNER: Op = linear(
     "weigh_inner_frequencies",
     "library",
+    examples=examples.along_axis,
     spec=lambda x, axis, length, factor: x,
     numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
     batch=batching.shifted("axis"),
@@ -152,6 +154,7 @@ def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Nod
 RFFT: Op = linear(
     "rfft",
     "library",
+    examples=examples.along_axis,
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
     numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     batch=batching.shifted("axis"),
@@ -175,6 +178,7 @@ RFFT: Op = linear(
 IRFFT: Op = linear(
     "irfft",
     "library",
+    examples=examples.along_axis,
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
     batch=batching.shifted("axis"),

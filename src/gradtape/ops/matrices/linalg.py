@@ -17,7 +17,7 @@ from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
@@ -124,6 +124,7 @@ SOLVE = declare(
     Op(
         "solve",
         "library",
+        examples=examples.matrices,
         spec=lambda a, b: _system_spec("solve", a, b),
         numpy=_solve_kernel,
         batch=_system_batch,
@@ -132,6 +133,7 @@ SOLVE = declare(
         mask=batch_mask(2),
         promote=promotion("solve", "float", "inexact"),
         sparsity=_system_sparsity,
+        solves=True,
         samples=lambda: _system_samples("solve"),
         expensive=True,
         may_fail=True,
@@ -217,6 +219,7 @@ TRIANGULAR_SOLVE = declare(
     Op(
         "triangular_solve",
         "library",
+        examples=examples.matrices,
         spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
         numpy=_triangular_kernel,
         batch=_system_batch,
@@ -226,6 +229,7 @@ TRIANGULAR_SOLVE = declare(
         promote=promotion("triangular_solve", "float", "inexact"),
         params=("lower", "unit_diagonal"),
         sparsity=_system_sparsity,
+        solves=True,
         samples=lambda: [
             *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
             *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
@@ -265,6 +269,7 @@ INV = declare(
     Op(
         "inv",
         "library",
+        examples=examples.matrices,
         spec=_square_spec("inv"),
         batch=batching.leading,
         numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
@@ -273,6 +278,7 @@ INV = declare(
         mask=batch_mask(2),
         promote=promotion("inv", "float", "inexact"),
         sparsity=matrices,
+        solves=True,
         samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
         expensive=True,
         may_fail=True,
@@ -322,6 +328,7 @@ COFACTOR = declare(
     Op(
         "cofactor",
         "library",
+        examples=examples.matrices,
         spec=_square_spec("cofactor"),
         batch=batching.leading,
         numpy=_cofactor_kernel,
@@ -349,6 +356,7 @@ DET = declare(
     Op(
         "det",
         "library",
+        examples=examples.matrices,
         spec=_det_spec,
         batch=batching.leading,
         numpy=lambda x: np.asarray(np.linalg.det(x)),
@@ -401,6 +409,7 @@ SLOGDET = declare(
     Op(
         "slogdet",
         "library",
+        examples=examples.matrices,
         spec=_slogdet_spec,
         batch=batching.leading,
         numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),

@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.matrices.checks import sample_matrices
@@ -105,6 +105,7 @@ SYSTEM = declare(
     Op(
         "solve_system",
         "library",
+        examples=examples.matrices,
         spec=_spec,
         numpy=_kernel,
         batch=_batch,

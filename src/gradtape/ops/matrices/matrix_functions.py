@@ -19,7 +19,7 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import diagonal as diagonals
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import abs
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
@@ -110,6 +110,7 @@ PINV = declare(
     Op(
         "pinv",
         "library",
+        examples=examples.matrices,
         spec=_pinv_spec,
         numpy=_pinv_kernel,
         batch=batching.leading,
@@ -178,6 +179,7 @@ EXPM = declare(
     Op(
         "expm",
         "library",
+        examples=examples.matrices,
         spec=_expm_spec,
         numpy=_expm_kernel,
         batch=batching.leading,
@@ -221,6 +223,7 @@ MATRIX_RANK = declare(
     Op(
         "matrix_rank",
         "library",
+        examples=examples.matrices,
         spec=_rank_spec,
         numpy=_rank_kernel,
         batch=batching.leading,
@@ -375,6 +378,7 @@ CROSS = declare(
     Op(
         "cross",
         "contraction",
+        examples=examples.crossed,
         spec=_cross_spec,
         numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
         batch=batching.broadcasting,

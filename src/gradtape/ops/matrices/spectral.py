@@ -20,7 +20,7 @@ from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import real
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.samples import Sample
@@ -95,6 +95,7 @@ EIGH = declare(
     Op(
         "eigh",
         "library",
+        examples=examples.matrices,
         spec=lambda x: (_eigvalsh_spec("eigh", x), x),
         batch=batching.leading,
         numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
@@ -117,6 +118,7 @@ EIGVALSH = declare(
     Op(
         "eigvalsh",
         "library",
+        examples=examples.matrices,
         spec=lambda x: _eigvalsh_spec("eigvalsh", x),
         batch=batching.leading,
         numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
@@ -217,6 +219,7 @@ SVD_OP = declare(
     Op(
         "svd",
         "library",
+        examples=examples.matrices,
         spec=_svd_spec,
         batch=batching.leading,
         numpy=lambda x, full_matrices: _converged(
@@ -251,6 +254,7 @@ SVDVALS = declare(
     Op(
         "svdvals",
         "library",
+        examples=examples.matrices,
         spec=_svdvals_spec,
         batch=batching.leading,
         numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),

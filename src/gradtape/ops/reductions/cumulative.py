@@ -18,7 +18,7 @@ from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import conjugate
@@ -59,6 +59,8 @@ RESIZE_AXIS = declare(
         numpy=_resize_kernel,
         batch=batching.shifted("axis"),
         params=("axis", "before", "after", "fill"),
+        copies=copies.resize_axis,
+        examples=examples.along_axis,
         jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
             tangents[0], axis, before, after
         ),
@@ -133,14 +135,15 @@ def _samples(name: str) -> Any:
 CUMULATIVE_SUM: Op = linear(
     "cumulative_sum",
     "cumulative",
+    examples=examples.along_axis,
     spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
     batch=batching.shifted("axis"),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
     params=("axis", "reverse"),
+    scan=Accumulation.SUM,
     sparsity=running,
     samples=_samples("cumulative_sum"),
-    scan=Accumulation.SUM,
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     expensive=True,
 )
@@ -219,6 +222,7 @@ LINEAR_RECURRENCE = declare(
     Op(
         "linear_recurrence",
         "cumulative",
+        examples=examples.along_axis,
         spec=_recurrence_spec,
         numpy=_recurrence_kernel,
         batch=batching.shifted("axis"),
@@ -226,10 +230,10 @@ LINEAR_RECURRENCE = declare(
         vjp=_recurrence_vjp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         promote=promotion("linear_recurrence", "float", "inexact"),
+        scan=Accumulation.RECURRENCE,
         params=("axis", "reverse"),
         sparsity=running,
         samples=lambda: _recurrence_samples(),
-        scan=Accumulation.RECURRENCE,
         expensive=True,
         doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
     )
@@ -268,6 +272,7 @@ CUMULATIVE_PROD = declare(
     Op(
         "cumulative_prod",
         "cumulative",
+        examples=examples.along_axis,
         spec=_cumulative_spec,
         numpy=_in_direction(np.cumprod),
         batch=batching.shifted("axis"),
@@ -275,8 +280,8 @@ CUMULATIVE_PROD = declare(
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         params=("axis", "reverse"),
         sparsity=running,
-        samples=_samples("cumulative_prod"),
         scan=Accumulation.PROD,
+        samples=_samples("cumulative_prod"),
         expensive=True,
     )
 )

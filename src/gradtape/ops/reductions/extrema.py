@@ -15,8 +15,9 @@ from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
-from gradtape.ops.elementwise.arithmetic import record_operand, where
-from gradtape.ops.families import batching
+from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
+from gradtape.ops.elementwise.unary import isnan
+from gradtape.ops.families import batching, examples, identities
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -45,6 +46,14 @@ _ORDERED = ("float64", "float32", "int32", "uint8", "bool")
 def _chosen(name: str, kernel: Any) -> Op:
     """The op that marks the extreme elements; a NaN is extreme wherever there is one."""
 
+    def composition(x: Node, axis: Axes) -> Node:
+        # The compiled tier computes every value once, and then reads it from memory: there an
+        # extremum may be compared with the elements that it was taken from.
+        extreme = apply(REGISTRY[name], (x,), (axis, True))
+        found = equal(x, extreme)
+        # Where there is a NaN it is the extremum.
+        return found | isnan(x) if x.dtype.kind == "f" else found
+
     def choose(x: Any, axis: Axes) -> Any:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
@@ -53,12 +62,14 @@ def _chosen(name: str, kernel: Any) -> Op:
         Op(
             f"{name}_mask",
             "reduction",
+            examples=examples.reduction,
             spec=lambda x, axis: spec(x.shape, _BOOL),
             numpy=choose,
             batch=batching.shifted("axis"),
             jvp=Undefined(f"{name}_mask gives booleans"),
             vjp=Undefined(f"{name}_mask gives booleans"),
             params=("axis",),
+            composition=composition,
             sparsity=nothing,
             samples=lambda: [
                 Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
@@ -96,6 +107,7 @@ def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
         Op(
             name,
             "reduction",
+            examples=examples.reduction,
             spec=spec_rule,
             numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
             batch=batching.shifted("axis"),
@@ -106,6 +118,7 @@ def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
             sparsity=reduced,
             samples=reduction_samples(name, _ORDERED),
             reduction=reduction,
+            simpler=identities.reduction,
             expensive=True,
         )
     )
@@ -173,6 +186,7 @@ def _position(name: str, kernel: Any, reduction: Accumulation) -> Op:
         Op(
             name,
             "reduction",
+            examples=examples.reduction,
             spec=spec_rule,
             numpy=lambda x, axis, keepdims: np.asarray(
                 kernel(x, axis=axis, keepdims=keepdims), _INDEX
@@ -284,6 +298,7 @@ ORDER_WEIGHTS = declare(
     Op(
         "order_weights",
         "reduction",
+        examples=examples.reduction,
         spec=lambda x, axis, ranks, weights: x,
         numpy=_order_weights_kernel,
         batch=batching.shifted("axis"),
@@ -308,6 +323,7 @@ ORDER_STATISTIC = declare(
     Op(
         "order_statistic",
         "reduction",
+        examples=examples.reduction,
         spec=lambda x, axis, keepdims, ranks, weights: spec(
             reduced_shape(x.shape, axis, keepdims), x.dtype
         ),

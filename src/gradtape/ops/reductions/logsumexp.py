@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
+from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import spec
-from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
+from gradtape.ops.elementwise.unary import exp, log
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.axes import Axes, reduced_shape, reduction_samples
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
@@ -18,6 +20,7 @@ from gradtape.ops.families.reads import lanes, reduced
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.reductions.extrema import MAX
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
 
@@ -42,6 +45,26 @@ def _weights_kernel(x: Any, axis: Axes) -> Any:
     return np.where(highest == -np.inf, x.dtype.type(0), weights)
 
 
+def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
+    """The maximum, exp of the differences from it, and the sum of those, for the compositions."""
+    highest = apply(MAX, (x,), (axis, True))
+    zero = constant(0, spec((), x.dtype))
+    # At the maximum also where both are infinite.
+    terms = exp(where(equal(x, highest), zero, x - highest))
+    return highest, terms, apply(SUM, (terms,), (axis, True))
+
+
+def _logsumexp_composition(x: Node, axis: Axes, keepdims: bool) -> Node:
+    highest, _, total = _exponential_nodes(x, axis)
+    return reshape_node(log(total) + highest, reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_composition(x: Node, axis: Axes) -> Node:
+    highest, terms, total = _exponential_nodes(x, axis)
+    nothing = equal(highest, constant(-np.inf, spec((), x.dtype)))
+    return where(nothing, constant(0, spec((), x.dtype)), terms / total)
+
+
 def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
     """The derivative of the weights is symmetric: it serves both modes."""
     weighted = y * tangent
@@ -53,6 +76,7 @@ LOGSUMEXP_WEIGHTS = declare(
     Op(
         "logsumexp_weights",
         "reduction",
+        examples=examples.reduction,
         spec=lambda x, axis: x,
         numpy=_weights_kernel,
         batch=batching.shifted("axis"),
@@ -63,6 +87,7 @@ LOGSUMEXP_WEIGHTS = declare(
             apply(ANY, (mask,), (axis, True)), mask.shape, axis
         ),
         params=("axis",),
+        composition=_weights_composition,
         samples=lambda: (
             [
                 Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
@@ -78,6 +103,7 @@ LOGSUMEXP = declare(
     Op(
         "logsumexp",
         "reduction",
+        examples=examples.reduction,
         spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
         numpy=_logsumexp_kernel,
         batch=batching.shifted("axis"),
@@ -91,6 +117,7 @@ LOGSUMEXP = declare(
         mask=mask_reduced,
         promote=promotion("logsumexp", "float", "float"),
         params=("axis", "keepdims"),
+        composition=_logsumexp_composition,
         samples=reduction_samples("logsumexp", ("float64", "float32")),
         expensive=True,
     )

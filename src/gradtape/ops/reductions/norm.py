@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
+from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, power, where
-from gradtape.ops.elementwise.complexes import abs, real, sign
-from gradtape.ops.families import batching
+from gradtape.ops.elementwise.complexes import abs, imag, real, sign
+from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.families import batching, examples
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -22,7 +24,7 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.casting import promotion
+from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.elementwise import conjugate, zeros_like
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
@@ -33,6 +35,8 @@ from gradtape.ops.reductions.extrema import max, min
 from gradtape.recording.record import record
 
 __all__ = ["norm"]
+
+_DOUBLE = np.dtype(np.float64)
 
 
 def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
@@ -97,6 +101,44 @@ def _vjp(
     return direction * expand_reduced(g, inputs[0].shape, axis)
 
 
+def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
+    """The Euclidean norm: single precision in double, double precision scaled three ways at once.
+
+    Powers of two scale exactly, so numbers whose squares are out of range lose nothing.
+    """
+    if ord != 2.0:
+        return None
+    found, total = _scaled_norm(x, axis, None)
+    if REAL_OF[x.dtype] == _DOUBLE:
+        limits = np.finfo(_DOUBLE)
+        low = _number(float(limits.tiny / limits.eps))
+        small, large = _scaled_norm(x, axis, 2.0**600)[0], _scaled_norm(x, axis, 2.0**-600)[0]
+        found = where(total < _number(np.inf), found, large)
+        # A NaN is not below anything, and stays.
+        found = where(total <= low, small, found)
+    else:
+        found = cast(found, REAL_OF[x.dtype])
+    return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
+
+
+def _scaled_norm(x: Node, axis: Axes, scale: float | None) -> tuple[Node, Node]:
+    """The norm of scaled numbers, scaled back, and its square before that."""
+    squares = None
+    for part in (real, imag) if x.dtype.kind == "c" else (None,):
+        number = cast(x if part is None else part(x), _DOUBLE)
+        if scale is not None:
+            number = number * _number(scale)
+        squares = square(number) if squares is None else squares + square(number)
+    assert squares is not None
+    total = add_up(squares, axis, True)
+    found: Node = sqrt(total)
+    return found if scale is None else found * _number(1.0 / scale), total
+
+
+def _number(value: float) -> Node:
+    return constant(value, spec((), _DOUBLE))
+
+
 def _spec(x: Spec, ord: float, axis: Axes, keepdims: bool) -> Spec:
     return spec(reduced_shape(x.shape, axis, keepdims), as_dtype(REAL_OF[x.dtype]))
 
@@ -117,6 +159,7 @@ NORM = declare(
     Op(
         "norm",
         "reduction",
+        examples=examples.reduction,
         spec=_spec,
         numpy=_kernel,
         batch=batching.shifted("axis"),
@@ -125,6 +168,7 @@ NORM = declare(
         mask=mask_reduced,
         promote=promotion("norm", "float", "inexact"),
         params=("ord", "axis", "keepdims"),
+        composition=_composition,
         sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
             y, operands, **axes
         ),

@@ -19,7 +19,7 @@ from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import square
-from gradtape.ops.families import batching
+from gradtape.ops.families import batching, examples, identities
 from gradtape.ops.families.axes import (
     Axes,
     accumulator,
@@ -53,6 +53,7 @@ def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
 SUM = linear(
     "sum",
     "reduction",
+    examples=examples.reduction,
     spec=_accumulated_spec,
     numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
     batch=batching.shifted("axis"),
@@ -62,6 +63,7 @@ SUM = linear(
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
     mask=mask_reduced,
     reduction=Accumulation.SUM,
+    simpler=identities.reduction,
     expensive=True,
 )
 
@@ -121,6 +123,7 @@ PROD = declare(
     Op(
         "prod",
         "reduction",
+        examples=examples.reduction,
         spec=_accumulated_spec,
         numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
         batch=batching.shifted("axis"),
@@ -131,6 +134,7 @@ PROD = declare(
         sparsity=reduced,
         samples=_prod_samples,
         reduction=Accumulation.PROD,
+        simpler=identities.reduction,
         expensive=True,
     )
 )
@@ -153,6 +157,7 @@ def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
         Op(
             name,
             "reduction",
+            examples=examples.reduction,
             spec=lambda x, axis, keepdims: spec(
                 reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
             ),

@@ -1,10 +1,11 @@
-"""Views as index maps: how a node's elements lie in the memory of the node it is a view of."""
+"""Access: how a value lies in memory, its own or that of the node it is a view of."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from gradtape.graph.facts import View
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape
 
@@ -49,23 +50,28 @@ def whole(node: Node) -> Access:
     return Access(node, node.shape, row_major(node.shape))
 
 
-def view(node: Node, source: Access) -> Access | None:
-    """How a movement node reads its operand's memory, or None if it has to be copied."""
-    name = node.op.name
-    if name == "reshape":
-        return reshaped(source, node.shape)
-    if name == "broadcast_to":
-        return Access(source.base, node.shape, source.stretched(node.shape), source.offset)
-    if name == "permute_dims":
-        (axes,) = node.params
-        strides = tuple(source.strides[axis] for axis in axes)
-        return Access(source.base, node.shape, strides, source.offset)
-    if name == "slice" and len(node.inputs) == 1:
-        starts, lengths, steps, shape = node.params
-        pairs = list(zip(starts, steps, source.strides, strict=True))
-        offset = source.offset + sum(start * stride for start, _, stride in pairs)
-        strides = tuple(step * stride for _, step, stride in pairs)
-        return reshaped(Access(source.base, tuple(lengths), strides, offset), shape)
+def is_strided_view(node: Node) -> bool:
+    """Whether a node reads the memory of its one operand by other strides, if these can be."""
+    return node.op.view not in (None, View.OTHER) and len(node.inputs) == 1
+
+
+def viewed(node: Node, source: Access) -> Access | None:
+    """How a view reads its operand's memory; None if the node is no view, or has to be copied."""
+    match node.op.view:
+        case View.RESHAPE:
+            return reshaped(source, node.shape)
+        case View.BROADCAST:
+            return Access(source.base, node.shape, source.stretched(node.shape), source.offset)
+        case View.PERMUTE:
+            (axes,) = node.params
+            strides = tuple(source.strides[axis] for axis in axes)
+            return Access(source.base, node.shape, strides, source.offset)
+        case View.SLICE if len(node.inputs) == 1:
+            starts, lengths, steps, shape = node.params
+            pairs = list(zip(starts, steps, source.strides, strict=True))
+            offset = source.offset + sum(start * stride for start, _, stride in pairs)
+            strides = tuple(step * stride for _, step, stride in pairs)
+            return reshaped(Access(source.base, tuple(lengths), strides, offset), shape)
     return None
 
 

@@ -1,20 +1,23 @@
-"""Pieces: movements as copies from one part of memory to another, in the order they are made.
+"""Copies: movements as copies from one part of memory to another, in the order they are made.
 
-Concatenation is a copy per operand, a slice put into zeros is a copy beside fills, a gather a copy
-whose source is moved by an index, a scatter one whose target is. Each runs as a loop of its own.
+These are the rules `copies(y, access)` of ops that only move elements. Concatenation is a copy per
+operand, a slice put into zeros is a copy beside fills, a gather a copy whose source is moved by an
+index, a scatter one whose target is. Each copy runs as a loop of its own. `access` says where an
+operand lies, None for a constant. A rule gives None where its operands do not lie so that copies
+can read them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gradtape.graph.node import Node
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Shape, spec
-from gradtape.optimize.views import Access, Strides, reshaped, row_major, whole
+from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
 
 # NumPy joins more operands than this in less time than so many copies take to set up.
 MOST_OPERANDS = 256
@@ -51,18 +54,17 @@ class Piece:
 Reader = Callable[[Node], Access | None]
 
 
-def pieces(node: Node, access: Reader) -> list[Piece] | None:
-    """The copies that make up a node; None where its operands do not lie so that they can.
+Rule = Callable[[Node, Reader], "list[Piece] | None"]
 
-    `access` says where an operand lies, None for a constant.
-    """
+
+def pieces(node: Node, access: Reader) -> list[Piece] | None:
+    """The copies that make up a node, by its op's rule."""
     if not math.prod(node.shape) or any(parent.size == 0 for parent in node.inputs):
         return None
-    if len(node.inputs) > MOST_OPERANDS:
+    if len(node.inputs) > MOST_OPERANDS or node.op.copies is None:
         return None
-    if any(access(parent) is None for parent in node.inputs[_POSITIONS[node.op.name]]):
-        return None
-    return _RULES[node.op.name](node, access, **node.keywords)
+    found: list[Piece] | None = node.op.copies(node, access)
+    return found
 
 
 def _copy(
@@ -78,9 +80,9 @@ def _copy(
     return Piece(shape, source, fitting.strides, fitting.offset, target, start, **more)
 
 
-def _fill(value: Any, node: Node, shape: Shape, start: int) -> Piece:
-    constant = Node(REGISTRY["full"], (), ((), value, node.dtype), spec((), node.dtype))
-    return Piece(shape, constant, None, 0, row_major(node.shape), start)
+def _fill(value: complex, node: Node, shape: Shape, start: int) -> Piece:
+    number = Node(OPERATORS.full, (), ((), value, node.dtype), spec((), node.dtype))
+    return Piece(shape, number, None, 0, row_major(node.shape), start)
 
 
 def _known(found: list[Piece | None]) -> list[Piece] | None:
@@ -88,7 +90,9 @@ def _known(found: list[Piece | None]) -> list[Piece] | None:
     return kept if len(kept) == len(found) else None
 
 
-def _concat(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+def concat(node: Node, access: Reader) -> list[Piece] | None:
+    """Each operand behind the one before it."""
+    (axis,) = node.params
     target = row_major(node.shape)
     found, start = [], 0
     for part in node.inputs:
@@ -97,7 +101,9 @@ def _concat(node: Node, access: Reader, axis: int) -> list[Piece] | None:
     return _known(found)
 
 
-def _stack(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+def stack(node: Node, access: Reader) -> list[Piece] | None:
+    """Each operand at its place along the new axis."""
+    (axis,) = node.params
     steps = row_major(node.shape)
     target = (*steps[:axis], *steps[axis + 1 :])
     return _known([
@@ -108,16 +114,20 @@ def _stack(node: Node, access: Reader, axis: int) -> list[Piece] | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """A regular part of memory: its strides, where it starts, and what moves the start."""
+    """A regular part of memory: its strides, its start, and the positions that move the start."""
 
     strides: Strides
     start: int
     moving: tuple[Index, ...]
 
 
-def _part(memory: Access, moving: Any, starts: Any, lengths: Any, steps: Any) -> _Part:
+def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) -> _Part | None:
+    """The part of some memory that a slice of any kind names; None if a start has no memory."""
+    if any(access(start) is None for start in moving):
+        return None
+    starts, lengths, steps, _ = node.params
     given = iter(moving)
-    start, strides, found = memory.offset, [], []
+    offset, strides, found = memory.offset, [], []
     axes = zip(memory.shape, memory.strides, starts, lengths, steps, strict=True)
     for n, stride, first, length, step in axes:
         strides.append(stride * step)
@@ -126,33 +136,38 @@ def _part(memory: Access, moving: Any, starts: Any, lengths: Any, steps: Any) ->
             last = n - 1 - max(0, (length - 1) * step)
             found.append(Index(next(given), (0,) * len(lengths), stride, last))
         else:
-            start += first * stride
-    return _Part(tuple(strides), start, tuple(found))
+            offset += first * stride
+    return _Part(tuple(strides), offset, tuple(found))
 
 
-def _slice(node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+def slice_(node: Node, access: Reader) -> list[Piece] | None:
     """Only where a start is an operand; all others are views."""
     x, *moving = node.inputs
+    lengths = node.params[1]
     found = access(x)
-    if found is None:
+    part = None if found is None else _part(found, moving, access, node)
+    if part is None:
         return None
-    part = _part(found, moving, starts, lengths, steps)
     return [
         Piece(lengths, x, part.strides, part.start, row_major(lengths), 0, reads=part.moving)
     ]  # fmt: skip
 
 
-def _unslice(node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+def unslice(node: Node, access: Reader) -> list[Piece] | None:
+    """The part, and zeros around it."""
     g, *moving = node.inputs
-    part = _part(whole(node), moving, starts, lengths, steps)
+    starts, lengths, steps, shape = node.params
+    part = _part(whole(node), moving, access, node)
+    if part is None:
+        return None
     piece = _copy(g, access, lengths, part.strides, part.start, writes=part.moving)
     if any(start is None for start in starts) or any(step != 1 for step in steps):
         return _known([_fill(0, node, shape, 0), piece])
     return _known([*_around(node, starts, lengths), piece])
 
 
-def _around(node: Node, starts: Any, lengths: Any, value: Any = 0) -> list[Piece]:
-    """Fills of what lies outside a box, in slabs: axis by axis, before it and behind it."""
+def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> list[Piece]:
+    """Fills of all elements outside a box, in slabs: axis by axis, before it and behind it."""
     steps = row_major(node.shape)
     found: list[Piece] = []
     shape, corner = list(node.shape), 0
@@ -161,17 +176,20 @@ def _around(node: Node, starts: Any, lengths: Any, value: Any = 0) -> list[Piece
             if count:
                 slab = (*shape[:axis], count, *shape[axis + 1 :])
                 found.append(_fill(value, node, slab, corner + first * steps[axis]))
-        # Slabs of later axes cover only what is left of this one.
+        # Slabs of later axes cover only the rest of this one.
         shape[axis] = length
         corner += start * steps[axis]
     return found
 
 
-def _set_slice(
-    node: Node, access: Reader, starts: Any, lengths: Any, steps: Any, shape: Any
-) -> Any:
+def set_slice(node: Node, access: Reader) -> list[Piece] | None:
+    """The tensor, and then the value where the part is."""
     x, value, *moving = node.inputs
-    part = _part(whole(node), moving, starts, lengths, steps)
+    _, lengths, _, shape = node.params
+    part = _part(whole(node), moving, access, node)
+    if part is None:
+        return None
+    strides, offset = None, 0
     found = access(value)
     if found is not None:
         wide = Access(found.base, shape, found.stretched(shape), found.offset)
@@ -180,16 +198,15 @@ def _set_slice(
             return None
         strides, offset = lying.strides, lying.offset
     piece = Piece(
-        lengths, value, None if found is None else strides, 0 if found is None else offset,
-        part.strides, part.start, writes=part.moving,
+        lengths, value, strides, offset, part.strides, part.start, writes=part.moving
     )  # fmt: skip
     return _known([_copy(x, access, node.shape, row_major(node.shape), 0), piece])
 
 
-def _resize_axis(
-    node: Node, access: Reader, axis: int, before: int, after: int, fill: Any
-) -> list[Piece] | None:
+def resize_axis(node: Node, access: Reader) -> list[Piece] | None:
+    """What stays of the operand, and fills before and behind it."""
     (x,) = node.inputs
+    axis, before, _, fill = node.params
     found = access(x)
     old, new = x.shape[axis], node.shape[axis]
     start, stop = max(0, before), min(new, old + before)
@@ -203,9 +220,10 @@ def _resize_axis(
     return [*_around(node, starts, lengths, fill), piece]
 
 
-def _roll(node: Node, access: Reader, shift: Any, axis: Any) -> list[Piece] | None:
+def roll(node: Node, access: Reader) -> list[Piece] | None:
     """Along each axis two parts change places."""
     (x,) = node.inputs
+    shift, axis = node.params
     found = access(x)
     if found is None or len(axis) > 3:
         return None
@@ -236,46 +254,42 @@ def _along(strides: Strides, axis: int, count: int) -> Strides:
     return (*strides[:axis], *(0,) * count, *strides[axis + 1 :])
 
 
-def _walk(indices: Node, access: Reader, before: int, after: int) -> Strides:
-    """The strides of positions over a space with axes before and behind theirs."""
-    found = access(indices)
-    assert found is not None
-    return (*(0,) * before, *found.strides, *(0,) * after)
+def gather(node: Node, access: Reader) -> list[Piece] | None:
+    """Rows of the operand, at positions along an axis."""
+    return _read(node, access, along=False)
 
 
-def _gather(node: Node, access: Reader, axis: int) -> list[Piece] | None:
+def take_along_axis(node: Node, access: Reader) -> list[Piece] | None:
+    """Elements of the operand, at positions along an axis that differ between lines."""
+    return _read(node, access, along=True)
+
+
+def _read(node: Node, access: Reader, along: bool) -> list[Piece] | None:
     x, indices = node.inputs
-    found = access(x)
-    if found is None:
+    (axis,) = node.params
+    found, positions = access(x), access(indices)
+    if found is None or positions is None:
         return None
-    walk = _walk(indices, access, axis, x.ndim - axis - 1)
+    before, after = (0, 0) if along else (axis, x.ndim - axis - 1)
+    walk = (*(0,) * before, *positions.strides, *(0,) * after)
     index = Index(indices, walk, found.strides[axis], x.shape[axis] - 1)
-    strides = _along(found.strides, axis, indices.ndim)
+    strides = _along(found.strides, axis, 1 if along else indices.ndim)
     target = row_major(node.shape)
     return [Piece(node.shape, x, strides, found.offset, target, 0, reads=(index,))]
 
 
-def _take_along_axis(node: Node, access: Reader, axis: int) -> list[Piece] | None:
-    x, indices = node.inputs
-    found = access(x)
-    if found is None:
-        return None
-    walk = _walk(indices, access, 0, 0)
-    index = Index(indices, walk, found.strides[axis], x.shape[axis] - 1)
-    strides = _along(found.strides, axis, 1)
-    return [
-        Piece(node.shape, x, strides, found.offset, row_major(node.shape), 0, reads=(index,))
-    ]  # fmt: skip
+def scatter(*, adds: bool, along: bool = False) -> Rule:
+    """Values written or added at positions: rows of them, or `along` lines with their own."""
 
-
-def _scatter(adds: bool, along: bool) -> Callable[..., list[Piece] | None]:
-    def rule(node: Node, access: Reader, axis: int = 0) -> list[Piece] | None:
+    def rule(node: Node, access: Reader) -> list[Piece] | None:
         x, indices, values = node.inputs
-        if adds and node.dtype.kind == "b":
+        (axis,) = node.params or (0,)
+        positions = access(indices)
+        if positions is None or (adds and node.dtype.kind == "b"):
             return None
         steps = row_major(node.shape)
         before, after = (0, 0) if along else (axis, x.ndim - axis - 1)
-        walk = _walk(indices, access, before, after)
+        walk = (*(0,) * before, *positions.strides, *(0,) * after)
         index = Index(indices, walk, steps[axis], node.shape[axis] - 1)
         target = _along(steps, axis, 1 if along else indices.ndim)
         first = _copy(x, access, node.shape, steps, 0)
@@ -285,28 +299,3 @@ def _scatter(adds: bool, along: bool) -> Callable[..., list[Piece] | None]:
         return [first, replace(second, adds=adds)]
 
     return rule
-
-
-_NONE, _SECOND = slice(0), slice(1, 2)
-# Which operands of an op hold positions; those have to lie in memory.
-_POSITIONS = {
-    "concat": _NONE, "stack": _NONE, "slice": slice(1, None), "unslice": slice(1, None),
-    "set_slice": slice(2, None), "resize_axis": _NONE, "roll": _NONE, "gather": _SECOND,
-    "take_along_axis": _SECOND, "scatter_set": _SECOND, "scatter_add": _SECOND,
-    "scatter_add_rows": _SECOND, "add_along_axis": _SECOND,
-}  # fmt: skip
-_RULES: dict[str, Callable[..., list[Piece] | None]] = {
-    "concat": _concat,
-    "stack": _stack,
-    "slice": _slice,
-    "unslice": _unslice,
-    "set_slice": _set_slice,
-    "resize_axis": _resize_axis,
-    "roll": _roll,
-    "gather": _gather,
-    "take_along_axis": _take_along_axis,
-    "scatter_set": _scatter(adds=False, along=False),
-    "scatter_add": _scatter(adds=True, along=False),
-    "scatter_add_rows": _scatter(adds=True, along=False),
-    "add_along_axis": _scatter(adds=True, along=True),
-}

@@ -1,0 +1,62 @@
+"""The params of a scan in one record: its body, how its operands are grouped, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from gradtape.graph.node import Node
+from gradtape.graph.program import Program
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The params of a scan, in the order in which its op has them.
+
+    | group | operands of the op | inputs of the body | outputs of the body | results of the op |
+    |---|---|---|---|---|
+    | constants | each | the same in every step | – | – |
+    | carries | initial values | values carried so far | next values | final values |
+    | sequences, results | each | one element of each | one element of each | stacked elements |
+    """
+
+    body: Program
+    # How many there are of each.
+    constants: int
+    carries: int
+    length: int
+    # From the last element to the first.
+    reverse: bool
+    # The way back computes again what it would otherwise read from memory.
+    recompute: bool
+
+    @classmethod
+    def of(cls, node: Node) -> Scan:
+        """The params of a node that scans."""
+        return cls(*node.params)
+
+    @property
+    def params(self) -> tuple[Program, int, int, int, bool, bool]:
+        """As the params of a node."""
+        return self.body, self.constants, self.carries, self.length, self.reverse, self.recompute
+
+    @property
+    def first(self) -> int:
+        """The position of the first sequence among the operands."""
+        return self.constants + self.carries
+
+    def parts(
+        self, items: Sequence[_Item]
+    ) -> tuple[Sequence[_Item], Sequence[_Item], Sequence[_Item]]:
+        """One item for each operand, as those of constants, carried values and sequences."""
+        return items[: self.constants], items[self.constants : self.first], items[self.first :]
+
+    def positions(self) -> range:
+        """The elements in the order of steps."""
+        return range(self.length)[:: -1 if self.reverse else 1]
+
+
+PARAMS = tuple(one.name for one in fields(Scan))

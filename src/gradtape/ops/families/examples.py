@@ -1,0 +1,284 @@
+"""Examples: rules `examples(y, places)`, by which the examples of a batch are followed through ops.
+
+A value that depends on a batch has a place of the batch: `outer`, the number of elements in front
+of the batch index in row-major order, which a reshape does not change, and the number of examples.
+A rule gets the place in each input, None for one that does not depend on the batch, and gives the
+place in the result. It raises DependenceError if the op combines different examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gradtape.graph.facts import Join
+from gradtape.graph.node import Node
+from gradtape.graph.spec import Shape
+
+MIXES = "{op} mixes examples"
+UNPROVED = "cannot prove that {op} keeps examples apart"
+
+
+class DependenceError(Exception):
+    """Why examples could not be shown to be independent, and which op it is."""
+
+    def __init__(self, why: str, node: Node, op: str | None = None) -> None:
+        self.why = why
+        self.node = node
+        self.op = node.op.name if op is None else op
+        super().__init__(why.format(op=self.op))
+
+
+class LostError(Exception):
+    """No axis of a value counts examples."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where the examples of a value are: behind so many elements, so many of them."""
+
+    outer: int
+    count: int
+
+    def axis(self, node: Node) -> int:
+        """The axis that counts examples."""
+        return self.axis_in(shape_of(node))
+
+    def axis_in(self, shape: Shape) -> int:
+        """The axis of a shape that counts examples."""
+        before = 1
+        for axis, length in enumerate(shape):
+            if before == self.outer and length == self.count:
+                return axis
+            before *= length
+        raise LostError
+
+
+Places = Sequence[Batch | None]
+
+
+def shape_of(node: Node) -> Shape:
+    """The shape of a node; of several outputs that of the first."""
+    shape: Shape = node.spec[0].shape if type(node.spec) is tuple else node.shape
+    return shape
+
+
+def mixes(node: Node) -> NoReturn:
+    """Say that an op combines different examples."""
+    raise DependenceError(MIXES, node)
+
+
+def placed(node: Node, axis: int, count: int) -> Batch:
+    """The place of a batch that is along an axis of a node."""
+    return Batch(math.prod(shape_of(node)[:axis]), count)
+
+
+def same(node: Node, found: Collection[Batch]) -> Batch:
+    """The place that all operands agree on."""
+    first, *others = found
+    if any(other != first for other in others):
+        mixes(node)
+    return first
+
+
+def _followed(node: Node, places: Places, axis_in_result: Callable[[Node, int], int]) -> Batch:
+    """The place in the result; `axis_in_result` maps the batch axis of an operand to it."""
+    return same(node, [
+        placed(node, axis_in_result(parent, place.axis(parent)), place.count)
+        for parent, place in zip(node.inputs, places, strict=True)
+        if place is not None
+    ])  # fmt: skip
+
+
+def elementwise(node: Node, places: Places) -> Batch:
+    """Operands broadcast: axes are counted from the last."""
+    found = []
+    for parent, place in zip(node.inputs, places, strict=True):
+        if place is None:
+            continue
+        if parent.shape == node.shape:
+            found.append(place)
+            continue
+        axis = place.axis(parent) + node.ndim - parent.ndim
+        found.append(placed(node, axis, place.count))
+    return same(node, found)
+
+
+def in_place(node: Node, places: Places) -> Batch:
+    """Elements stay where they are in row-major order."""
+    assert places[0] is not None
+    return places[0]
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """The axes that the param `axis`, or `axes`, names."""
+    params = node.keywords
+    axes: int | tuple[int, ...] = params["axes"] if "axes" in params else params["axis"]
+    return (axes,) if isinstance(axes, int) else tuple(axes)
+
+
+def reduction(node: Node, places: Places) -> Batch:
+    """All elements along `axis` are combined; the axes are dropped unless `keepdims`."""
+    axes = _axes(node)
+    keeps = shape_of(node) == node.inputs[0].shape or node.keywords.get("keepdims", False)
+
+    def axis_in_result(parent: Node, axis: int) -> int:
+        if axis in axes:
+            mixes(node)
+        return axis if keeps else axis - sum(gone < axis for gone in axes)
+
+    return _followed(node, places, axis_in_result)
+
+
+def along_axis(node: Node, places: Places) -> Batch:
+    """Ops that mix elements along some axes and keep the others: scans, rolls, transforms."""
+    axes = _axes(node)
+
+    def axis_in_result(parent: Node, axis: int) -> int:
+        if axis in axes:
+            mixes(node)
+        return axis
+
+    return _followed(node, places, axis_in_result)
+
+
+def permuted(node: Node, places: Places) -> Batch:
+    """The axes change places."""
+    axes: tuple[int, ...] = node.params[0]
+    return _followed(node, places, lambda parent, axis: axes.index(axis))
+
+
+def joined(node: Node, places: Places) -> Batch:
+    """Operands side by side along an axis."""
+    along: int = node.params[0]
+    stacks = node.op.join is Join.STACK
+
+    def axis_in_result(parent: Node, axis: int) -> int:
+        if stacks:
+            return axis + (axis >= along)
+        if axis == along:
+            mixes(node)
+        return axis
+
+    return _followed(node, places, axis_in_result)
+
+
+def part_read(node: Node, places: Places) -> Batch:
+    """A slice: the batch axis must be read whole and in order."""
+    place = places[0]
+    assert place is not None
+    axis = place.axis(node.inputs[0])
+    _check_part(node, node.inputs[0], axis)
+    return Batch(math.prod(node.params[1][:axis]), place.count)
+
+
+def part_of_zeros(node: Node, places: Places) -> Batch:
+    """A part put into zeros: it must be all of the result along the batch axis."""
+    place = places[0]
+    assert place is not None
+    axis = _axis_of_part(node, node.inputs[0], place)
+    _check_part(node, node, axis)
+    return placed(node, axis, place.count)
+
+
+def part_replaced(node: Node, places: Places) -> Batch:
+    """A part replaced: of both operands the batch axis must be there whole."""
+    found = []
+    for position, (parent, place) in enumerate(zip(node.inputs[:2], places[:2], strict=True)):
+        if place is not None:
+            axis = _axis_of_part(node, parent, place) if position else place.axis(parent)
+            _check_part(node, node.inputs[0], axis)
+            found.append(placed(node, axis, place.count))
+    return same(node, found)
+
+
+def _axis_of_part(node: Node, own: Node, place: Batch) -> int:
+    """The axis of the whole along which a part, which may lack axes of length 1, has its batch."""
+    lengths = node.params[1]
+    if own.size != math.prod(lengths):
+        raise LostError
+    return place.axis_in(lengths)
+
+
+def _check_part(node: Node, whole: Node, axis: int) -> None:
+    """Refuse a part that does not have all of an axis, in order."""
+    starts, lengths, steps, _ = node.params
+    if (starts[axis], lengths[axis], steps[axis]) != (0, whole.shape[axis], 1):
+        mixes(node)
+
+
+def gathered(node: Node, places: Places) -> Batch:
+    """Rows at positions: the axes of the positions stand where the axis was."""
+    x, indices = node.inputs[0], node.inputs[1]
+    place = places[0]
+    assert place is not None
+    axis, (along,) = place.axis(x), node.params
+    if axis == along:
+        mixes(node)
+    moved = axis + indices.ndim - 1 if axis > along else axis
+    return placed(node, moved, place.count)
+
+
+def scattered(node: Node, places: Places) -> Batch:
+    """Writing or adding values at positions along an axis, whole lines of which are one example."""
+    x, indices, values = node.inputs
+    (along,) = node.params
+    found = []
+    for position, parent in ((0, x), (2, values)):
+        place = places[position]
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        if position and axis >= along + indices.ndim:
+            axis -= indices.ndim - 1
+        elif axis >= along and (position or axis == along):
+            mixes(node)
+        found.append(placed(node, axis, place.count))
+    return same(node, found)
+
+
+def crossed(node: Node, places: Places) -> Batch:
+    """Operands broadcast, and the axis of the components is counted from the end."""
+
+    def axis_in_result(parent: Node, axis: int) -> int:
+        if axis - parent.ndim == node.params[0]:
+            mixes(node)
+        return axis - parent.ndim + node.ndim
+
+    return _followed(node, places, axis_in_result)
+
+
+def labelled(node: Node, places: Places) -> Batch:
+    """Contractions: a label that is summed over, or that only one operand has, must be no batch."""
+    assert node.op.labels is not None
+    terms, output = node.op.labels(node)
+    found = []
+    for parent, place, labels in zip(node.inputs, places, terms, strict=True):
+        if place is None:
+            continue
+        label = labels[place.axis(parent)]
+        if label not in output:
+            mixes(node)
+        found.append((label, place.count))
+    if len({label for label, _ in found}) > 1:
+        mixes(node)
+    label, count = found[0]
+    return placed(node, output.index(label), count)
+
+
+def matrices(node: Node, places: Places) -> Batch:
+    """Matrices in the last two axes; everything in front is a stack of them."""
+    stack = max((parent.shape[:-2] for parent in node.inputs if parent.ndim > 1), key=len)
+    found = []
+    for position, (parent, place) in enumerate(zip(node.inputs, places, strict=True)):
+        if place is None:
+            continue
+        axis = place.axis(parent)
+        vector = position == 1 and parent.ndim == 1
+        if vector or axis >= parent.ndim - 2:
+            mixes(node)
+        lead = len(stack) - (parent.ndim - 2)
+        found.append(Batch(math.prod(stack[: axis + lead]), place.count))
+    return same(node, found)
