@@ -197,7 +197,7 @@ def op(
     | numpy | `numpy(*arrays, **params)` → array, or a tuple |
     | jvp | `jvp(tangents, y, inputs, **params)` → tangent; tangents are None where zero |
     | vjp | `vjp(index, g, y, inputs, **params)` → cotangent of input `index`, or None |
-    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or as ops/batching.py has it |
+    | batch | `"leading"`, `"broadcasting"`, `"loop"`, or a rule as in ops/families/batching.py |
     | sparsity | `"elements"`, `"dense"`, `"moved"`, `"matrices"`, `"nothing"`, or a function |
     | mask | `mask(index, mask, y, inputs, **params)` → where a cotangent is nonzero |
     | promote | `"float"`, `"same"`, or `promote(inputs)` → the inputs, cast |

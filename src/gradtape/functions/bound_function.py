@@ -58,15 +58,15 @@ class BoundFunction(Generic[P, R]):
         """The undecorated method."""
         return functools.partial(self.__func__.python_function, self.__self__)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction[R]:
+    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
         """The method for arguments like these and no others; see `Function`."""
         return ConcreteFunction(self.__func__, (self.__self__, *args), kwargs, (self.__self__,))
 
-    def capture(self, *args: Any, **kwargs: Any) -> None:
+    def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Capture the method for arguments like these, and leave all state as it is."""
         self.__func__.capture(self.__self__, *args, **kwargs)
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that computes the results for arguments like these."""
         return self.__func__.program(self.__self__, *args, **kwargs)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.codegen.cpython import switch
-from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
 from gradtape.functions.capture.capture_run import CaptureRun, Refusal
 from gradtape.functions.explain import History, warn_of_paths
@@ -23,7 +23,7 @@ from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledErr
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
-from gradtape.ops.custom.callback import journal
+from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
 
@@ -86,7 +86,7 @@ class Captured:
 
     # Running.
 
-    def run(self, arguments: Arguments, leaves: list[Any]) -> Any:
+    def run(self, arguments: Arguments, leaves: Inputs) -> Any:
         """Replay the call, or run Python where its path is unknown or the replay fails."""
         self.history.calls += 1
         replay, steps = self.replay, self.steps
@@ -115,7 +115,7 @@ class Captured:
         return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
 
     def _run_in_python(
-        self, arguments: Arguments, error: Exception, outcomes: list[Any] | None = None
+        self, arguments: Arguments, error: Exception, outcomes: list[Outcome] | None = None
     ) -> Any:
         """Run the function as it is, so that it fails on the user's line."""
         try:
@@ -132,9 +132,9 @@ class Captured:
     def _capture(
         self,
         arguments: Arguments,
-        leaves: list[Any],
+        leaves: Inputs,
         fed: dict[Node, Value],
-        outcomes: list[Any] | None = None,
+        outcomes: list[Outcome] | None = None,
     ) -> Any:
         """Run the function as a capture, and keep its path if later calls can take it."""
         start = time.perf_counter()
@@ -154,7 +154,7 @@ class Captured:
         run.capture.undo()
         return self._run_in_python(arguments, failure)
 
-    def prepare(self, arguments: Arguments, leaves: list[Any]) -> None:
+    def prepare(self, arguments: Arguments, leaves: Inputs) -> None:
         """Capture a run for arguments like these, and leave all state as it is."""
         start = time.perf_counter()
         run = self._new_run(arguments, leaves, {})
@@ -165,9 +165,7 @@ class Captured:
             self._end_run(start)
             run.capture.undo()
 
-    def _new_run(
-        self, arguments: Arguments, leaves: list[Any], fed: dict[Node, Value]
-    ) -> CaptureRun:
+    def _new_run(self, arguments: Arguments, leaves: Inputs, fed: dict[Node, Value]) -> CaptureRun:
         return CaptureRun(self.function, arguments, leaves, self.steps.root, fed, self.fastmath)
 
     def _end_run(self, start: float) -> None:

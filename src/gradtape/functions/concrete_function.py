@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gradtape.functions.arguments.signature import Args, Kwargs
 from gradtape.functions.arguments.tensor_spec import TensorSpec, checked, is_spec, spec_of
 from gradtape.graph.program import Program
 from gradtape.pytree import flatten, flatten_up_to, leaf_names, unflatten
@@ -32,9 +33,9 @@ class ConcreteFunction(Generic[R]):
     def __init__(
         self,
         function: Function[Any, R],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        bound: tuple[Any, ...] = (),
+        args: Args,
+        kwargs: Kwargs,
+        bound: Args = (),
     ) -> None:
         self.function = function
         self.__name__ = function.__name__
@@ -51,11 +52,11 @@ class ConcreteFunction(Generic[R]):
         self._kwargs = {name: _specified(argument) for name, argument in kwargs.items()}
 
     @property
-    def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def structured_input_signature(self) -> tuple[Args, Kwargs]:
         """Specs of the positional and keyword arguments, and the values of static ones."""
         return self._args[len(self._bound) :], self._kwargs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
+    def __call__(self, *args: object, **kwargs: object) -> R:
         """Call the function, if the arguments are of its kind."""
         args, kwargs = self.function.signature.arranged((*self._bound, *args), kwargs)
         placed = list(args)
@@ -80,7 +81,7 @@ class ConcreteFunction(Generic[R]):
         }
         return self.function(*found, **named)
 
-    def _agreeing(self, label: str, wanted: Any, passed: Any) -> Any:
+    def _agreeing(self, label: str, wanted: object, passed: object) -> object:
         specs, structure = flatten(wanted)
         parts = flatten_up_to(structure, passed, f"{self.__name__}: {label}")
         labels = leaf_names(structure, label)
@@ -102,7 +103,7 @@ class ConcreteFunction(Generic[R]):
             )
         return passed
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: object, **kwargs: object) -> Program:
         """The program that computes the results for arguments like these."""
         return self.function.program(*self._bound, *args, **kwargs)
 
@@ -114,11 +115,11 @@ class ConcreteFunction(Generic[R]):
         return f"<concrete gt.function {self.__name__} of {self.structured_input_signature}>"
 
 
-def _specified(argument: Any) -> Any:
+def _specified(argument: object) -> object:
     leaves, structure = flatten(argument)
     return unflatten(structure, [_spec(leaf) for leaf in leaves])
 
 
-def _spec(leaf: Any) -> Any:
+def _spec(leaf: object) -> object:
     found = leaf if isinstance(leaf, Variable) else spec_of(leaf)
     return TensorSpec(found.shape, found.dtype) if is_spec(found) else found

@@ -350,7 +350,7 @@ class Function(Generic[P, R]):
         """The captures of this thread, in the order of the first calls."""
         return [each for known in self._local.by_key.values() for each in known.siblings]
 
-    def capture(self, *args: Any, **kwargs: Any) -> None:
+    def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Capture the function for arguments like these, and leave all state as it is.
 
         >>> v = gt.Variable(1.0)
@@ -367,7 +367,7 @@ class Function(Generic[P, R]):
         if not captured.steps.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction[R]:
+    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
         """The function for arguments like these and no others; see `gt.TensorSpec`.
 
         >>> f = gt.function(lambda x: x + 1.0)
@@ -382,7 +382,7 @@ class Function(Generic[P, R]):
         """
         return ConcreteFunction(self, args, kwargs)
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that computes the results for arguments like these.
 
         >>> print(gt.function(lambda x: gt.sin(x)).program(gt.asarray(1.0)))

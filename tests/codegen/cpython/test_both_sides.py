@@ -206,6 +206,7 @@ import gc, warnings
 import numpy as np, gradtape as gt
 
 warnings.simplefilter("ignore")
+gt.set_recorder("auto")
 
 class Compared(int):
     hook = None

@@ -104,13 +104,10 @@ def result_ir() -> str:
     leaf = Routine("internal ptr @leaf(ptr %context, ptr %row, ptr %made)")
     how, place = leaf.word("%row", 16), leaf.scaled(leaf.word("%row"))
     inputs = leaf.pointer("%context", AT["given"])
-    for old, read in {
-        THE_OBJECT: lambda: leaf.pointer("%row"),
-        AN_INPUT: lambda: leaf.pointer(inputs, place),
-        A_LEAF: lambda: leaf.pointer("%made", place),
-    }.items():
-        with leaf.when(leaf.equal(how, old)):
-            thing = read()
+    old = ((THE_OBJECT, "%row", "0"), (AN_INPUT, inputs, place), (A_LEAF, "%made", place))
+    for known, table, offset in old:
+        with leaf.when(leaf.equal(how, known)):
+            thing = leaf.pointer(table, offset)
             leaf.line(f"call void @Py_IncRef(ptr {thing})")
             leaf.end(f"ret ptr {thing}")
     kind = leaf.pointer("%row", 16)

@@ -67,7 +67,7 @@ def offsets() -> dict[str, int] | None:
     node = Node(OPERATORS.negative, (), (), value.spec)
     handle = Handle(node, recording, value)
     table.cache = bytes(range(8))
-    reads: list[tuple[Any, type, str]] = [
+    reads: list[tuple[object, type, str]] = [
         *[(handle, Handle, name) for name in ("node", "recording", "computed")],
         *[(value, Value, name) for name in ("entry", "spec")],
         *[(node, Node, name) for name in ("spec", "stamp")],
@@ -102,7 +102,7 @@ class Native:
 
         self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
         self.known: list[type] = []
-        self.strange: weakref.WeakSet[type] = weakref.WeakSet()
+        self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
         tensor: Any = hooks.handle_class
@@ -162,8 +162,8 @@ class Native:
         return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
     def learn_kind(self, kind: type) -> None:
-        """Enter a class of tensors, if it lays its instances out as ours and says what ops give."""
-        if kind in self.strange:
+        """Enter a class of tensors whose instances have our layout, with the class of results."""
+        if kind in self.unsupported:
             return
         result: Any = getattr(kind, "result_class", None)
         slots = ("node", "recording", "computed")
@@ -184,7 +184,7 @@ class Native:
                 self.kinds[place + 1] = id(self.keep(result))
                 self.kinds[place] = id(kind)
             else:
-                self.strange.add(kind)
+                self.unsupported.add(kind)
 
     def _function(self, function: Any) -> Any:
         """A built-in function that records one op."""

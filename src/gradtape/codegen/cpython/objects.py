@@ -83,7 +83,7 @@ def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
     return make(kind, base, function)
 
 
-def slot_offsets(reads: Iterable[tuple[Any, type, str]]) -> dict[str, int] | None:
+def slot_offsets(reads: Iterable[tuple[object, type, str]]) -> dict[str, int] | None:
     """Where instances keep slots, by class and name; None if one of these has them elsewhere."""
     found = {}
     for instance, kind, name in reads:

@@ -38,8 +38,8 @@ def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
         _CALLS,
     ]
     for name, commutes in BINARY_SLOTS.items():
-        turned = "binary" if commutes else "reflected"
-        parts.append(Template(_SLOT).safe_substitute(name=name, turned=turned))
+        exchanged = "binary" if commutes else "reflected"
+        parts.append(Template(_SLOT).safe_substitute(name=name, exchanged=exchanged))
     parts.append(_POWER)
     text = with_loads(Template("\n".join(parts)).substitute(names))
     lines = [f"@context.{name} = internal constant i64 {at}" for name, at in contexts.items()]
@@ -53,8 +53,8 @@ define internal ptr @{name}({arguments}) {{
 entry:
   %x.kind = at(ptr %x, i64 8)
   %kind = call ptr @result_kind(ptr %x.kind)
-  %strange = icmp eq ptr %kind, null
-  br i1 %strange, label %unknown, label %make
+  %unsupported = icmp eq ptr %kind, null
+  br i1 %unsupported, label %unknown, label %make
 make:
   %handle = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
   %failed = icmp eq ptr %handle, null
@@ -149,8 +149,8 @@ def _binary(reflected: bool) -> str:
         else """
 other:
   %y.result = call ptr @result_kind(ptr %y.kind)
-  %y.strange = icmp eq ptr %y.result, null
-  br i1 %y.strange, label %drop, label %y.handle
+  %y.unsupported = icmp eq ptr %y.result, null
+  br i1 %y.unsupported, label %drop, label %y.handle
 y.handle:
   %y.node = call ptr @node_of(ptr %y, ptr %recording, ptr %stamp)
   %y.unentered = icmp eq ptr %y.node, null
@@ -243,11 +243,11 @@ fine:
   %is.float = icmp eq ptr %x.kind, inttoptr (i64 $float to ptr)
   %is.int = icmp eq ptr %x.kind, inttoptr (i64 $int to ptr)
   %is.number = or i1 %is.float, %is.int
-  br i1 %is.number, label %turned, label %straight
-turned:
-  %answer.turned = tail call ptr @reflected(ptr %context, ptr %y, ptr %x)
-  ret ptr %answer.turned
-straight:
+  br i1 %is.number, label %exchanged, label %in_order
+exchanged:
+  %answer.exchanged = tail call ptr @reflected(ptr %context, ptr %y, ptr %x)
+  ret ptr %answer.exchanged
+in_order:
   %answer = tail call ptr @binary(ptr %context, ptr %x, ptr %y)
   ret ptr %answer
 wrong:
@@ -302,13 +302,13 @@ entry:
   %word = load i64, ptr @context.${name}
   %context = inttoptr i64 %word to ptr
   %ours = call i1 @is_left(ptr %left)
-  br i1 %ours, label %straight, label %turned
-straight:
+  br i1 %ours, label %in_order, label %exchanged
+in_order:
   %answer = tail call ptr @binary(ptr %context, ptr %left, ptr %right)
   ret ptr %answer
-turned:
-  %answer.turned = tail call ptr @${turned}(ptr %context, ptr %right, ptr %left)
-  ret ptr %answer.turned
+exchanged:
+  %answer.exchanged = tail call ptr @${exchanged}(ptr %context, ptr %right, ptr %left)
+  ret ptr %answer.exchanged
 }
 """
 
@@ -329,19 +329,19 @@ three:
   ret ptr %refusal
 which:
   %ours = call i1 @is_left(ptr %left)
-  br i1 %ours, label %straight, label %turned
-turned:
-  %answer.turned = tail call ptr @reflected(ptr %context, ptr %right, ptr %left)
-  ret ptr %answer.turned
-straight:
+  br i1 %ours, label %in_order, label %exchanged
+exchanged:
+  %answer.exchanged = tail call ptr @reflected(ptr %context, ptr %right, ptr %left)
+  ret ptr %answer.exchanged
+in_order:
   %right.kind = at(ptr %right, i64 8)
   %is.int = icmp eq ptr %right.kind, inttoptr (i64 $int to ptr)
   br i1 %is.int, label %base, label %leaf
 base:
   %left.kind = at(ptr %left, i64 8)
   %known = call ptr @result_kind(ptr %left.kind)
-  %strange = icmp eq ptr %known, null
-  br i1 %strange, label %leaf, label %pending
+  %unsupported = icmp eq ptr %known, null
+  br i1 %unsupported, label %leaf, label %pending
 pending:
   %node = at(ptr %left, i64 $Handle_node)
   %node.unset = icmp eq ptr %node, null

@@ -1,8 +1,9 @@
-"""Static values: what stands for an argument in the key of a captured call."""
+"""Argument keys: the parts of a signature's key that stand for the leaves of arguments."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 
-def is_input(part: Any) -> bool:
-    """Whether a part of a key stands for something that is given anew in every call."""
+def is_input(part: object) -> bool:
+    """Whether a part of a key stands for an input, which every call passes anew."""
     if type(part) is tuple:
         return type(part[0]) is Spec
     return type(part) is Spec or part is float or part is int or part is complex
@@ -38,14 +39,14 @@ def in_words(part: Any) -> str:
 
 
 class Identity:
-    """An object that is told from others by being itself; it is not kept alive by that."""
+    """An object that is compared by identity, and held by a weak reference only."""
 
     __slots__ = ("_hash", "_reference")
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: object) -> None:
         self._hash = id(thing)
         try:
-            self._reference: Any = weakref.ref(thing)
+            self._reference: Callable[[], object | None] = weakref.ref(thing)
         except TypeError:
             self._reference = lambda: thing
 
@@ -60,12 +61,12 @@ class Identity:
 
     @property
     def gone(self) -> bool:
-        """Whether the object is no more: then no call has this key again."""
+        """Whether the object does not exist any more: then no call has this key again."""
         return self._reference() is None
 
     @property
     def moves_on(self) -> bool:
-        """Whether the object is an iterator: every look at it changes it."""
+        """Whether the object is an iterator, which reading changes."""
         return hasattr(type(self._reference()), "__next__")
 
     def __repr__(self) -> str:
@@ -77,14 +78,14 @@ class Identity:
         return f"{type(thing).__name__}{called} at {id(thing):#x}"
 
 
-def is_gone(key: Any) -> bool:
-    """Whether a key, or a part of one, names an object that is no more."""
+def is_gone(key: object) -> bool:
+    """Whether a key, or a part of one, names an object that does not exist any more."""
     if isinstance(key, Identity):
         return key.gone
     return isinstance(key, (tuple, frozenset)) and any(map(is_gone, key))
 
 
-def has_iterator(key: Any) -> bool:
+def has_iterator(key: object) -> bool:
     """Whether a key, or a part of one, names an iterator."""
     if isinstance(key, Identity):
         return key.moves_on
@@ -92,10 +93,10 @@ def has_iterator(key: Any) -> bool:
 
 
 def static_key(thing: Any) -> Any:
-    """What stands for a static value in a key: the value, or the object itself."""
+    """The part of a key for a static value: the value, or the identity of the object."""
     kind = type(thing)
     if isinstance(thing, (bool, int, float, complex, str, bytes, type(None))):
-        # True is 1 and 0.0 is -0.0 to a dictionary, but not to a program.
+        # Equal in a dictionary, but not in a program: True and 1, 0.0 and -0.0.
         return kind, repr(thing) if isinstance(thing, (float, complex)) else thing
     if isinstance(thing, Variable) or callable(thing):
         return Identity(thing)

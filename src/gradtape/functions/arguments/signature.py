@@ -1,4 +1,9 @@
-"""Signature: what two calls of a function have in common when they run the same program."""
+"""Signature: what two calls of a function must have in common to share a capture.
+
+The key of a signature has one entry for each argument. Inputs are there by spec or class: tensors,
+arrays, floats, and ints of which several values were seen. Everything else is static, and is there
+by value or identity (`argument_keys`).
+"""
 
 from __future__ import annotations
 
@@ -12,40 +17,47 @@ import numpy as np
 from gradtape.evaluate.flush import compute_handle
 from gradtape.functions.arguments.argument_keys import Identity, in_words, is_input, static_key
 from gradtape.functions.arguments.tensor_spec import checked
-from gradtape.pytree import flatten, leaf_names, unflatten, with_more
+from gradtape.pytree import Structure, flatten, leaf_names, unflatten, with_more
 from gradtape.tensor.tensor import Tensor, asarray
 
-# An int that has been seen with so many values is an input from then on.
+# An int that was passed with so many values is an input from then on.
 STATIC_INTS = 3
 
 Specs = Sequence[Any] | None
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 # The key of a signature: one entry for each argument.
 Key = tuple[Any, ...]
+# Name, structure and parts of an argument; "static" in the place of a structure.
+Entry = tuple[str, Any, Any]
+# The inputs of a call: values of tensors, and Python numbers.
+Inputs = list[Any]
+# Where an int was passed: the number of its argument, or its name and the number of the leaf.
+Place = int | tuple[str, int]
+Words = list[tuple[str, str]]
 
 _NUMBERS = (float, complex)
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-# What is static and told apart by its value.
+# Classes that are static and compared by value.
 _STATIC = (bool, str, type(None))
-# Defaults that a call is completed with; others may be changed in place, and stay where they are.
+# Defaults that a call is completed with. Others may be changed in place, and are left to Python.
 _SIMPLE = (bool, int, float, complex, str, type(None), tuple, Tensor)
 
 
 class Arguments:
-    """The arguments of one call: inputs, and how to put others in their place."""
+    """The arguments of one call, in the order of the parameters."""
 
     __slots__ = ("args", "key", "kwargs", "signature")
 
-    def __init__(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any
-    ) -> None:
+    def __init__(self, signature: Signature, args: Args, kwargs: Kwargs, key: Key) -> None:
         self.signature = signature
         self.args = args
         self.kwargs = kwargs
         self.key = key
 
-    def rebuilt(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with other inputs."""
-        fresh = iter(given)
+    def rebuilt(self, inputs: Sequence[object]) -> tuple[Args, Kwargs]:
+        """The arguments with other inputs in the place of theirs."""
+        fresh = iter(inputs)
         built = []
         for _, argument, entry in self._entries():
             if entry[1] == "static" or argument is None:
@@ -61,7 +73,7 @@ class Arguments:
         return tuple(built[:count]), dict(zip(self.kwargs, built[count:], strict=True))
 
     def inputs(self) -> list[tuple[str, Any]]:
-        """What each input is called, and what it was given as."""
+        """The name of each input, and the object that the caller passed."""
         found = []
         for name, argument, entry in self._entries():
             if entry[1] == "static" or argument is None:
@@ -75,22 +87,22 @@ class Arguments:
             ]
         return found
 
-    def given(self) -> list[Any]:
-        """The inputs as the caller has them."""
+    def given(self) -> list[object]:
+        """The inputs as the caller passed them."""
         return [original for _, original in self.inputs()]
 
-    def described(self) -> list[tuple[Any, Any, Any]]:
-        """Each argument with its structure, and what stands for each of its leaves in the key."""
+    def described(self) -> list[tuple[Any, Structure, Key]]:
+        """Each argument with its structure, and the part of the key for each of its leaves."""
         return [(argument, entry[1], entry[2]) for _, argument, entry in self._entries()]
 
-    def _entries(self) -> Iterable[tuple[str, Any, Any]]:
+    def _entries(self) -> Iterable[tuple[str, Any, Entry]]:
         names = [*map(self.signature.name, range(len(self.args))), *self.kwargs]
         arguments = [*self.args, *self.kwargs.values()]
         return zip(names, arguments, _full(self.key, names), strict=True)
 
 
 class Signature:
-    """Sorts the arguments of calls into inputs and static values."""
+    """Sorts the arguments of calls of one function into inputs and static values."""
 
     def __init__(
         self,
@@ -110,20 +122,20 @@ class Signature:
             )
         self._static = frozenset(static_names)
         self._int_limit = 0 if reduce_retracing else STATIC_INTS
-        # Values of ints seen, by where they were passed.
-        self._ints: dict[Any, set[int]] = {}
+        # Values of ints that were passed, by argument and leaf.
+        self._ints: dict[Place, set[int]] = {}
         self._specs = None if specs is None else tuple(specs)
-        # Parameters by place and by name only, and their defaults; None where nobody knows.
+        # Parameters by position and by name only, and their defaults; None if they are unknown.
         self._order: list[str] | None = None
         self._by_name: list[str] = []
-        self._defaults: dict[str, Any] = {}
-        # How many positional arguments make a call that is complete as it is.
+        self._defaults: dict[str, object] = {}
+        # The number of positional arguments of a call that need not be arranged.
         self._complete = -1
         self._read_parameters(f)
 
     def _read_parameters(self, f: Callable[..., Any]) -> None:
         try:
-            # What it is called with, not what a function that it wraps would be.
+            # Its own parameters, not those of a function that it wraps.
             parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
         except (TypeError, ValueError):
             return
@@ -140,17 +152,17 @@ class Signature:
 
     @property
     def has_static(self) -> bool:
-        """Whether some parameters are static whatever they are given."""
+        """Whether some parameters are static whatever is passed for them."""
         return bool(self._static)
 
     def name(self, position: int) -> str:
-        """What an argument is called."""
+        """The name of a positional argument."""
         if position < len(self._names):
             return self._names[position]
         rest = "argument" if self._rest is None else self._rest
         return f"{rest}[{position - len(self._names)}]"
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Arguments]:
+    def of(self, args: Args, kwargs: Kwargs) -> tuple[Key, Inputs, Arguments]:
         """The key of a call, its inputs, and its arguments in the order of the parameters."""
         if kwargs or len(args) != self._complete:
             args, kwargs = self.arranged(args, kwargs)
@@ -158,7 +170,7 @@ class Signature:
             args, kwargs = self._checked(args, kwargs)
         if not kwargs and not self._static:
             key: list[Any] = []
-            leaves: list[Any] = []
+            leaves: Inputs = []
             for argument in args:
                 kind = type(argument)
                 if kind is Tensor:
@@ -185,12 +197,10 @@ class Signature:
                 return found, leaves, Arguments(self, args, kwargs, found)
         return self._general(args, kwargs)
 
-    def arranged(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call with arguments and simple defaults where the parameters have them.
+    def arranged(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """The call with arguments and simple defaults in the order of the parameters.
 
-        As it is where that cannot be done: Python will say what is wrong with it.
+        Unchanged if it does not fit the parameters: Python will raise the error.
         """
         order = self._order
         if order is None or not (kwargs or self._by_name or len(args) < len(order)):
@@ -215,19 +225,15 @@ class Signature:
             return args, kwargs
         return tuple(placed), {**named, **rest}
 
-    def completed(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call arranged, and checked against the specs that were given."""
+    def completed(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """The call arranged, and checked against the specs of `input_signature`."""
         args, kwargs = self.arranged(args, kwargs)
         return self._checked(args, kwargs) if self._specs is not None else (args, kwargs)
 
-    def _checked(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as tensors that agree with the given shapes and dtypes."""
-        specs: tuple[Any, ...] = self._specs  # type: ignore[assignment]
-        # It says nothing of the instance that a method is called on.
+    def _checked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """Arguments as tensors that agree with the specs of `input_signature`."""
+        specs = self._specs or ()
+        # `input_signature` leaves out the instance that a method is called on.
         first = int(self._names[:1] == ["self"] and len(self._names) > len(specs))
         placed, named = list(args), dict(kwargs)
         labels = [self.name(first + number) for number in range(len(specs))]
@@ -240,7 +246,7 @@ class Signature:
                 raise self._miscounted(f"{label} is missing")
         beyond = [self.name(number) for number in range(first + len(specs), len(args))]
         beyond += [name for name in kwargs if name not in labels]
-        # Defaults that the call was completed with are no business of the signature.
+        # The call may have been completed with defaults, which have no specs.
         for name in beyond:
             if name not in self._defaults:
                 raise self._miscounted(f"{name} is not among them")
@@ -252,21 +258,19 @@ class Signature:
             "Pass one argument for each."
         )
 
-    def _general(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[Any], Arguments]:
+    def _general(self, args: Args, kwargs: Kwargs) -> tuple[Key, Inputs, Arguments]:
         names = self._names
         if len(args) > len(names):
             names = [self.name(position) for position in range(len(args))]
         parts = [*zip(names, args, strict=False), *kwargs.items()]
         key: list[Any] = []
-        leaves: list[Any] = []
+        leaves: Inputs = []
         for name, argument in parts:
             if name in self._static:
                 key.append((name, "static", static_key(argument)))
                 continue
             found, structure = flatten(argument)
-            entries: list[Any] = []
+            entries: list[object] = []
             for leaf in found:
                 kind = type(leaf)
                 if kind is Tensor and leaf.computed is not None:
@@ -276,13 +280,13 @@ class Signature:
                 entries.append(part)
                 if is_input(part):
                     leaves.append(value)
-            # What else an instance has is its own: another one is another kind of call.
+            # Attributes that are not in the pytree tell one instance from another.
             apart = [Identity(each) for each in with_more(argument, structure)]
             key.append((name, structure, tuple(entries), *apart))
         return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))
 
-    def _leaf(self, where: Any, leaf: Any) -> tuple[Any, Any]:
-        """Its part of the key, and the input that it is."""
+    def _leaf(self, place: Place, leaf: Any) -> tuple[Any, Any]:
+        """The part of the key for a leaf, and its value if it is an input."""
         if isinstance(leaf, Tensor):
             if leaf.computed is None:
                 compute_handle(leaf)
@@ -295,17 +299,17 @@ class Signature:
         if type(leaf) in _NUMBERS:
             return type(leaf), leaf
         if type(leaf) is int:
-            seen = self._ints.setdefault(where, set())
+            seen = self._ints.setdefault(place, set())
             if len(seen) <= self._int_limit:
                 seen.add(leaf)
             if len(seen) > self._int_limit:
                 return int, leaf
         return static_key(leaf), leaf
 
-    def difference(self, key: Any, known: Iterable[Any]) -> tuple[str, str, str] | None:
-        """Which argument makes a call another one than those known, and what it was and is.
+    def difference(self, key: Key, known: Iterable[Key]) -> tuple[str, str, str] | None:
+        """The argument that makes a key differ from known ones, with what it was and is, in words.
 
-        That is compared with the known call that is most like it, and the latest of those.
+        The key is compared with the known one that is most like it, and the latest of those.
         """
         now = self._described(key)
         best: list[tuple[str, str, str]] | None = None
@@ -320,8 +324,8 @@ class Signature:
                 best = found
         return best[0] if best else None
 
-    def _described(self, key: Any) -> list[tuple[str, str]]:
-        """The parts of a key in words, by what they are called."""
+    def _described(self, key: Key) -> list[tuple[str, str]]:
+        """The parts of a key in words, with the names of their leaves."""
         found = []
         names = [self.name(position) for position in range(len(key))]
         for name, entry in zip(names, _full(key, names), strict=True):
@@ -333,7 +337,7 @@ class Signature:
         return found
 
 
-def _structural(now: Any, before: Any) -> tuple[str, str, str]:
+def _structural(now: Words, before: Words) -> tuple[str, str, str]:
     labels = [dict(each) for each in (before, now)]
     for label in (*labels[0], *labels[1]):
         if (label in labels[0]) != (label in labels[1]):
@@ -341,8 +345,8 @@ def _structural(now: Any, before: Any) -> tuple[str, str, str]:
     return "the arguments", "in one order", "in another"
 
 
-def _full(key: Any, names: Sequence[str]) -> Iterable[tuple[str, Any, Any]]:
-    """The entries of a key as (name, structure, parts); simple calls have only the parts."""
+def _full(key: Key, names: Sequence[str]) -> Iterable[Entry]:
+    """The entries of a key as (name, structure, parts); those of simple calls have one part."""
     leaf = flatten(0)[1]
     for name, entry in zip(names, key, strict=True):
         general = type(entry) is tuple and len(entry) >= 3 and type(entry[0]) is str
@@ -350,7 +354,7 @@ def _full(key: Any, names: Sequence[str]) -> Iterable[tuple[str, Any, Any]]:
 
 
 def _parameter_names(f: Callable[..., Any]) -> tuple[list[str], list[str], str | None]:
-    """All parameters, those that have a place, and what is called the rest of them."""
+    """All parameters, those by position, and the name of `*args`; none if any name will do."""
     # A partial has fewer than what it wraps.
     f = inspect.unwrap(f, stop=lambda found: isinstance(found, functools.partial))
     try:

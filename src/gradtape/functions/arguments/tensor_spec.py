@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,11 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.spec import Spec
 from gradtape.pytree import flatten, flatten_up_to, leaf_names, unflatten
 from gradtape.tensor.operators import Operators
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["TensorSpec"]
+
+Shape = Iterable[int | None]
 
 
 class TensorSpec:
@@ -63,7 +65,7 @@ class TensorSpec:
     def __hash__(self) -> int:
         return hash(self._parts())
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[object, ...]:
         return self.shape, self.dtype, self.name
 
     def __repr__(self) -> str:
@@ -71,14 +73,14 @@ class TensorSpec:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype}{name})"
 
 
-def is_spec(leaf: Any) -> bool:
-    """Whether something says what a tensor must be, and is none: ours, or one that is like it."""
+def is_spec(leaf: object) -> bool:
+    """Whether something has a shape and a dtype and is no tensor or array: ours, or one like it."""
     described = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     return described and not isinstance(leaf, (Operators, np.ndarray, np.generic))
 
 
-def agrees(shape: Any, wanted: Any) -> bool:
-    """Whether a shape, in which lengths may be unknown, is one that is wanted."""
+def agrees(shape: Shape | None, wanted: Shape | None) -> bool:
+    """Whether two shapes, in which lengths may be unknown, can be the same."""
     lengths, allowed = _lengths(shape), _lengths(wanted)
     if lengths is None or allowed is None:
         return True
@@ -88,19 +90,19 @@ def agrees(shape: Any, wanted: Any) -> bool:
     )
 
 
-def _lengths(shape: Any) -> tuple[int | None, ...] | None:
-    """A shape of any face: TensorFlow's says that it is unknown by its rank."""
+def _lengths(shape: Shape | None) -> tuple[int | None, ...] | None:
+    """The lengths of a shape, None if it is unknown; TensorFlow's has a rank of None then."""
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
     return tuple(shape)
 
 
-def checked(name: str, label: str, wanted: Any, given: Any) -> Any:
-    """An argument, or a nest of them, as tensors that agree with the specs in their place."""
+def checked(name: str, label: str, wanted: Any, passed: Any) -> Any:
+    """An argument, or a nest, as tensors that agree with the specs in the same places."""
     if is_spec(wanted):
-        return _checked_leaf(name, label, wanted, given)
+        return _checked_leaf(name, label, wanted, passed)
     specs, structure = flatten(wanted)
-    parts = flatten_up_to(structure, given, f"{name}: {label}")
+    parts = flatten_up_to(structure, passed, f"{name}: {label}")
     labels = leaf_names(structure, label)
     found = [
         _checked_leaf(name, *each) for each in zip(labels, specs, parts, strict=True)
@@ -108,14 +110,14 @@ def checked(name: str, label: str, wanted: Any, given: Any) -> Any:
     return unflatten(structure, found)
 
 
-def _checked_leaf(name: str, label: str, wanted: Any, given: Any) -> Any:
+def _checked_leaf(name: str, label: str, wanted: Any, passed: Any) -> Any:
     dtype = as_dtype(wanted.dtype)
-    found = given
-    if not isinstance(given, Operators):
-        found = _converted(name, label, given, dtype)
-    elif np.dtype(given.dtype) != dtype:
+    found = passed
+    if not isinstance(passed, Operators):
+        found = _converted(name, label, passed, dtype)
+    elif np.dtype(passed.dtype) != dtype:
         raise DtypeError(
-            f"{name}: {label} has dtype {given.dtype}, and input_signature asks for {dtype}. "
+            f"{name}: {label} has dtype {passed.dtype}, and input_signature asks for {dtype}. "
             "Cast it first."
         )
     if not agrees(found.shape, wanted.shape):
@@ -126,13 +128,13 @@ def _checked_leaf(name: str, label: str, wanted: Any, given: Any) -> Any:
     return found
 
 
-def _converted(name: str, label: str, given: Any, dtype: Any) -> Any:
-    """Host memory in the dtype that is asked for."""
+def _converted(name: str, label: str, passed: object, dtype: np.dtype[Any]) -> Tensor:
+    """Host data as a tensor of the dtype that is asked for."""
     try:
-        found = asarray(given)
+        found = asarray(passed)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{name}: {label} is {type(given).__name__}, and input_signature asks for a tensor "
+            f"{name}: {label} is {type(passed).__name__}, and input_signature asks for a tensor "
             f"of {dtype}: {error}"
         ) from None
     if not np.can_cast(found.dtype, dtype, "same_kind"):
@@ -140,11 +142,11 @@ def _converted(name: str, label: str, given: Any, dtype: Any) -> Any:
             f"{name}: {label} has dtype {found.dtype}, and input_signature asks for {dtype}. "
             "Convert it first."
         )
-    return found if found.dtype == dtype else asarray(given, dtype=dtype)
+    return found if found.dtype == dtype else asarray(passed, dtype=dtype)
 
 
 def spec_of(leaf: Any) -> Any:
-    """What stands for an argument where only its shape and dtype count."""
+    """The spec of a tensor or an array; other leaves as they are."""
     if isinstance(leaf, (Operators, np.ndarray, np.generic)):
         return TensorSpec(leaf.shape, leaf.dtype)
     return TensorSpec(leaf.shape, leaf.dtype) if type(leaf) is Spec else leaf

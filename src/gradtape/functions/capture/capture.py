@@ -49,7 +49,7 @@ from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.trace import next_number
-from gradtape.recording.value import Value, host_value
+from gradtape.recording.value import Content, Value, host_value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -129,7 +129,7 @@ class Capture(Recording):
 
     # Leaves, and the sources of their values.
 
-    def argument(self, position: int, value: Value, kind: type[Handle], original: Any) -> Handle:
+    def argument(self, position: int, value: Value, kind: type[Handle], original: object) -> Handle:
         """The stand-in for a tensor among the arguments."""
         node = self.add_leaf(value, value.spec)
         self._sources[node.params[0]] = Argument(position)
@@ -248,7 +248,7 @@ class Capture(Recording):
             and (handle.node.inputs[0] if handle.node.op is PICK else handle.node) not in read
         ]
 
-    def run(self, bound: BoundPlan) -> dict[Node, Any]:
+    def run(self, bound: BoundPlan) -> dict[Node, Content]:
         """Run a plan of this recording, or take the outputs that the replay before it computed."""
         fed = self.fed
         if fed and all(node in fed for node in bound.outputs):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.arguments.argument_keys import Identity, static_key
-from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.guards import OutsideGuards
 from gradtape.functions.capture.returned_values import (
@@ -47,7 +47,7 @@ class CaptureRun:
         self,
         function: Callable[..., Any],
         arguments: Arguments,
-        leaves: list[Any],
+        leaves: Inputs,
         root: Step,
         fed: Mapping[Node, Value],
         fastmath: bool,
@@ -71,7 +71,7 @@ class CaptureRun:
         with captured_run(self.capture, self._function, self.stand_ins) as box:
             return self._finish(box, lasts)
 
-    def _finish(self, box: list[Any], lasts: bool) -> Any:
+    def _finish(self, box: list[object], lasts: bool) -> Any:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
         # holds one at the end is taken for somebody outside.
         capture, stand_ins = self.capture, self.stand_ins
@@ -108,7 +108,7 @@ class CaptureRun:
                 capture.variables.compare_all()
         return unflatten(structure, returned.known_outside(leaves))
 
-    def _refused(self, leaves: list[Any]) -> Refusal | None:
+    def _refused(self, leaves: list[object]) -> Refusal | None:
         unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())
         if unsupported is not None:
             kind = type(unsupported).__name__
@@ -120,7 +120,7 @@ class CaptureRun:
             return Refusal(why, "Use gt.random")
         return None
 
-    def _left_outside(self, leaves: list[Any], tape_outlives: bool) -> str | None:
+    def _left_outside(self, leaves: list[object], tape_outlives: bool) -> str | None:
         inputs = self.stand_ins.release()
         if tape_outlives:
             return "every call makes a tape that outlives it"
@@ -165,7 +165,7 @@ def captured_run(
             state.recording = Recording() if outer.closed else outer
 
 
-def _identified(arguments: Arguments) -> list[Any]:
+def _identified(arguments: Arguments) -> list[object]:
     """Positional arguments that the key tells by identity; None in the place of others."""
     return [
         each if hasattr(each, "__dict__") and type(static_key(each)) is Identity else None

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gradtape.errors import InPlaceError
 from gradtape.graph.node import Node
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
+from gradtape.recording.value import Value
 
 VIEW_CHANGED = "a tensor that was made by indexing or viewing another is changed in place"
 
 Reference = Callable[[], Handle | None]
+# What a handle stands for.
+Binding = tuple[Node | None, Recording | None, Value | None]
 
 
 def is_view(thing: object) -> bool:
@@ -31,7 +34,7 @@ class _StandIn(NamedTuple):
 
     position: int
     handle: Reference
-    original: Any
+    original: object
 
 
 class CapturedTensors:
@@ -47,7 +50,7 @@ class CapturedTensors:
         # Stand-ins that were changed in place, by position.
         self.changed_arguments: dict[int, Handle] = {}
         # Tensors from outside that were changed in place, with what they were before.
-        self._rebound: dict[int, tuple[Reference, tuple[Any, Any, Any]]] = {}
+        self._rebound: dict[int, tuple[Reference, Binding]] = {}
         # Tensors of host memory that the run made; tensors that were held when a plan ran.
         self._made: dict[int, Reference] = {}
         self._computed: dict[int, Reference] = {}
@@ -56,7 +59,7 @@ class CapturedTensors:
 
     # Stand-in arguments.
 
-    def add_stand_in(self, position: int, handle: Handle, original: Any) -> None:
+    def add_stand_in(self, position: int, handle: Handle, original: object) -> None:
         """The run gets this tensor for an input; a tensor that is passed twice gets two."""
         stand_in = _StandIn(position, weakref.ref(handle), original)
         self._stand_ins[id(handle)] = stand_in

@@ -35,7 +35,7 @@ LARGE = 1 << 25
 class OutsideGuards:
     """The values that names outside a function have before a run of it."""
 
-    def __init__(self, function: Callable[..., Any], args: Iterable[Any]) -> None:
+    def __init__(self, function: Callable[..., Any], args: Iterable[object]) -> None:
         self._known = [
             (place, seen)
             for place in outside_names(function, args)
@@ -186,7 +186,7 @@ class _Set(_Seen):
         return type(now) is self._kind and now == self._content
 
 
-def _same_memory(one: Any, other: Any) -> bool:
+def _same_memory(one: np.ndarray, other: np.ndarray) -> bool:
     if one.nbytes <= SHORT or not one.flags.c_contiguous:
         return one.tobytes() == other.tobytes()
     word = np.uint64 if one.nbytes % 8 == 0 else np.uint8
@@ -216,7 +216,7 @@ def _seen(value: Any, depth: int = 0) -> _Seen | None:
     return None if value is GONE else _Object(value)
 
 
-def _may_change(array: Any) -> bool:
+def _may_change(array: object) -> bool:
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return True
@@ -224,10 +224,10 @@ def _may_change(array: Any) -> bool:
     return False
 
 
-def _global_generators() -> tuple[Any, ...]:
+def _global_generators() -> tuple[object, ...]:
     """The states of the global generators of Python and NumPy, if anybody has imported them."""
     python, numpy = (sys.modules.get(name) for name in ("random", "numpy.random"))
-    found: list[Any] = []
+    found: list[object] = []
     if python is not None:
         _, words, normal = python.getstate()
         found += [words[0], words[-1], normal]
@@ -237,7 +237,7 @@ def _global_generators() -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if value is GONE:
         return "nothing"
     if isinstance(value, np.ndarray):

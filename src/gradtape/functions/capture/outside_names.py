@@ -59,7 +59,7 @@ class OutsideName:
             return GONE
 
 
-def reference_to(thing: Any) -> Callable[[], Any]:
+def reference_to(thing: object) -> Callable[[], Any]:
     """A weak reference, or a strong one to what has none."""
     try:
         return weakref.ref(thing)
@@ -67,7 +67,7 @@ def reference_to(thing: Any) -> Callable[[], Any]:
         return lambda: thing
 
 
-def outside_names(function: Callable[..., Any], args: Iterable[Any]) -> list[OutsideName]:
+def outside_names(function: Callable[..., Any], args: Iterable[object]) -> list[OutsideName]:
     """The names that a function uses, its own and those of functions that it names.
 
     `args` are the arguments whose attributes count: None in the place of others.
@@ -84,8 +84,8 @@ class _Search:
     """Searches a function, and the functions and objects that it names, for names it reads."""
 
     def __init__(self) -> None:
-        self._functions: dict[int, Any] = {}
-        self._objects: dict[int, tuple[str, Any]] = {}
+        self._functions: dict[int, types.FunctionType] = {}
+        self._objects: dict[int, tuple[str, object]] = {}
 
     def begin(self, function: Any, args: list[Any]) -> None:
         """Start with a function and the arguments that it is called with."""
@@ -130,7 +130,7 @@ class _Search:
                     self._add_object(place.label, value)
         return found
 
-    def _add_object(self, label: str, value: Any) -> None:
+    def _add_object(self, label: str, value: object) -> None:
         """Search the attributes of an object."""
         if _has_attributes(value) and len(self._objects) < FUNCTIONS:
             self._objects.setdefault(id(value), (label, value))
@@ -153,7 +153,7 @@ _INNER = ("__func__", "python_function", "func", "fget", "__wrapped__")
 _NAMESPACES = (types.ModuleType, type)
 
 
-def _places_of(function: Any) -> Iterator[OutsideName]:
+def _places_of(function: types.FunctionType) -> Iterator[OutsideName]:
     """The variables of functions around a function, and the globals that it names."""
     code, known = function.__code__, function.__globals__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
@@ -167,7 +167,7 @@ def _places_of(function: Any) -> Iterator[OutsideName]:
             )
 
 
-def _attributes(label: str, thing: Any, names: Iterable[str]) -> Iterator[OutsideName]:
+def _attributes(label: str, thing: object, names: Iterable[str]) -> Iterator[OutsideName]:
     """Attributes of an object, of its class, of a class or of a module."""
     reference = reference_to(thing)
     held = getattr(thing, "__dict__", {})
@@ -185,7 +185,7 @@ def _read_attribute(reference: Callable[[], Any], name: str) -> Any:
     return getattr(reference(), name)
 
 
-def _of_class(thing: Any, name: str) -> Any:
+def _of_class(thing: object, name: str) -> Any:
     """The entry of a class or its bases under a name, without running descriptors."""
     for kind in type(thing).__mro__:
         if name in vars(kind):
@@ -200,7 +200,7 @@ _PLAIN_ATTRIBUTES = (
 )  # fmt: skip
 
 
-def _names(code: Any) -> set[str]:
+def _names(code: types.CodeType) -> set[str]:
     found = set(code.co_names)
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
@@ -208,7 +208,7 @@ def _names(code: Any) -> set[str]:
     return found
 
 
-def _has_attributes(value: Any) -> bool:
+def _has_attributes(value: object) -> bool:
     """Whether something of the user's own has attributes: an object, a class or a module."""
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, Tensor, Variable)):
         return False
@@ -232,12 +232,12 @@ def _is_foreign(module: str) -> bool:
     return "site-packages" in path
 
 
-def _is_definition(label: str, value: Any) -> bool:
+def _is_definition(label: str, value: object) -> bool:
     """Whether a name is that of a function that was defined or imported under it."""
     kinds = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
     return isinstance(value, kinds) and value.__name__ == label.rpartition(".")[2]
 
 
-def _is_library(function: Any) -> bool:
+def _is_library(function: types.FunctionType) -> bool:
     module = function.__module__ or ""
     return module.partition(".")[0] in ("gradtape", "numpy", "scipy")

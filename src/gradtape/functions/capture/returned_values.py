@@ -33,12 +33,14 @@ PLAIN = (
 )  # fmt: skip
 
 
-def is_inside(leaf: Any, capture: Capture) -> bool:
+def is_inside(leaf: object, capture: Capture) -> bool:
     """Whether something is a tensor of a capture."""
     return isinstance(leaf, Tensor) and leaf.recording is capture
 
 
-def leaf_sources(capture: Capture, leaves: list[Any], nodes: list[Node | None]) -> tuple[Leaf, ...]:
+def leaf_sources(
+    capture: Capture, leaves: list[object], nodes: list[Node | None]
+) -> tuple[Leaf, ...]:
     """The sources of all leaves that the function returned; one source for one tensor."""
     found: dict[int, Leaf] = {}
     for leaf, node in zip(leaves, nodes, strict=True):
@@ -75,7 +77,7 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
     return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
 
 
-def unsupported_leaf(leaves: Iterable[Any], static: Iterable[Any]) -> Any:
+def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:
     """The first returned leaf that may be another object in later calls, or None."""
     known = {id(each) for each in static}
     for leaf in leaves:
@@ -108,7 +110,7 @@ class ReturnedLeaves:
                 new, _ = self._new.setdefault(id(leaf), (new, weakref.ref(leaf)))
                 leaves[place] = new
 
-    def known_outside(self, leaves: list[Any]) -> list[Any]:
+    def known_outside(self, leaves: list[object]) -> list[object]:
         """The leaves to return: tensors of the run if they are known outside, else the new."""
         known = {id(new): first() for new, first in self._new.values()}
         return [leaf if known.get(id(leaf)) is None else known[id(leaf)] for leaf in leaves]

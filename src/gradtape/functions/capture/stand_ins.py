@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import operator
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.functions.arguments.signature import Arguments
+from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.replay.sources import Compute
 from gradtape.pytree import flatten
@@ -22,11 +22,14 @@ from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
 
+# The entries of a container by index, key or name.
+Content = dict[Any, object]
+
 
 class StandIns:
     """Stand-in arguments of one captured run."""
 
-    def __init__(self, capture: Capture, arguments: Arguments, leaves: list[Any]) -> None:
+    def __init__(self, capture: Capture, arguments: Arguments, leaves: Inputs) -> None:
         self._capture = capture
         self._arguments = arguments
         self.inputs: list[Any] = []
@@ -88,20 +91,25 @@ def rebind(original: object, value: Value) -> None:
 class ContainerChanges:
     """Notices changes of the lists, dicts and dataclasses that a function is given."""
 
-    def __init__(self, originals: Any, stand_ins: Any, inputs: Iterable[tuple[Any, Any]]) -> None:
+    def __init__(
+        self,
+        originals: Sequence[object],
+        stand_ins: Sequence[object],
+        inputs: Iterable[tuple[object, object]],
+    ) -> None:
         # Containers of the caller, their stand-ins, and what these held at first.
-        self._pairs: list[tuple[Any, Any, dict[Any, Any]]] = []
+        self._pairs: list[tuple[object, object, Content]] = []
         self._theirs = {id(mine): original for original, mine in inputs}
         for theirs, mine in zip(originals, stand_ins, strict=True):
             self._pair(theirs, mine)
 
-    def _pair(self, original: Any, mine: Any) -> None:
+    def _pair(self, original: object, mine: object) -> None:
         if original is mine or type(original) is not type(mine):
             return
         content = _content(mine)
         if content is None:
             return
-        theirs: Any = _content(original)
+        theirs = _content(original) or {}
         if dataclasses.is_dataclass(mine):
             # A pytree has the fields of a dataclass only; other attributes are copied here.
             for name in theirs.keys() - content.keys():
@@ -121,22 +129,22 @@ class ContainerChanges:
         """Change the caller's containers as their stand-ins were."""
         for original, mine, before in self._pairs:
             if _differs(mine, before):
-                now: Any = _content(mine)
+                now = _content(mine) or {}
                 _fill(original, {key: self._own(part) for key, part in now.items()})
 
-    def _own(self, part: Any) -> Any:
+    def _own(self, part: object) -> object:
         """The caller's own object for a stand-in."""
         if id(part) in self._theirs:
             return self._theirs[id(part)]
         return part.value if type(part) is Deferred else part
 
 
-def _differs(container: Any, before: dict[Any, Any]) -> bool:
-    now: Any = _content(container)
+def _differs(container: object, before: Content) -> bool:
+    now = _content(container) or {}
     return list(now) != list(before) or any(now[key] is not before[key] for key in now)
 
 
-def _content(container: Any) -> dict[Any, Any] | None:
+def _content(container: object) -> Content | None:
     """The entries of a list, tuple, dict or dataclass by key; None for anything else."""
     if isinstance(container, (list, tuple)):
         return dict(enumerate(container))
@@ -149,7 +157,7 @@ def _content(container: Any) -> dict[Any, Any] | None:
     return None
 
 
-def _fill(container: Any, content: dict[Any, Any]) -> None:
+def _fill(container: object, content: Content) -> None:
     if isinstance(container, list):
         container[:] = content.values()
     elif isinstance(container, dict):

@@ -11,7 +11,6 @@ import struct
 import sys
 import warnings
 from functools import lru_cache, partial
-from typing import Any
 
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.codegen.cpython import switch
@@ -42,7 +41,7 @@ def offsets(function: type) -> dict[str, int] | None:
         return None
     buffer, variable = buffers.allocate(8), Variable(0.0)
     value, recording = Value(buffer, variable.current().spec), Recording()
-    reads: list[tuple[Any, type, str]] = [
+    reads: list[tuple[object, type, str]] = [
         *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
         *[(variable, Variable, name) for name in ("_handle",)],

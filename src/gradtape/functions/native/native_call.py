@@ -13,7 +13,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,8 @@ from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
+T = TypeVar("T")
+
 
 class LeftToPythonError(Exception):
     """This call has something that native code does not handle."""
@@ -64,7 +66,7 @@ class NativeCall:
             raise LeftToPythonError
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
-        self._kept: list[Any] = [run, result, tuple(assigned), differs]
+        self._kept: list[object] = [run, result, tuple(assigned), differs]
         described = ArgumentRows(arguments, self.end)
         self._kept.append(described)
         fixed = run.constants()
@@ -97,7 +99,7 @@ class NativeCall:
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
         locks = [(id(acquire), id(release)) for acquire, release in locks]
         structure = result.structure
-        fields: dict[str, Any] = {
+        fields: dict[str, int] = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
             "differs": 0 if differs is None else id(differs),
             "argument_rows": self._table(described.rows),
@@ -122,7 +124,7 @@ class NativeCall:
         self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
-    def _keep(self, thing: Any) -> Any:
+    def _keep(self, thing: T) -> T:
         self._kept.append(thing)
         return thing
 
@@ -239,7 +241,7 @@ class _Sources:
         if dtype.kind != "f":
             raise LeftToPythonError
         if type(source.compute) is itemgetter:
-            place: Any = source.compute.__reduce__()[1][0]
+            place = int(source.compute.__reduce__()[1][0])
             if self._passed[place] == call_context.FLOAT:
                 return (
                     call_context.DOUBLE if size == 8 else call_context.SINGLE,
@@ -257,21 +259,21 @@ class ArgumentRows:
     def __init__(self, arguments: Arguments, gone: Callable[[], None]) -> None:
         self.rows: list[tuple[int, int, int]] = []
         self.inputs: list[int] = []
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
         self._gone = gone
         # An object that dies ends the native call: another object may get its address.
-        self.watched: list[weakref.ref[Any]] = []
+        self.watched: list[weakref.ref[object]] = []
         if arguments.kwargs:
             raise LeftToPythonError
         self._tell(call_context.ROW, tuple, len(arguments.args))
         for argument, structure, parts in arguments.described():
             self._enter(argument, structure, iter(parts))
 
-    def _tell(self, how: int, thing: Any, more: int = 0) -> None:
+    def _tell(self, how: int, thing: object, more: int = 0) -> None:
         self._kept.append(thing)
         self.rows.append((how, id(thing), more))
 
-    def _enter(self, thing: Any, structure: Structure, parts: Iterator[Any]) -> None:
+    def _enter(self, thing: Any, structure: Structure, parts: Iterator[object]) -> None:
         kind = type(thing)
         if structure.kind is None:
             self._enter_leaf(thing, next(parts))
@@ -290,7 +292,7 @@ class ArgumentRows:
         else:
             raise LeftToPythonError
 
-    def _enter_leaf(self, leaf: Any, part: Any) -> None:
+    def _enter_leaf(self, leaf: Any, part: object) -> None:
         kind = type(leaf)
         if is_input(part):
             if issubclass(kind, Tensor) and leaf.computed is not None:
@@ -305,7 +307,7 @@ class ArgumentRows:
         if isinstance(part, Identity):
             gone = weakref.WeakMethod(self._gone)
 
-            def end(_: Any) -> None:
+            def end(_: object) -> None:
                 method = gone()
                 if method is not None:
                     method()

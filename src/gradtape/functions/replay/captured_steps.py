@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.captured_tensors import is_view
 from gradtape.functions.capture.guards import OutsideGuards
 from gradtape.functions.replay.joined_path import PathReplay
-from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.replay.replay_source import (
+    CallerArguments,
+    Replay,
+    UnknownPath,
+    written_replay,
+)
 from gradtape.functions.replay.steps import Result, Step
-from gradtape.ops.custom.callback import journal
+from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.tensor.variable import Variable
 
 
@@ -76,7 +82,7 @@ class CapturedSteps:
 class JournaledError(Exception):
     """A replay failed after callbacks had run: a run in Python is told what they returned."""
 
-    def __init__(self, error: Exception, outcomes: list[Any]) -> None:
+    def __init__(self, error: Exception, outcomes: list[Outcome]) -> None:
         super().__init__(error)
         self.error = error
         self.outcomes = outcomes
@@ -85,8 +91,8 @@ class JournaledError(Exception):
 def _journaled(replay: Replay) -> Replay:
     """A replay that remembers what callbacks return, for a run in Python that may follow."""
 
-    def journaled(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
-        outcomes: list[Any] = []
+    def journaled(arguments: Inputs, caller_arguments: CallerArguments) -> Any:
+        outcomes: list[Outcome] = []
         with journal.use(outcomes, None):
             try:
                 found = replay(arguments, caller_arguments)
@@ -105,7 +111,7 @@ def _locked(replay: Replay, variables: tuple[Variable, ...]) -> Replay:
         return replay
     locks = [variable.lock for variable in variables]
 
-    def locked(arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]) -> Any:
+    def locked(arguments: Inputs, caller_arguments: CallerArguments) -> Any:
         for lock in locks:
             lock.acquire()
         try:

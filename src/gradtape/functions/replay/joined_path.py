@@ -9,12 +9,18 @@ the same writer (`replay_source`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
-from gradtape.functions.replay.replay_source import Replay, UnknownPath, written_replay
+from gradtape.functions.arguments.signature import Inputs
+from gradtape.functions.replay.replay_source import (
+    CallerArguments,
+    Replay,
+    UnknownPath,
+    written_replay,
+)
 from gradtape.functions.replay.sources import (
     Argument,
     Computed,
@@ -64,9 +70,7 @@ class PathReplay:
         """Follow the tree, which has grown by a path."""
         self._steps = written_replay(self._root, self._note)
 
-    def __call__(
-        self, arguments: Sequence[Any], caller_arguments: Callable[[], Sequence[Any]]
-    ) -> Any:
+    def __call__(self, arguments: Inputs, caller_arguments: CallerArguments) -> Any:
         if self._joined is not None:
             found = self._joined(arguments, caller_arguments)
             if type(found) is not UnknownPath:
@@ -119,9 +123,9 @@ def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
     return join.step(result, known, fastmath) if len(known) == len(agrees) else None
 
 
-def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Any]]:
+def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Hashable]]:
     """The steps up to a result, each with the key of the branch that leads on."""
-    stack: list[tuple[Step, tuple[tuple[Step, Any], ...]]] = [(step, ())]
+    stack: list[tuple[Step, tuple[tuple[Step, Hashable], ...]]] = [(step, ())]
     while stack:
         step, before = stack.pop()
         if step.result is result:
@@ -135,7 +139,7 @@ class _Join:
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
-        self._inputs: dict[Any, tuple[Source, Node]] = {}
+        self._inputs: dict[Hashable, tuple[Source, Node]] = {}
         # The node of the joined program for each value that a run gave.
         self._known: dict[Node, Node] = {}
 
@@ -159,7 +163,7 @@ class _Join:
     def _input(self, source: Source, like: Node) -> Node:
         if isinstance(source, Computed):
             return self._known[source.node]
-        key: Any = id(source)
+        key: Hashable = id(source)
         if isinstance(source, Argument):
             key = ("argument", source.position, like.spec)
         elif isinstance(source, VariableValue):

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.stand_ins import rebind
 from gradtape.functions.replay.sources import (
     Argument,
@@ -54,12 +55,14 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import Node
+from gradtape.ops.custom.callback import Outcome
 from gradtape.pytree import unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
 from gradtape.runtime.source_text import SourceText
 
-Replay = Callable[[Sequence[Any], Callable[[], Sequence[Any]]], Any]
+CallerArguments = Callable[[], Sequence[object]]
+Replay = Callable[[Inputs, CallerArguments], Any]
 
 
 class UnknownPath:
@@ -70,7 +73,7 @@ class UnknownPath:
     def __init__(self, values: dict[Node, Value]) -> None:
         self.values = values
         # What callbacks returned on the way, in order.
-        self.outcomes: list[Any] = []
+        self.outcomes: list[Outcome] = []
 
 
 def written_replay(root: Step, note_path: Callable[[Result], None] | None = None) -> Replay:
@@ -187,7 +190,7 @@ class _Writer:
             text.line("return unknown(locals())")
         return following
 
-    def _key(self, key: Any) -> str:
+    def _key(self, key: object) -> str:
         return repr(key) if type(key) in (bool, int, str) else self._name(key, "key")
 
     def _guard(self, guard: GuardSource, known: dict[Node, _Known]) -> str:

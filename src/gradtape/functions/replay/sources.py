@@ -8,7 +8,7 @@ expression over the call, and `native_call` as a row of a table.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -124,7 +124,7 @@ class RandomPosition:
     """The position of random numbers: an offset from the generator's counter at a draw."""
 
     draw: int
-    offset: Any
+    offset: int | np.ndarray
 
     def after(self, place: Place) -> Value:
         """The position, or the array of positions, for a draw at this place."""
@@ -245,7 +245,7 @@ class OutsideTensorItself:
 Leaf = NewTensor | SparseMatrix | RowSparseTensor | CallersTensor | OutsideTensorItself | Source
 
 
-def branch_key(value: Any) -> Any:
+def branch_key(value: Any) -> Hashable:
     """The key of a guard's branch: unlike ==, it tells -0.0 from 0.0 and takes NaN for NaN."""
     if type(value) is float:
         return value.hex()

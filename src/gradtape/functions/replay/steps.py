@@ -8,7 +8,7 @@ there, so a call that meets an unknown value at a guard has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from gradtape.functions.replay.sources import (
 from gradtape.graph.node import Node
 from gradtape.pytree import Structure
 from gradtape.recording.handle import Handle
+from gradtape.recording.value import Content
 from gradtape.runtime.source_text import SourceText
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.variable import Variable
@@ -42,7 +43,7 @@ class Run:
     outputs: tuple[Node, ...]
     # The lines where ops that may fail were recorded; None if nothing may fail.
     lines: Lines | None = None
-    _function: Callable[..., list[Any]] | None = None
+    _function: Callable[..., list[Content]] | None = None
     # The latest source text that calls the plan, and the name that it has there.
     _written_in: tuple[SourceText, str] | None = None
 
@@ -67,7 +68,7 @@ class Run:
         self._written_in = text, name
         return name
 
-    def _use(self, faster: Callable[..., list[Any]]) -> None:
+    def _use(self, faster: Callable[..., list[Content]]) -> None:
         self._function = faster
         if self._written_in is not None:
             text, name = self._written_in
@@ -117,8 +118,8 @@ class Step:
     looks_at: object = None
     label: str = ""
     line: str = ""
-    values: list[Any] = field(default_factory=list)
-    branches: dict[Any, Step] = field(default_factory=dict)
+    values: list[object] = field(default_factory=list)
+    branches: dict[Hashable, Step] = field(default_factory=dict)
     result: Result | None = None
 
     @property

@@ -427,7 +427,7 @@ def known_node(recording: Recording, x: Any) -> Node | None:
     """The node of a handle that the recording knows already."""
     try:
         if x.recording is recording:
-            return x.node
+            return x.node  # type: ignore[no-any-return]  # a local would cost time
         stamp, node = x.computed.entry
     except AttributeError:
         return None

@@ -146,13 +146,13 @@ def along_axis(node: Node, places: Places) -> Batch:
 
 def permuted(node: Node, places: Places) -> Batch:
     """The axes change places."""
-    (axes,) = node.params
+    axes: tuple[int, ...] = node.params[0]
     return _followed(node, places, lambda parent, axis: axes.index(axis))
 
 
 def joined(node: Node, places: Places) -> Batch:
     """Operands side by side along an axis."""
-    (along,) = node.params
+    along: int = node.params[0]
     stacks = node.op.join is Join.STACK
 
     def axis_in_result(parent: Node, axis: int) -> int:

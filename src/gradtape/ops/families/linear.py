@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import REGISTRY, Op, Rule, declare
+from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Shape
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
@@ -18,7 +19,7 @@ def linear(
     name: str,
     family: str,
     *,
-    transpose: Callable[..., Any],
+    transpose: Callable[..., Node | Rows],
     mask: Rule | None = None,
     **others: Any,
 ) -> Op:
@@ -31,7 +32,7 @@ def linear(
     def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
         return apply(op, (tangents[0],), y.params)
 
-    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node | Rows:
         return transpose(g, inputs[0], **given)
 
     op = declare(

@@ -7,17 +7,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape.tensor import tensor_like
 from gradtape.tensor.tensor import Tensor as CoreTensor
-from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.dtypes import DType
+
+# Everything that `convert` makes a tensor of.
+TensorLike: TypeAlias = tensor_like.TensorLike
 
 # A NumPy array of any dtype.
 Array: TypeAlias = np.ndarray[Any, Any]
-
-# Everything that `convert` makes a tensor of. To a type checker, int and float are complex.
-TensorLike: TypeAlias = (
-    "CoreTensor | CoreVariable | Array | np.generic | complex | Sequence[TensorLike]"
-)
 
 # An integer whose value is needed at once, and several of them.
 IntLike: TypeAlias = "int | np.integer[Any] | CoreTensor"
