@@ -17,7 +17,9 @@ from gradtape import ops
 from gradtape.graph.op import REGISTRY
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
-SOURCES = [path for path in sorted(SOURCE.rglob("*.py")) if "ops" not in path.parts]
+SOURCES = [
+    path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != "ops"
+]
 
 # Modules that `import gradtape` leaves for later declare ops too.
 for _module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):

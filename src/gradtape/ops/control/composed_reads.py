@@ -31,6 +31,7 @@ def body_pattern(body: Program) -> Any:
 
 
 def _detected(body: Program) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than the library.
     import scipy.sparse as sparse
 
     rows = sum(node.size for node in body.outputs)
@@ -60,6 +61,7 @@ def _starts(nodes: Sequence[Any]) -> list[int]:
 
 def _placed(matrix: Any, offset: int, width: int) -> Any:
     """The matrix as some columns of a wider one."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.sparse import csr_array
 
     return csr_array(
@@ -93,6 +95,7 @@ def _answers(
 
 def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
     """The patterns of all steps, one after the other."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     import scipy.sparse as sparse
 
     scan = Scan(**params)
@@ -149,6 +152,7 @@ def while_reads(
     maximum: int | None,
 ) -> Any:
     """What any number of steps reads: patterns are joined until nothing is added."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     import scipy.sparse as sparse
 
     pattern = body_pattern(body)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply
+from gradtape.graph.node import Node, apply, pick
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control.bodies import held
+from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
@@ -286,8 +287,6 @@ def _sample_root(x: Any) -> Any:
 
 
 def _sample_tensor(x: Any) -> Any:
-    from gradtape.ops.elementwise.unary import sin
-
     return sin(x)
 
 
@@ -343,8 +342,6 @@ def _tensor_vjp(
 ) -> Node:
     pullback = Pullback(function, len(specs), index, gradient)
     node = apply(PY_FUNCTION, (*inputs, *g), (pullback, (inputs[index].spec,), None))
-    from gradtape.graph.node import pick
-
     return pick(node, 0)
 
 

@@ -19,7 +19,7 @@ from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     NodeLike,
     SomeTensor,
@@ -315,8 +315,6 @@ def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node |
 def branch_mask(index: int, node: Node) -> Node:
     """Where branch `index` of a `where` node is taken, in the shape of that branch."""
     condition = node.inputs[0] if index == 1 else ~node.inputs[0]
-    from gradtape.ops.families.shapes import broadcast_to
-
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 

@@ -151,6 +151,7 @@ EXPONENTIAL = _distribution("standard_exponential", _exponential_kernel)
 
 def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype: Any) -> Any:
     """The inverse of the distribution function between two bounds."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy import special
 
     root = dtype.type(_ROOT_TWO)

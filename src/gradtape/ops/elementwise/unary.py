@@ -12,6 +12,7 @@ from gradtape.graph.node import Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
 from gradtape.ops.families import identities, lowering
+from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 from gradtape.ops.families.math_functions import (
     ACOS,
@@ -49,8 +50,6 @@ _LN10 = math.log(10.0)
 
 def ones_where(condition: Node, like: Node) -> Node:
     """1 where the condition holds, 0 elsewhere, in the dtype of `like`."""
-    from gradtape.ops.families.casting import cast
-
     return cast(condition, like.dtype)
 
 

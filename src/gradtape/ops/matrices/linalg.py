@@ -42,6 +42,7 @@ from gradtape.ops.matrices.contraction import (
     matmul,
     own,
 )
+from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
 from gradtape.recording.record import record
 
@@ -156,8 +157,6 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     If x1 is a matrix of `scipy.sparse`, it is `sparse_solve`.
     """
     if hasattr(x1, "tocsr"):
-        from gradtape.ops.matrices.sparse_solve import sparse_solve
-
         return sparse_solve(x1, x2)
     a, b = record_operand(x1), record_operand(x2)
     if b.ndim == 1:
@@ -167,6 +166,7 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
 
 def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg import get_lapack_funcs
 
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

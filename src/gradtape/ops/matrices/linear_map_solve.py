@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec
+from gradtape.ops.arrays.movement import matrix_transpose, reshape_node
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
@@ -79,14 +80,10 @@ class MatrixSystem:
 
 
 def _transposed(node: Node) -> Node:
-    from gradtape.ops.arrays.movement import matrix_transpose
-
     return matrix_transpose(node)
 
 
 def _as_rows(node: Node) -> Node:
-    from gradtape.ops.arrays.movement import reshape_node
-
     return reshape_node(node, (node.size // node.shape[-1], node.shape[-1]))
 
 

@@ -155,6 +155,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
 
 
 def _expm_kernel(x: Any) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg import expm as exponential
 
     return np.asarray(exponential(x)).astype(x.dtype, copy=False) if x.size else x

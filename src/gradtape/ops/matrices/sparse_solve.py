@@ -30,6 +30,7 @@ class SparseSystem:
 
     def solve(self, b: Any, others: Any) -> Any:
         """The solution for each row of `b`, by one decomposition."""
+        # SciPy is loaded at first use: importing it takes longer than the library.
         from scipy.sparse import coo_array
         from scipy.sparse.linalg import splu
 

@@ -188,6 +188,7 @@ def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
 
 def _recurrence_by_substitution(a: Any, b: Any, lanes: Any) -> None:
     """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which BLAS substitutes in one call a lane."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg.blas import get_blas_funcs
 
     (solve,) = get_blas_funcs(("tbsv",), (lanes,))
