@@ -1,4 +1,4 @@
-"""Tensors from nothing: structural constants, ranges, and the identity."""
+"""Ops without operands: constants, ranges, and the identity matrix."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ ARANGE = declare(
 
 
 def _range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    # The count is that of the spec; NumPy's own may differ by one where a quotient is rounded.
+    # The spec decides the count: np.arange's may differ by one because it rounds a quotient.
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
     steps = np.arange(count, dtype=np.int64 if exact else np.float64)
@@ -138,7 +138,7 @@ EYE = declare(
 
 
 def check_device(name: str, device: Any) -> None:
-    """Refuse every device but the one there is."""
+    """Raise an error for every device except the CPU."""
     if device not in (None, "cpu"):
         raise ValueError(f"{name}: {device!r} is not a device here. The only one is 'cpu'.")
 
@@ -205,9 +205,9 @@ def full(
         _check_kind(fill_value, dtype)
         if (fill_value == 1 or fill_value == 0) and not _has_negative_zero(fill_value):
             return record(FULL, (), (shape, int(fill_value.real), dtype))
-        # Other values are leaves: a number that changes from step to step is no new structure.
+        # Other values are leaves: a number that changes with each call must not make a new program.
         fill_value = host_value(fill_value, dtype).array
-    # A tensor of its own, not a view: it may be written to.
+    # `identity` gives the result its own memory: a broadcast view could not be written to.
     return identity(broadcast_to(cast(record_operand(fill_value), dtype), shape))
 
 
@@ -217,7 +217,7 @@ def _check_kind(value: Any, dtype: Any) -> None:
 
 
 def _has_negative_zero(value: Any) -> bool:
-    # Structures are compared by value, and -0.0 == 0.0.
+    # Params of nodes are compared by value, and -0.0 == 0.0 would share one node.
     return any(part == 0 and math.copysign(1.0, part) < 0 for part in (value.real, value.imag))
 
 
@@ -334,9 +334,9 @@ def arange(
 
 
 def _number(name: str, value: Any) -> Any:
-    """A Python int or float: constants of a program are compared by value."""
+    """The value as a Python int or float, because params of nodes are compared by value."""
     if type(value) in (int, float):
-        return value + 0  # -0.0 equals 0.0 and must not stand for it
+        return value + 0  # -0.0, which is equal to 0.0, becomes 0.0
     if hasattr(value, "shape") and value.shape == () and hasattr(value, "item"):
         value = value.item()
     if type(value) is Deferred:
@@ -369,7 +369,7 @@ def linspace(
         is_complex = isinstance(start, complex) or isinstance(stop, complex)
         if dtype is None:
             dtype = COMPLEX_OF[default_dtype()] if is_complex else default_dtype()
-        # Adding 0 makes an int of a bool.
+        # Adding 0 turns a bool into an int.
         bounds: Any = (start, stop)
         first, last = (bound + 0 for bound in bounds)
         return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
@@ -377,7 +377,7 @@ def linspace(
 
 
 def _linspace_between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Any:
-    """A weighted mean of the two bounds, exact at both."""
+    """Weighted means of the two bounds, exact at both ends."""
     if start.shape or stop.shape:
         raise ShapeError(
             f"linspace: bounds of shapes {tuple(start.shape)} and {tuple(stop.shape)} are not 0-d. "
@@ -391,5 +391,5 @@ def _linspace_between(start: Any, stop: Any, num: int, endpoint: bool, dtype: An
 
 
 def constant_beside(like: Any, op: Op, params: tuple[Any, ...]) -> Any:
-    """A constant as a node beside nodes, as a tensor beside tensors."""
+    """A constant to combine with `like`: a node if that is a node, otherwise a tensor."""
     return apply(op, (), params) if type(like) is Node else record(op, (), params)

@@ -1,4 +1,4 @@
-"""Movement: the same elements in another order, shape or number."""
+"""Movement: ops that reorder, reshape or repeat the elements of one operand."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ PERMUTE_DIMS = linear(
 
 
 def permute(x: Any, axes: tuple[int, ...]) -> Any:
-    """Axes in another order; as it is if the order stays."""
+    """Axes in another order; x itself if the order does not change."""
     return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
 
 
@@ -241,7 +241,7 @@ def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Ten
 
 
 def _axes_in_order(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as they were listed, each once."""
+    """Non-negative axes in the listed order, or an error if one is listed twice."""
     listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     normalize_axes(name, listed, ndim)
     return tuple(normalize_axis(name, one, ndim) for one in listed)

@@ -68,7 +68,7 @@ multiply: Binary = elementwise(
 )  # fmt: skip
 divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
-    # One division serves both.
+    # Both partial derivatives use the node 1.0 / b, so they cost one division.
     partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
     llvm=lowering.arithmetic("fdiv", "sdiv"), linear=Linear((0,)), simpler=identities.divide,
@@ -93,7 +93,7 @@ remainder: Binary = elementwise(
 def _floor_divide(x: Any, y: Any) -> Any:
     found = np.floor_divide(x, y)
     if found.dtype.kind == "f":
-        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard the quotient.
+        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard asks for x / y.
         infinite = np.isinf(x) | np.isinf(y)
         if infinite.any():
             found = np.where(infinite, x / y, found)
@@ -201,7 +201,7 @@ minimum: Binary = elementwise(
 
 
 def _ratio(numerator: Node, norm: Node) -> Node:
-    """numerator / norm, 0 where the norm is."""
+    """numerator / norm, and 0 where the norm is 0."""
     return where(equal(norm, 0), 0.0, numerator / norm)
 
 
@@ -313,7 +313,7 @@ def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node |
 
 
 def branch_mask(index: int, node: Node) -> Node:
-    """Where branch `index` of a `where` node is taken, in the shape of that branch."""
+    """The elements of branch `index` that a `where` node takes, as a mask of the branch's shape."""
     condition = node.inputs[0] if index == 1 else ~node.inputs[0]
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
@@ -384,7 +384,7 @@ def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None
 
 @kind_of_operand
 def record_operand(x: Any) -> Any:
-    """A node or tensor as it is, anything else as a tensor."""
+    """A node or tensor unchanged; anything else converted to a tensor."""
     if type(x) is Node or isinstance(x, Handle):
         return x
     return record(IDENTITY, (x,))

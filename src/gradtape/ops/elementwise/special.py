@@ -39,7 +39,7 @@ _SLOPE = 2.0 / math.sqrt(math.pi)
 
 
 def _scipy() -> ModuleType:
-    # Imported at first use: it takes longer than importing gradtape.
+    # SciPy is imported at first use: it takes longer than importing gradtape.
     import scipy.special
 
     return scipy.special
@@ -130,7 +130,7 @@ def _order(name: str, n: Any) -> int:
 
 
 def _xlogy_partial(y: Any, a: Any, b: Any) -> Any:
-    # Guarded at 0 / 0 only: at a = 0 elsewhere, a / b is right, and so is its derivative.
+    # Only 0 / 0 is guarded: for a = 0 and any other b, a / b and its derivative are right.
     both = equal(a, 0) & equal(b, 0)
     return where(both, 0.0, a / where(both, 1.0, b))
 
@@ -142,7 +142,7 @@ xlogy = elementwise(
     function=XLOGY,
 )  # fmt: skip
 
-# A `where` would do, but its mask would be carried back through everything that x came from.
+# A `where` would also work, but reverse mode would carry its mask back through all inputs of x.
 multiply_no_nan: Binary = elementwise(
     "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
@@ -160,7 +160,7 @@ def _sinc_kernel(x: Any, order: int) -> Any:
     """
     u = np.asarray(x, np.result_type(x, np.float64)) * math.pi
     near = np.abs(u) < max(1.0, order / 2.0)
-    # Each formula sees only arguments that are good for it.
+    # Each formula gets only arguments at which it is accurate.
     small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
     result = np.where(near, _sinc_series(small, order), _sinc_recurrence(large, order))
     return (result * math.pi**order).astype(x.dtype)

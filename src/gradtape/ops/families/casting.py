@@ -103,7 +103,7 @@ def cast_to(nodes: tuple[Node, ...], dtype: Any) -> tuple[Node, ...]:
 
 
 def promotion(name: str, kind: str, accepted: str) -> Callable[..., Any]:
-    """A promote rule: `same` computes in the common dtype, `float` in at least a float."""
+    """A promote rule that casts to the common dtype (`same`), an inexact (`float`) or `bool`."""
     allowed = KINDS[accepted]
 
     def rule(inputs: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -1,8 +1,8 @@
 """Cumulative sums and products, and the linear recurrence that differentiates products.
 
 y_i = x_0 … x_i satisfies y_i = x_i y_(i-1), so its tangent satisfies
-t_i = x_i t_(i-1) + y_(i-1) dx_i: a first-order linear recurrence. It divides by nothing, so zeros
-in the data cost no exactness, and its own derivatives are recurrences again: every order is O(n).
+t_i = x_i t_(i-1) + y_(i-1) dx_i: a first-order linear recurrence. It has no division, so it is
+exact at zeros, and its own derivatives are recurrences again: every order is O(n).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ RESIZE_AXIS = declare(
 
 
 def resize_axis(x: Any, axis: int, before: int, after: int, fill: Any = 0) -> Any:
-    """Put `before` fill values in front of an axis and `after` behind it; negative ones drop."""
+    """Put `before` fill values in front of an axis, `after` behind; negative counts drop."""
     return record(RESIZE_AXIS, (x,), (axis, before, after, fill))
 
 
@@ -150,7 +150,7 @@ CUMULATIVE_SUM: Op = linear(
 
 
 def _reached(mask: Node, axis: int, reverse: bool) -> Node:
-    """Where any later element is masked: each element reaches those after it."""
+    """The mask of a scan's operand: true if any result that the element reaches is masked."""
     total = apply(CUMULATIVE_SUM, (mask,), (axis, not reverse))
     return apply(REGISTRY["not_equal"], (total, apply(REGISTRY["full"], (), ((), 0, total.dtype))))
 
@@ -170,8 +170,8 @@ def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     # Views with the recurrence along the first axis; writing to `lanes` fills `result`.
     a, b, lanes = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), np.moveaxis(result, axis, 0)
     length = len(b)
-    # The state is a derivative: where it is 0 it stays 0, even times an infinity of a branch that
-    # `where` did not take.
+    # The state is a derivative: a state of 0 must stay 0 even if the coefficient is infinite, as it
+    # may be in a branch that `where` did not take.
     finite = bool(np.isfinite(a).all())
     if finite and length > max(SHORT, lanes.size // max(length, 1)):
         _recurrence_by_substitution(a, b, lanes)
@@ -187,7 +187,7 @@ def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
 
 
 def _recurrence_by_substitution(a: Any, b: Any, lanes: Any) -> None:
-    """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which BLAS substitutes in one call a lane."""
+    """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which one BLAS call per lane solves."""
     # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg.blas import get_blas_funcs
 
@@ -213,7 +213,7 @@ def _recurrence_jvp(
 def _recurrence_vjp(
     index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
 ) -> Node:
-    # The adjoint runs the other way, each step with the coefficient of the step after it.
+    # The adjoint runs in reverse, and each element uses the coefficient of the element after it.
     following = previous(conjugate(inputs[0]), axis, not reverse)
     adjoint = apply(LINEAR_RECURRENCE, (following, g), (axis, not reverse))
     return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
@@ -319,7 +319,7 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
+    """Running sums along an axis; `include_initial` puts the empty sum, 0, in front.
 
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
     [1, 3, 6]

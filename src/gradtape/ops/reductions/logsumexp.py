@@ -28,7 +28,7 @@ __all__ = ["logsumexp"]
 
 
 def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
-    """exp(x - m) and m, the maximum; at x = m also where both are infinite."""
+    """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""
     highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
 
@@ -46,10 +46,10 @@ def _weights_kernel(x: Any, axis: Axes) -> Any:
 
 
 def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
-    """The maximum, exp of the differences from it, and the sum of those, for the compositions."""
+    """The maximum m, the terms exp(x - m), and their sum, as nodes for the compositions."""
     highest = apply(MAX, (x,), (axis, True))
     zero = constant(0, spec((), x.dtype))
-    # At the maximum also where both are infinite.
+    # The difference is 0 at the maximum even if both are infinite: inf - inf would be NaN.
     terms = exp(where(equal(x, highest), zero, x - highest))
     return highest, terms, apply(SUM, (terms,), (axis, True))
 
@@ -66,12 +66,12 @@ def _weights_composition(x: Node, axis: Axes) -> Node:
 
 
 def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
-    """The derivative of the weights is symmetric: it serves both modes."""
+    """The Jacobian of the weights times a vector; it is symmetric, so it serves both modes."""
     weighted = y * tangent
     return weighted - y * apply(SUM, (weighted,), (axis, True))
 
 
-# The weights come from the operand alone: exp(x - logsumexp(x)) would lose digits to large results.
+# Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
 LOGSUMEXP_WEIGHTS = declare(
     Op(
         "logsumexp_weights",
