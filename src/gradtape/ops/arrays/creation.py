@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, as_dtype, default_dtype, of_scalar
+from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
@@ -40,7 +40,7 @@ _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 
 
-def _full_spec(shape: Shape, value: Any, dtype: Any) -> Spec:
+def _full_spec(shape: Shape, value: Any, dtype: DType) -> Spec:
     return spec(shape, dtype)
 
 
@@ -61,7 +61,7 @@ FULL = declare(
 )
 
 
-def _arange_spec(start: Any, stop: Any, step: Any, dtype: Any) -> Spec:
+def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
     count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
@@ -89,7 +89,7 @@ ARANGE = declare(
 )
 
 
-def _range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     # The spec decides the count: np.arange's may differ by one because it rounds a quotient.
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
@@ -137,13 +137,13 @@ EYE = declare(
 )
 
 
-def check_device(name: str, device: Any) -> None:
+def check_device(name: str, device: object) -> None:
     """Raise an error for every device except the CPU."""
     if device not in (None, "cpu"):
         raise ValueError(f"{name}: {device!r} is not a device here. The only one is 'cpu'.")
 
 
-def _chosen(name: str, shape: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+def _chosen(name: str, shape: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
     check_device(name, device)
     found = normalize_shape(name, shape)
     if any(n < 0 for n in found):
@@ -211,7 +211,7 @@ def full(
     return identity(broadcast_to(cast(record_operand(fill_value), dtype), shape))
 
 
-def _check_kind(value: Any, dtype: Any) -> None:
+def _check_kind(value: object, dtype: Any) -> None:
     if isinstance(value, complex) and dtype.kind != "c":
         raise DtypeError(f"full: {value} is complex and {dtype} is not. Choose a complex dtype.")
 
@@ -221,7 +221,7 @@ def _has_negative_zero(value: Any) -> bool:
     return any(part == 0 and math.copysign(1.0, part) < 0 for part in (value.real, value.imag))
 
 
-def _like(name: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+def _like(name: str, x: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
     check_device(name, device)
     if not hasattr(x, "dtype"):
         x = record_operand(x)

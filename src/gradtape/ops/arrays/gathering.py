@@ -40,11 +40,11 @@ def as_positions(name: str, indices: Node) -> Node:
     return cast(indices, INT64)
 
 
-def _read_promote(name: str) -> Any:
+def _read_promote(name: str) -> Rule:
     return lambda inputs: (inputs[0], as_positions(name, inputs[1]))
 
 
-def _write_promote(name: str) -> Any:
+def _write_promote(name: str) -> Rule:
     return lambda inputs: (
         inputs[0], as_positions(name, inputs[1]), cast_value(name, inputs[0], inputs[2])
     )  # fmt: skip
@@ -67,7 +67,7 @@ def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
     return moved(y, operands, axis=axis)
 
 
-def _added_sparsity(read: Any) -> Any:
+def _added_sparsity(read: Rule) -> Rule:
     """The sparsity of scatter-add: `read` finds the target of each value; x stays in place."""
 
     def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> Any:
@@ -101,7 +101,7 @@ def _same_shape(name: str, x: Spec, values: Spec, expected: Shape) -> Spec:
     return x
 
 
-def _read_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _read_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     return apply(y.op, (tangents[0], inputs[1]), y.params)
 
 
@@ -112,7 +112,7 @@ def _write_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) 
     return apply(y.op, (x, inputs[1], values), y.params)
 
 
-def add_rows(result: Any, rows: Any, values: Any) -> Any:
+def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Add `values[i]` to `result[rows[i]]`, in place, where rows may repeat."""
     width = math.prod(result.shape[1:])
     flat = rows.reshape(-1)
@@ -133,7 +133,7 @@ def _scatter_add_numpy(x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
     return np.moveaxis(result, 0, axis)
 
 
-def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Any:
+def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node | Rows:
     x, indices = inputs
     if axis == 0:
         values = reshape_node(g, (indices.size, *x.shape[1:]))
@@ -228,7 +228,7 @@ SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
 SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
 
 
-def _last_writer_numpy(indices: Any, length: int) -> Any:
+def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
     flat = np.reshape(indices, -1)
     order = np.arange(flat.size)
     last = np.zeros(length, np.int64)
@@ -325,7 +325,7 @@ def _add_along_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
     return result
 
 
-def _along_samples(values: bool) -> Any:
+def _along_samples(values: bool) -> Rule:
     def samples() -> list[Sample]:
         rng = generator("along_axis")
         cases = [((2, 3), 4, 1), ((3, 2), 2, 0), ((2, 2, 2), 1, 1), ((2, 3), 0, 1)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype, default_dtype
+from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
@@ -304,7 +304,7 @@ def gather(
     return _move_block(found, batch_dims, axis, len(chosen) - batch_dims)
 
 
-def _one_hot_numpy(indices: Any, num_classes: int, dtype: Any) -> Any:
+def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
     return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
 
 

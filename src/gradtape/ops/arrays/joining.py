@@ -183,7 +183,7 @@ def _split_spec(x: Spec, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
     return tuple(spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes)
 
 
-def _split_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], **params: Any) -> Any:
+def _split_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> tuple[Node, ...]:
     return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
 
 

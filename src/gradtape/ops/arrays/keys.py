@@ -155,7 +155,7 @@ def _item(item: Any) -> Any:
     return array if array.ndim else int(array)
 
 
-def _mask(array: Any) -> Mask:
+def _mask(array: np.ndarray) -> Mask:
     if array.ndim == 0:
         return Mask((), (np.zeros(int(array), np.int64),))
     return Mask(array.shape, np.nonzero(array))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
     return gather_host(x, np.repeat(np.arange(counts.size), counts), axis)
 
 
-def _count(name: str, n: Any) -> int:
+def _count(name: str, n: SupportsIndex) -> int:
     found = operator.index(n)
     if found < 0:
         raise ValueError(f"{name}: {found} repetitions are negative. Use 0 or more.")

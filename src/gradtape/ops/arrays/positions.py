@@ -25,14 +25,14 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 
 
-def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:
+def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:
     allowed = f"{-length} to {length - 1}" if length else "none, the axis is empty"
     raise IndexRangeError(
         f"{name}: index {index} is out of range for axis {axis} of length {length} ({allowed})."
     )
 
 
-def wrap(name: str, indices: Any, axis: int, length: int) -> Any:
+def wrap(name: str, indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     """Non-negative positions, or the error that names the first index out of range."""
     indices = np.asarray(indices)
     if not indices.size:
@@ -67,7 +67,7 @@ CHECKED = declare(
 )
 
 
-def is_symbolic(x: Any) -> bool:
+def is_symbolic(x: object) -> bool:
     """Whether x is a node, tensor or variable, as opposed to host data."""
     return type(x) is Node or hasattr(x, "enter") or hasattr(x, "__gradtape__")
 
@@ -117,7 +117,7 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
     return indices if positions is array else positions
 
 
-def _require_integers(name: str, dtype: Any) -> None:
+def _require_integers(name: str, dtype: np.dtype) -> None:
     if dtype.kind not in "iu":
         raise DtypeError(
             f"{name}: indices of dtype {dtype} are not integers. Cast them, or use a boolean mask "

@@ -70,7 +70,7 @@ def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
     return scatter_add(x, indices, values)
 
 
-def _argmax_numpy(x: Any, indices: Any, values: Any) -> Any:
+def _argmax_numpy(x: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
     """For each element of x, the number of the largest value written there, or -1 if x stays."""
     width = math.prod(x.shape[1:])
     rows = np.reshape(indices, -1)

@@ -16,7 +16,7 @@ import numpy as np
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, declare
+from gradtape.graph.op import Op, Rule, declare
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.casting import cast
@@ -116,7 +116,7 @@ def _part_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **par
     return apply(y.op, inputs, _batched_part(inputs[0].shape[0], *y.params))
 
 
-def _slice_samples(name: str, whole: bool) -> Any:
+def _slice_samples(name: str, whole: bool) -> Rule:
     """Samples that read parts of whole arrays, or that put parts into zeros."""
 
     def samples() -> list[Sample]:

@@ -27,7 +27,7 @@ from gradtape.recording.record import record
 INT64 = np.dtype(np.int64)
 
 
-def _argsort_numpy(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+def _argsort_numpy(x: np.ndarray, axis: int, descending: bool, stable: bool) -> np.ndarray:
     kind: Any = "stable" if stable else None
     if not descending:
         return np.argsort(x, axis, kind=kind)
@@ -113,7 +113,7 @@ def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
 
 
-def _search_batch(searched: int) -> Any:
+def _search_batch(searched: int) -> batching.Rule:
     """A batch rule: one search for all examples, unless operand `searched` is batched."""
 
     def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
@@ -221,24 +221,24 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 class UniqueAll(NamedTuple):
     """The results of `unique_all`."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
     """The results of `unique_counts`."""
 
-    values: Any
-    counts: Any
+    values: Tensor
+    counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
     """The results of `unique_inverse`."""
 
-    values: Any
-    inverse_indices: Any
+    values: Tensor
+    inverse_indices: Tensor
 
 
 def unique_all(x: TensorLike, /) -> UniqueAll:

@@ -6,10 +6,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from gradtape.dtypes import promote
+from gradtape.dtypes import Array, promote
 from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
+from gradtape.graph.op import Op, Rule, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
@@ -90,7 +90,7 @@ remainder: Binary = elementwise(
 )  # fmt: skip
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Array, y: Array) -> Array:
     found = np.floor_divide(x, y)
     if found.dtype.kind == "f":
         # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard asks for x / y.
@@ -206,7 +206,7 @@ def _ratio(numerator: Node, norm: Node) -> Node:
 
 
 def _comparison(
-    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str, *predicates: str
+    name: str, kernel: Rule, doc: str, example: tuple[str, str], accepts: str, *predicates: str
 ) -> Binary:
     dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
     return elementwise(
@@ -240,7 +240,7 @@ greater_equal = _comparison(
 )  # fmt: skip
 
 
-def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str], word: str) -> Binary:
+def _logic(name: str, kernel: Rule, doc: str, example: tuple[str, str], word: str) -> Binary:
     return elementwise(
         name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",),
         llvm=lowering.bits(word),
@@ -260,7 +260,7 @@ logical_xor = _logic(
 )  # fmt: skip
 
 
-def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Binary:
+def _bits(name: str, kernel: Rule, doc: str, example: tuple[str, str], **more: Any) -> Binary:
     more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
     return elementwise(name, kernel, doc, example, arity=2, promote="same",
                        domains=[(0, 5)], **more)  # fmt: skip
@@ -298,7 +298,7 @@ def _where_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     return cast(condition, np.dtype(bool)), cast(x, dtype), cast(y, dtype)
 
 
-def _where_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _where_jvp(tangents: tuple[Node | None, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     return where(
         inputs[0],
         *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)],

@@ -51,7 +51,7 @@ def _real_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return cast(g, inputs[0].dtype)
 
 
-def _imag_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _imag_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     return imag(tangents[0]) if _is_complex(inputs[0]) else zeros_like(y)
 
 
@@ -83,7 +83,7 @@ conj = elementwise(
 )  # fmt: skip
 
 
-def _abs_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _abs_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     (z,) = inputs
     return real(conjugate(sign(z)) * tangents[0]) if _is_complex(z) else sign(z) * tangents[0]
 
@@ -120,7 +120,7 @@ sign = elementwise(
 )  # fmt: skip
 
 
-def _angle_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _angle_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     (z,) = inputs
     if not _is_complex(z):
         return zeros_like(y)

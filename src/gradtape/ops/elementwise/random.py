@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.families import batching
@@ -44,7 +44,7 @@ def _bits_spec(position: Spec, shape: Shape) -> Spec:
     return spec(position.shape[:-1] + shape, _WORD)
 
 
-def _words(position: Any, count: int) -> Any:
+def _words(position: np.ndarray, count: int) -> np.ndarray:
     """`count` words from a position, or from each of several positions along leading axes."""
     if position.ndim > 1:
         drawn = np.empty((math.prod(position.shape[:-1]), count), _WORD)
@@ -55,7 +55,7 @@ def _words(position: Any, count: int) -> Any:
     return np.random.Philox(key=position[:2], counter=counter).random_raw(count)
 
 
-def _bits_kernel(position: Any, shape: Shape) -> Any:
+def _bits_kernel(position: np.ndarray, shape: Shape) -> np.ndarray:
     return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
 
 
@@ -99,12 +99,12 @@ def unit_interval(words: Any, dtype: Any) -> Any:
 # the last bits. So each distribution is one op that always runs its NumPy kernel.
 
 
-def _fractions(words: Any, dtype: Any) -> Any:
+def _fractions(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     kept = _SIGNIFICAND[dtype]
     return (words >> np.uint64(64 - kept)).astype(dtype) * dtype.type(2.0**-kept)
 
 
-def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+def _normal_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """Box-Muller: a pair of words gives the radius and the angle of a pair of normal numbers."""
     count = math.prod(shape)
     pairs = -(-count // 2)
@@ -116,13 +116,13 @@ def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
     return both.reshape(*lead, 2 * pairs)[..., :count].reshape(lead + shape)
 
 
-def _exponential_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+def _exponential_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """Minus the logarithm of a uniform number that is never 0."""
     uniform = _fractions(_words(position, math.prod(shape)), dtype)
     return -np.log1p(-uniform).reshape(position.shape[:-1] + shape)
 
 
-def _distribution(name: str, kernel: Any) -> Op:
+def _distribution(name: str, kernel: Rule) -> Op:
     why = Undefined("random numbers do not depend on their seed smoothly")
     return declare(
         Op(
@@ -168,7 +168,7 @@ def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtyp
 
 
 def _truncated_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: Any
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: np.dtype
 ) -> Node:
     position, lower, upper = inputs
     bounds = batching.aligned((lower, upper), batched[1:], y.ndim)

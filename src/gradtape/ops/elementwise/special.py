@@ -89,7 +89,7 @@ digamma: Unary = elementwise(
 )  # fmt: skip
 
 
-def _polygamma(x: Any, n: int) -> Any:
+def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     # ψⁿ(x) = (-1)^(n+1) n! ζ(n+1, x), the Hurwitz zeta function.
     factor = math.gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
     return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
@@ -129,7 +129,7 @@ def _order(name: str, n: Any) -> int:
     return found
 
 
-def _xlogy_partial(y: Any, a: Any, b: Any) -> Any:
+def _xlogy_partial(y: Node, a: Node, b: Node) -> Node:
     # Only 0 / 0 is guarded: for a = 0 and any other b, a / b and its derivative are right.
     both = equal(a, 0) & equal(b, 0)
     return where(both, 0.0, a / where(both, 1.0, b))
@@ -152,7 +152,7 @@ multiply_no_nan: Binary = elementwise(
 )  # fmt: skip
 
 
-def _sinc_kernel(x: Any, order: int) -> Any:
+def _sinc_kernel(x: np.ndarray, order: int) -> np.ndarray:
     """The n-th derivative of sin(u)/u, u = πx, times πⁿ: a series near 0, a recurrence elsewhere.
 
     The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹ multiplies errors by n / u at each step, and the terms
@@ -166,7 +166,7 @@ def _sinc_kernel(x: Any, order: int) -> Any:
     return (result * math.pi**order).astype(x.dtype)
 
 
-def _sinc_series(u: Any, order: int) -> Any:
+def _sinc_series(u: np.ndarray, order: int) -> np.ndarray:
     lowest = order % 2
     total = np.zeros_like(u)
     for j in range(lowest + 2 * (10 + order), lowest - 1, -2):
@@ -175,7 +175,7 @@ def _sinc_series(u: Any, order: int) -> Any:
     return total * u if lowest else total
 
 
-def _sinc_recurrence(u: Any, order: int) -> Any:
+def _sinc_recurrence(u: np.ndarray, order: int) -> np.ndarray:
     sine, cosine = np.sin(u), np.cos(u)
     derivatives = (sine, cosine, -sine, -cosine)
     found = sine / u
@@ -203,13 +203,13 @@ def sinc(x: TensorLike, /) -> Tensor:
     return _record_sinc(0, x)
 
 
-def _bessel_kernel(x: Any, order: int) -> Any:
+def _bessel_kernel(x: np.ndarray, order: int) -> np.ndarray:
     special = _scipy()
     known = {0: special.i0, 1: special.i1}.get(order)
     return known(x) if known else np.asarray(special.iv(order, x)).astype(x.dtype)
 
 
-def _bessel_partial(y: Any, x: Any, order: int) -> Any:
+def _bessel_partial(y: Node, x: Node, order: int) -> Node:
     above = _record_bessel(order + 1, x)
     return above if order == 0 else 0.5 * (_record_bessel(order - 1, x) + above)
 

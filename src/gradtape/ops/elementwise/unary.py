@@ -237,13 +237,13 @@ relu = elementwise(
 )  # fmt: skip
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: np.ndarray) -> np.ndarray:
     # exp(-|x|) never overflows, and both branches use it.
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: np.ndarray) -> np.ndarray:
     found = np.tanh(x)
     if x.dtype.kind == "c" and np.isinf(x.real).any():
         # C gives the imaginary part the sign of sin(2 Im x), the array API standard that of Im x.
@@ -253,7 +253,7 @@ def _tanh(x: Any) -> Any:
     return found
 
 
-def _expm1(x: Any) -> Any:
+def _expm1(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "c":
         return np.expm1(x)
     # Re exp(x) - 1 cancels near 0; the same sum in terms that are small there does not. Far from 0

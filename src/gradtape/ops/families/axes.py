@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import default_dtype
+from gradtape.dtypes import Array, DType, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.op import REGISTRY, Rule
 from gradtape.graph.spec import Shape
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
@@ -32,7 +32,7 @@ def count(x: Any, axis: Axes) -> int:
     return math.prod(x.shape[position] for position in axis)
 
 
-def accumulator(dtype: Any) -> Any:
+def accumulator(dtype: DType) -> DType:
     """The dtype of a sum: 64 bits wide for integers and booleans, as in NumPy."""
     if dtype.kind in "bi":
         return np.dtype(np.int64)
@@ -68,7 +68,7 @@ def require_order(name: str, x: Any, axis: Axes) -> None:
         )
 
 
-def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Any:
+def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Rule:
     """Samples that reduce 2-d, 3-d, 0-d and empty operands over one, several and no axes."""
 
     def samples() -> list[Sample]:
@@ -93,7 +93,7 @@ def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more:
     return samples
 
 
-def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
+def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     """Values without accidental ties, so that extrema and orders can be differentiated."""
     kind = np.dtype(dtype).kind
     if kind == "b":

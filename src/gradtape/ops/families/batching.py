@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph.spec import Shape, Spec, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]
@@ -126,7 +126,7 @@ def example(node: Node, number: int) -> Node:
     return apply(REGISTRY["slice"], (node,), part)
 
 
-def _stacked(nodes: list[Node], of: Any) -> Node:
+def _stacked(nodes: list[Node], of: Spec) -> Node:
     if not nodes:
         return constant(0, spec((0, *of.shape), of.dtype))
     return apply(REGISTRY["stack"], tuple(nodes), (0,))

@@ -186,8 +186,8 @@ def elementwise(  # type: ignore[misc]
     example: tuple[str, str],
     *,
     partials: Sequence[Callable[..., Any]] = (),
-    jvp: Any = None,
-    vjp: Any = None,
+    jvp: Rule | Undefined | None = None,
+    vjp: Rule | Undefined | None = None,
     arity: int = 1,
     promote: str = "float",
     accepts: str = "any",
@@ -199,7 +199,7 @@ def elementwise(  # type: ignore[misc]
     function: MathFunction | None = None,
     of_complex: LlvmRule | None = None,
     llvm: LlvmRule | None = None,
-    sparsity: Any = None,
+    sparsity: Rule | None = None,
     linear: Linear | None = None,
     simpler: Rule | None = None,
     transparent: bool = False,
@@ -434,7 +434,7 @@ def known_node(recording: Recording, x: Any) -> Node | None:
     return node if stamp == recording.stamp else None
 
 
-def scalar_leaf(recording: Recording, value: Any, kind: type, beside: Spec) -> Node:
+def scalar_leaf(recording: Recording, value: object, kind: type, beside: Spec) -> Node:
     """A new leaf for a Python scalar, whose dtype adapts to an operand with spec `beside`."""
     leaves = recording.leaves
     of = beside.scalars.get(kind) or beside.scalar(kind)

@@ -29,7 +29,7 @@ def linear(
     the op to the tangent; the mask follows from the transpose. `others` are fields of Op.
     """
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+    def jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
         return apply(op, (tangents[0],), y.params)
 
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node | Rows:
@@ -69,7 +69,7 @@ def expand_reduced(node: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
 
 
 def mask_reduced(
-    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: Any, **params: Any
+    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: tuple[int, ...], **params: Any
 ) -> Node:
     """The mask of a reduction's operand: the result's mask, stretched over the reduced axes."""
     return expand_reduced(mask, inputs[0].shape, axis)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape, Spec
 
@@ -64,8 +65,8 @@ class Reads:
     `positions` is None if element k reads group k. -1 stands for no group.
     """
 
-    positions: Any = None
-    groups: Any = None
+    positions: Array | None = None
+    groups: Array | None = None
     count: int = 0
 
 
@@ -79,8 +80,7 @@ class Running:
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A sparse matrix (SciPy's CSR) that has an entry where an element of the result, its row,
-    reads one of the operand, its column."""
+    """A SciPy CSR matrix with an entry where the result's element (row) reads one (column)."""
 
     matrix: Any
 
@@ -89,14 +89,14 @@ class Listed:
 class Joined:
     """Element k of the result is element `positions[k]` of the joined operands, or a fill if -1."""
 
-    positions: Any
+    positions: Array
 
 
 # Each element of the result reads the element with its own number.
 SAME = Reads()
 
 
-def numbered(shape: Shape) -> Any:
+def numbered(shape: Shape) -> Array:
     """An array of a shape that holds the number of each element."""
     return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
@@ -122,7 +122,7 @@ def agreeing(shape: Shape, result: Shape, pairs: Pairs) -> Reads:
     )
 
 
-def _mixed(axes: list[int], lengths: list[int], shape: Shape) -> Any:
+def _mixed(axes: list[int], lengths: list[int], shape: Shape) -> Array:
     """The position of each element of `shape` along some axes, as one number."""
     total = np.zeros((1,) * len(shape), np.int64)
     for axis, length in zip(axes, lengths, strict=True):

@@ -11,11 +11,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples
@@ -35,12 +35,12 @@ __all__ = ["cumulative_prod", "cumulative_sum"]
 SHORT = 64
 
 
-def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: Any) -> Spec:
+def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: object) -> Spec:
     length = x.shape[axis] + before + after
     return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
 
 
-def _resize_kernel(x: Any, axis: int, before: int, after: int, fill: Any) -> Any:
+def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) -> Array:
     old = x.shape[axis]
     new = old + before + after
     result = np.full((*x.shape[:axis], new, *x.shape[axis + 1 :]), fill, x.dtype)
@@ -98,8 +98,8 @@ def previous(x: Any, axis: int, reverse: bool, fill: Any = 0) -> Any:
     return resize_axis(x, axis, -1, 1, fill) if reverse else resize_axis(x, axis, 1, -1, fill)
 
 
-def _in_direction(kernel: Any) -> Any:
-    def directed(x: Any, axis: int, reverse: bool) -> Any:
+def _in_direction(kernel: Rule) -> Rule:
+    def directed(x: Array, axis: int, reverse: bool) -> Array:
         if not reverse:
             return kernel(x, axis=axis)
         return np.flip(kernel(np.flip(x, axis), axis=axis), axis)
@@ -111,7 +111,7 @@ def _cumulative_spec(x: Spec, axis: int, reverse: bool) -> Spec:
     return spec(x.shape, accumulator(x.dtype))
 
 
-def _samples(name: str) -> Any:
+def _samples(name: str) -> Rule:
     def samples() -> list[Sample]:
         rng = generator(name)
         cases: list[tuple[tuple[int, ...], int, bool]] = [
@@ -163,7 +163,7 @@ def _recurrence_spec(a: Spec, b: Spec, axis: int, reverse: bool) -> Spec:
     return spec(b.shape, b.dtype)
 
 
-def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+def _recurrence_kernel(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     if reverse:
         a, b = np.flip(a, axis), np.flip(b, axis)
     result = np.empty_like(b, order="C")
@@ -186,7 +186,7 @@ def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     return np.flip(result, axis) if reverse else result
 
 
-def _recurrence_by_substitution(a: Any, b: Any, lanes: Any) -> None:
+def _recurrence_by_substitution(a: Array, b: Array, lanes: Array) -> None:
     """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which one BLAS call per lane solves."""
     # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg.blas import get_blas_funcs

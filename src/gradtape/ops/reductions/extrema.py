@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
@@ -43,7 +43,7 @@ _INDEX = np.dtype(np.int64)
 _ORDERED = ("float64", "float32", "int32", "uint8", "bool")
 
 
-def _chosen(name: str, kernel: Any) -> Op:
+def _chosen(name: str, kernel: Rule) -> Op:
     """Declare the op that marks the extreme elements; a NaN counts as extreme."""
 
     def composition(x: Node, axis: Axes) -> Node:
@@ -54,7 +54,7 @@ def _chosen(name: str, kernel: Any) -> Op:
         # NaN is the extremum if there is one, but NaN != NaN.
         return found | isnan(x) if x.dtype.kind == "f" else found
 
-    def choose(x: Any, axis: Axes) -> Any:
+    def choose(x: np.ndarray, axis: Axes) -> np.ndarray:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
 
@@ -81,7 +81,7 @@ def _chosen(name: str, kernel: Any) -> Op:
     )
 
 
-def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     chosen = _chosen(name, kernel)
 
     def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
@@ -160,7 +160,7 @@ def _position_batch(
     return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
 
 
-def _position(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         require_order(name, x, axes)
@@ -237,15 +237,15 @@ def argmin(
     return _record_position(ARGMIN, x, axis, keepdims)
 
 
-def _lanes(x: Any, axis: Axes) -> Any:
+def _lanes(x: np.ndarray, axis: Axes) -> np.ndarray:
     """The array with the reduced axes merged into one last axis."""
     moved = np.moveaxis(x, axis, range(-len(axis), 0)) if axis else x
     return moved.reshape((*moved.shape[: x.ndim - len(axis)], count(x, axis)))
 
 
 def _order_kernel(
-    x: Any, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> Any:
+    x: np.ndarray, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> np.ndarray:
     # NaN sorts last, so the last element of a lane tells whether the lane holds a NaN.
     lanes = np.partition(_lanes(x, axis), sorted({*ranks, count(x, axis) - 1}), axis=-1)
     total = np.zeros(lanes.shape[:-1], x.dtype)
@@ -256,8 +256,8 @@ def _order_kernel(
 
 
 def _order_weights_kernel(
-    x: Any, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> Any:
+    x: np.ndarray, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> np.ndarray:
     lanes = _lanes(x, axis)
     order = np.argsort(lanes, axis=-1, kind="stable")
     chosen = np.zeros(lanes.shape, x.dtype)
@@ -271,7 +271,7 @@ def _order_weights_kernel(
     return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
 
 
-def _order_samples(**more: Any) -> Any:
+def _order_samples(**more: Any) -> Rule:
     def samples() -> list[Sample]:
         rng = generator("order_statistic")
         cases: list[tuple[tuple[int, ...], Axes, tuple[int, ...], tuple[float, ...]]] = [

@@ -27,19 +27,19 @@ from gradtape.recording.record import record
 __all__ = ["logsumexp"]
 
 
-def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
+def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
     """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""
     highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
 
 
-def _logsumexp_kernel(x: Any, axis: Axes, keepdims: bool) -> Any:
+def _logsumexp_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
     return total.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _weights_kernel(x: Any, axis: Axes) -> Any:
+def _weights_kernel(x: np.ndarray, axis: Axes) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     weights = terms / np.sum(terms, axis=axis, keepdims=True)
     return np.where(highest == -np.inf, x.dtype.type(0), weights)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import REAL_OF, as_dtype
+from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -39,7 +39,7 @@ __all__ = ["norm"]
 _DOUBLE = np.dtype(np.float64)
 
 
-def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
+def _sum_of_powers(size: Array, ord: float, axis: Axes) -> Array:
     # NumPy sums pairwise, which is more accurate, only along the last axis in memory.
     kept = [position for position in range(size.ndim) if position not in axis]
     last = size.transpose(*kept, *axis)
@@ -48,11 +48,11 @@ def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
     return np.sum(rows, axis=-1).reshape(reduced_shape(size.shape, axis, True))
 
 
-def _root(total: Any, ord: float) -> Any:
+def _root(total: Array, ord: float) -> Array:
     return np.sqrt(total) if ord == 2.0 else np.power(total, 1.0 / ord)
 
 
-def _kernel(x: Any, ord: float, axis: Axes, keepdims: bool) -> Any:
+def _kernel(x: Array, ord: float, axis: Axes, keepdims: bool) -> Array:
     size = np.abs(x)
     if ord == 0.0:
         return np.sum(x != 0, axis=axis, keepdims=keepdims, dtype=size.dtype)

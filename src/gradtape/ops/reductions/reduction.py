@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import imag, real
@@ -152,7 +152,7 @@ def prod(
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     return declare(
         Op(
             name,
