@@ -235,7 +235,7 @@ class Optimizer:
         else:
             loss = loss_fn
         found = list(variables() if callable(variables) else variables)
-        self._take_step([*tape.gradient(loss, found)], found)
+        self._take_step(list(tape.gradient(loss, found)), found)
         return loss
 
     def exclude_from_weight_decay(
@@ -274,12 +274,12 @@ class Optimizer:
     ) -> None:
         """Assign new values to one variable and its slots, from its decayed weight."""
         cells = self._slots[variable.number]
-        values = [cell.value for cell in cells]
+        before = [cell.value for cell in cells]
         if isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice):
-            new, slots = self.update_sparsely(gradient, weight, values, *rates)
+            new, after = self.update_sparsely(gradient, weight, before, *rates)
         else:
-            new, slots = self.update(gradient, weight, values, *rates)
-        for cell, value in zip(cells, slots, strict=True):
+            new, after = self.update(gradient, weight, before, *rates)
+        for cell, value in zip(cells, after, strict=True):
             cell.assign(value)
         variable.assign(new)
 

@@ -6,10 +6,11 @@ import math
 import operator
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
@@ -25,7 +26,7 @@ from gradtape.ops.families.math_functions import (
     LGAMMA,
     NDTR,
 )  # fmt: skip
-from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
 __all__ = [
     "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
@@ -102,7 +103,13 @@ _record_polygamma = elementwise(
 )  # fmt: skip
 
 
-def polygamma(n: int, x: TensorLike, /) -> Tensor:
+@overload
+def polygamma(n: int, x: SomeTensor, /) -> SomeTensor: ...
+@overload
+def polygamma(n: int, x: TensorLike, /) -> Tensor: ...
+@overload
+def polygamma(n: int, x: Node, /) -> Node: ...
+def polygamma(n: int, x: Any, /) -> Any:
     """The n-th derivative of digamma; n is an integer, not a tensor.
 
     >>> round(float(gt.polygamma(1, 1.0)), 6)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.families.signatures import Tensor, TensorLike
+from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
@@ -339,6 +339,10 @@ def contraction_path(
     return tuple(tuple(step) for step in path[1:])
 
 
+@overload
+def einsum(subscripts: str, /, *operands: SomeTensor) -> SomeTensor: ...
+@overload
+def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor: ...
 def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
     """Sum of products named by subscripts, as in `"ij,jk->ik"`; `...` and diagonals included.
 
