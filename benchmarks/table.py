@@ -1,4 +1,4 @@
-"""The table, printed group by group as the figures come in, and the same as JSON."""
+"""The table of results, printed group by group as they arrive, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
 
 
 def as_json(measured: Measured) -> dict[str, Any]:
-    """Everything that was measured, in seconds and bytes."""
+    """All measurements of a row group, in seconds and bytes."""
     return {
         "name": measured.name,
         "title": measured.title,

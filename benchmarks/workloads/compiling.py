@@ -1,4 +1,4 @@
-"""What a new program costs: 1,000 ops traced, differentiated and compiled; and another shape.
+"""The cost of a new program: 1,000 ops traced, differentiated, compiled; and of a new shape.
 
 Every call has a program, or a shape, that the process has not seen, and computes the same numbers.
 """
@@ -37,7 +37,7 @@ def shape_reference(inputs: Arrays) -> list[Any]:
 
 
 def chain(tanh: Callable[[Any], Any], x: Any, rounds: int, turned: int = -1) -> Any:
-    """Three ops a round; in one of them the operands of the sum have changed places."""
+    """Three ops a round; round `turned` swaps the operands of the sum, for a new program."""
     y = x
     for number in range(rounds):
         step = tanh(y) * 0.9
@@ -53,7 +53,7 @@ def _gradtape_step(gt: Any, x: Any, rounds: int, turned: int) -> Any:
 
 
 def _compile_at_once() -> None:
-    # A program is compiled when it comes again; here the first call is to pay for all.
+    # By default a program is compiled when it repeats; here the first call has to compile.
     from gradtape.runtime import tiers
 
     tiers.MODE = "always"
@@ -83,7 +83,7 @@ def shape_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
 
 def _arrays(inputs: Arrays, convert: Callable[[Any], Any]) -> Any:
-    """Arrays of ever more elements."""
+    """Arrays of growing length, so that each call has a new shape."""
     return (convert(inputs["x"][: SIZE + k % 5000]) for k in itertools.count())
 
 

@@ -12,7 +12,7 @@ SIDE = 10000
 
 
 def inputs() -> Arrays:
-    """Between 0.25 and 1.25 with either sign: the logarithm is finite."""
+    """Numbers between 0.25 and 1.25 with either sign, so that the logarithm is finite."""
     rng = np.random.default_rng(3)
     x = rng.random((SIDE, SIDE), dtype="float32")
     x += np.float32(0.25)

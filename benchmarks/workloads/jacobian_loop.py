@@ -1,6 +1,6 @@
-"""A Jacobian with three outputs in an undecorated Python loop: what asking costs each time.
+"""A Jacobian with three outputs in an undecorated Python loop: the overhead of each request.
 
-As in TensorFlow's issue 48314: a small network, asked again and again at other points.
+TensorFlow's issue 48314 has this pattern: a small network at one point after the other.
 """
 
 from __future__ import annotations

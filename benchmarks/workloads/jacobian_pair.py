@@ -1,4 +1,4 @@
-"""Jacobian of two scalars of a large array: as little work as two gradients, and no more."""
+"""Jacobian of two scalars with respect to a large array: no more work than two gradients."""
 
 from __future__ import annotations
 

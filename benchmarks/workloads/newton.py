@@ -68,7 +68,7 @@ def jax(inputs: Arrays, wrap: Wrap) -> Call:
             a,
         )
 
-    # Its loops have no reverse mode.
+    # jax.lax.while_loop has no reverse mode.
     both = wrap(lambda a: jax.jvp(root, (a,), (jnp.ones_like(a),)))
     return lambda: both(a)
 

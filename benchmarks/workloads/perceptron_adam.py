@@ -125,7 +125,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
 
 
 def products() -> tuple[tuple[int, int, int], ...]:
-    """Forward, by the weights, and by the input except for the first layer."""
+    """The products of a step: forward, by weights, and by inputs of all but the first layer."""
     found = []
     for layer, (wide, narrow) in enumerate(pairwise(WIDTHS)):
         found += [(BATCH, wide, narrow), (wide, BATCH, narrow)]
@@ -150,7 +150,7 @@ WORKLOADS = (
         checked_after=CHECKED_AFTER,
         calls_together=5,
         # From the second step on, a relu input within rounding of zero may fall on either side,
-        # which changes one unit's gradients by some thousandths: single elements say too little.
+        # which changes one unit's gradients by some thousandths, so whole arrays are compared.
         tolerance=1e-3,
         by_norm=True,
     ),

@@ -52,7 +52,7 @@ def inputs(size: int) -> Arrays:
 
 
 def reference(inputs: Arrays) -> list[Any]:
-    """A complex step in each input: exact to rounding, and no rule of differentiation is used."""
+    """The gradient by a complex step in each input: exact to rounding, without derivative rules."""
     values, step = list(inputs.values()), 1e-30
     found = []
     for place in range(3):

@@ -1,6 +1,6 @@
-"""Jacobian of a three-point stencil: three numbers in each row, whoever knows it.
+"""Jacobian of a three-point stencil, with three entries in each row.
 
-Peers have no sparse result: beside the sparse rows stands what they give instead.
+Peers have no sparse result, so their dense result stands beside our sparse one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def dense_reference(inputs: Arrays) -> list[Any]:
 
 
 def listed_reference(inputs: Arrays) -> list[Any]:
-    """The entries row by row, without the four that are no entries."""
+    """The entries row by row; the two end rows have one entry each."""
     return [np.stack(entries(inputs["x"]), axis=1).reshape(-1)[[1, *range(3, 3 * LARGE - 3), -2]]]
 
 

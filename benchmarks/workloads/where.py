@@ -1,4 +1,4 @@
-"""Gradient of where(x > 0, x², eˣ): two branches, one of them taken for each element."""
+"""Gradient of where(x > 0, x², eˣ): two branches, of which each element takes one."""
 
 from __future__ import annotations
 

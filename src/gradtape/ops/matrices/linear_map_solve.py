@@ -1,4 +1,4 @@
-"""Linear systems whose matrix is never written down: the op that solves with a linear map."""
+"""The op that solves a linear system whose matrix is never formed, only a linear map."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gradtape.ops.families.samples import Sample
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 
-# A system is an object of an upper layer, hashed by what it computes:
+# `system` is an object of an upper room; systems that compute the same are equal. Methods:
 #   solve(b, others)               the solution for arrays; rows of `b` are right-hand sides
 #   adjoint()                      the system of the adjoint map
 #   push(x, others, tangents)      the tangent of A x, for a constant x
-#   pull(index, g, x, others)      the cotangent of one of the others, given that of A x
+#   pull(index, g, x, others)      the cotangent of others[index], from the cotangent g of A x
 
 
 def _spec(b: Spec, *others: Spec, system: Any) -> Spec:
@@ -33,7 +33,7 @@ def _kernel(b: Any, *others: Any, system: Any) -> Any:
 
 
 def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], system: Any) -> Node | None:
-    """A y = b, so A dy = db - dA y."""
+    """From A y = b follows A dy = db - dA y."""
     right = tangents[0]
     if any(tangent is not None for tangent in tangents[1:]):
         moved = system.push(y, inputs[1:], tangents[1:])
@@ -48,7 +48,7 @@ def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], system: Any) ->
 
 
 def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Any:
-    """One map for all examples solves for all of their right-hand sides together."""
+    """A map that all examples share solves for all their right-hand sides together."""
     if any(batched[1:]):
         return batching.one_by_one(inputs, batched, y, system=system)
     return apply(SYSTEM, inputs, (system,))
@@ -56,7 +56,7 @@ def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: An
 
 @dataclass(frozen=True)
 class MatrixSystem:
-    """The system of a matrix that is an operand: what the generated tests use."""
+    """The system of a matrix that is an operand; the generated tests use it."""
 
     turned: bool = False
 

@@ -1,4 +1,4 @@
-"""Linear systems with a sparse matrix: entries are an operand, and so are their places."""
+"""Linear systems with a sparse matrix: its entries, rows and columns are operands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from gradtape.recording.record import record
 
 @dataclass(frozen=True)
 class SparseSystem:
-    """The system of a square matrix given by entries, rows and columns; see ops/systems.py."""
+    """The system of a square matrix of entries, rows and columns; see linear_map_solve.py."""
 
     size: int
     turned: bool = False
 
     def solve(self, b: Any, others: Any) -> Any:
-        """The solution for each row of `b`, by one decomposition."""
-        # SciPy is loaded at first use: importing it takes longer than the library.
+        """Solve for each row of `b`, with one decomposition for all."""
+        # SciPy is loaded at first use: importing it takes longer than importing gradtape.
         from scipy.sparse import coo_array
         from scipy.sparse.linalg import splu
 
