@@ -4,7 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from gradtape import errors, extend, fft, linalg, numpy_protocols, pytree, random, testing
+from gradtape import errors, fft, linalg, numpy_protocols, pytree, random
 from gradtape.control.associative_scan import associative_scan
 from gradtape.control.branches import cond, switch
 from gradtape.control.callbacks import numpy_function, pure_callback, py_function
@@ -30,11 +30,6 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
-from gradtape.functions.arguments.tensor_spec import TensorSpec
-from gradtape.functions.function import Function, function
-from gradtape.functions.recorder_switch import set_recorder
-from gradtape.inspect.debug_nans import debug_nans
-from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
 from gradtape.ops.arrays.creation import (
     arange,
     empty,
@@ -205,10 +200,6 @@ from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
 from gradtape.runtime.plan_cache import clear_plans
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-from gradtape.solve.implicit import fixed_point, minimize, root
-from gradtape.solve.linear_operators import hessian_operator, linear_operator
-from gradtape.solve.linearize import linearize
-from gradtape.solve.scipy_bridges import objective, ode, residuals
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
@@ -217,9 +208,6 @@ from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
 from gradtape.tape.gradient_tape import GradientTape, gradients
 from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
-from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
-from gradtape.tape.saved_for_backward import saved_for_backward
-from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
 from gradtape.tensor.array_api import (
     __array_namespace_info__,
     astype,
@@ -279,14 +267,48 @@ __all__ = [
 ]  # fmt: skip
 
 
+# Names and packages that not everyone needs: they are imported when they are first named.
+_PACKAGES = ("extend", "nn", "optimizers", "testing", "tf")
+_LATER: dict[str, tuple[str, ...]] = {
+    "functions.arguments.tensor_spec": ("TensorSpec",),
+    "functions.function": ("Function", "function"),
+    "functions.recorder_switch": ("set_recorder",),
+    "inspect.debug_nans": ("debug_nans",),
+    "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
+    "solve.implicit": ("fixed_point", "minimize", "root"),
+    "solve.linear_operators": ("hessian_operator", "linear_operator"),
+    "solve.linearize": ("linearize",),
+    "solve.scipy_bridges": ("objective", "ode", "residuals"),
+    "tape.prepared": ("prepare_hessian", "prepare_jacobian"),
+    "tape.saved_for_backward": ("saved_for_backward",),
+    "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
 if _typing.TYPE_CHECKING:
-    from gradtape import nn, optimizers, tf
+    from gradtape import extend, nn, optimizers, testing, tf
+    from gradtape.functions.arguments.tensor_spec import TensorSpec
+    from gradtape.functions.function import Function, function
+    from gradtape.functions.recorder_switch import set_recorder
+    from gradtape.inspect.debug_nans import debug_nans
+    from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
+    from gradtape.solve.implicit import fixed_point, minimize, root
+    from gradtape.solve.linear_operators import hessian_operator, linear_operator
+    from gradtape.solve.linearize import linearize
+    from gradtape.solve.scipy_bridges import objective, ode, residuals
+    from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
+    from gradtape.tape.saved_for_backward import saved_for_backward
+    from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
 else:
 
     def __getattr__(name: str) -> object:
-        """Packages that not everyone needs are imported when they are first named."""
-        if name in ("nn", "optimizers", "tf"):
+        """Import what is first named now, or say which of our names is meant."""
+        if name in _PACKAGES:
             return _import_module(f"gradtape.{name}")
+        if name in _MODULE_OF:
+            found = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
+            globals()[name] = found
+            return found
         raise AttributeError(_missing_name(name, __all__), name=name)
 
     def __dir__() -> list[str]:

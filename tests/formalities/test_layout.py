@@ -17,6 +17,9 @@ SOURCE = ROOT / "src" / "gradtape"
 LONG = 500
 TOO_LONG = 700
 
+MODULES_AT_THE_ROOT = 12
+MODULES_IN_A_FOLDER = 22
+
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
 
 # The licence names its own address.

@@ -80,7 +80,7 @@ class _Bridge:
     def _known_layout(self) -> Layout:
         if self._layout is None:
             raise ValueError(
-                f"{self._name}: the structure of the argument is not known. Pass a nest like it as "
+                f"{self._name}: the structure of the argument is not known. Pass one like it as "
                 "example=."
             )
         return self._layout
