@@ -58,7 +58,7 @@ def plain(function: Any) -> Any:
     return function
 
 
-def nothing(result: Any) -> None:
+def nothing(result: object) -> None:
     return None
 
 

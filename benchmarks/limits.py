@@ -23,7 +23,7 @@ Ways = dict[str, dict[str, Callable[[], Any]]]
 class Idle:
     """A tensor whose operations do nothing, to time the user's own Python lines."""
 
-    def __mul__(self, other: Any) -> Idle:
+    def __mul__(self, other: object) -> Idle:
         return self
 
     __add__ = __radd__ = __rmul__ = __mul__
@@ -69,23 +69,23 @@ def total(limit: Limit, seconds: dict[str, float]) -> float | None:
     return sum(seconds[part] for part in parts)
 
 
-def matrices(dtype: str, m: int, k: int, n: int) -> tuple[Any, Any, Any]:
+def matrices(dtype: str, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((m, k)), rng.standard_normal((k, n))
     return left.astype(dtype), right.astype(dtype), np.zeros((m, n), dtype)
 
 
-def touched(size: int) -> tuple[Any, Any]:
+def touched(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays that are written to, so that the system has mapped their pages."""
     return np.full(size // 8, 1.0), np.full(size // 8, 2.0)
 
 
-def copy_alone(limit: Limit) -> Callable[[], Any]:
+def copy_alone(limit: Limit) -> Callable[[], None]:
     source, target = touched(limit.copied)
     return lambda: np.copyto(target, source)
 
 
-def copy_by_two(limit: Limit) -> Callable[[], Any]:
+def copy_by_two(limit: Limit) -> Callable[[], None]:
     """Copy one half in this thread, the other half in a waiting thread."""
     source, target = touched(limit.copied)
     middle = len(source) // 2

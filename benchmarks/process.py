@@ -56,7 +56,7 @@ class Process:
             self.close()
             raise
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, **arguments: object) -> dict[str, Any]:
         """Send one request and wait for its answer."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the read below reports why the server ended

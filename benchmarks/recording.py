@@ -30,7 +30,7 @@ IMPORTS = 7
 Row = tuple[str, str, str]
 
 
-def inputs(seed: int, dtype: str) -> Any:
+def inputs(seed: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, 4).astype(dtype)
 
 
@@ -81,7 +81,7 @@ class Peer:
             raise SystemExit("recording: the peer process ended. Is torch installed there?")
         return json.loads(line)
 
-    def gradient(self, seed: int, dtype: str) -> tuple[list[float], Any]:
+    def gradient(self, seed: int, dtype: str) -> tuple[list[float], np.ndarray]:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"seed": seed, "dtype": dtype}) + "\n")
         self.process.stdin.flush()
@@ -97,7 +97,7 @@ class Peer:
 # Our side.
 
 
-def gradient(seed: int, dtype: str) -> tuple[list[float], Any]:
+def gradient(seed: int, dtype: str) -> tuple[list[float], np.ndarray]:
     """The same work in gradtape, undecorated: record, differentiate, observe."""
     import gradtape as gt
 
@@ -176,7 +176,7 @@ def timed(name: str, seconds: list[float], scale: float, unit: str) -> Row:
 
 def gradient_rows(peers: list[Peer], dtype: str) -> list[Row]:
     """Time gradients in interleaved turns: gradtape, then each peer, then gradtape again."""
-    runners: list[Callable[[int, str], tuple[list[float], Any]]] = [gradient]
+    runners: list[Callable[[int, str], tuple[list[float], np.ndarray]]] = [gradient]
     runners += [peer.gradient for peer in peers]
     _, expected = gradient(0, dtype)
     for peer in peers:

@@ -28,7 +28,7 @@ MOST_CALLS = 1000  # the most calls in one turn
 CHUNK = 1 << 20  # the number of elements compared at once
 
 
-def turn(call: Callable[[], Any], seconds: float) -> list[float]:
+def turn(call: Callable[[], object], seconds: float) -> list[float]:
     """Time calls, at least one, until the turn is over; return the seconds of each."""
     clock = time.perf_counter
     start = clock()
@@ -66,14 +66,14 @@ class LibraryServer:
         self.dtypes = {workload.dtype, "float64"} if library == "autograd" else {workload.dtype}
         self.facts = {"version": version(library)}
 
-    def first(self) -> dict[str, Any]:
+    def first(self) -> dict[str, object]:
         """Time the first call; the library is imported and the inputs are made before."""
         start = time.perf_counter()
         self.result = self.call()
         self.adaptor.wait(self.result)
         return {"seconds": time.perf_counter() - start}
 
-    def check(self, folder: str) -> dict[str, Any]:
+    def check(self, folder: str) -> dict[str, object]:
         """The largest error of the answer, after the workload's number of calls."""
         for _ in range(self.workload.checked_after - 1):
             self.result = self.call()
@@ -90,7 +90,7 @@ class LibraryServer:
         memory.forget_peak()
         return answer
 
-    def turn(self, seconds: float) -> dict[str, Any]:
+    def turn(self, seconds: float) -> dict[str, object]:
         call, wait, together = self.call, self.adaptor.wait, self.workload.calls_together
 
         def calls() -> None:
@@ -101,7 +101,7 @@ class LibraryServer:
 
         return {"seconds": [spent / together for spent in turn(calls, seconds)]}
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> dict[str, object]:
         if memory.forget_peak():
             turns = self.workload.calls_together
             for _ in range(turns):
@@ -119,13 +119,13 @@ class LimitServer:
         self.ways = (limits.by_numpy if variant == "numpy" else limits.by_torch)(workload)
         self.facts = {"version": version(variant)}
 
-    def reference(self, folder: str) -> dict[str, Any]:
+    def reference(self, folder: str) -> dict[str, object]:
         arrays = self.workload.reference(self.workload.inputs())
         for place, array in enumerate(arrays):
             np.save(Path(folder) / f"{place:03}.npy", array)
         return {}
 
-    def turn(self, seconds: float) -> dict[str, Any]:
+    def turn(self, seconds: float) -> dict[str, object]:
         share = seconds / max(1, sum(map(len, self.ways.values())))
         return {
             "parts": {
@@ -141,7 +141,7 @@ def leaves(result: Any) -> list[Any]:
 
 def compare(
     found: list[Any], expected: list[Any], workload: Workload, dtypes: set[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The largest error, relative to the element plus the root mean square of its array.
 
     For a workload with `by_norm`: the root mean square of the error divided by the array's.
@@ -188,7 +188,7 @@ def serve(library: str, variant: str, name: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def answer(content: dict[str, Any]) -> None:
+    def answer(content: dict[str, object]) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 

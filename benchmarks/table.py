@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from benchmarks.measure import Cell, Measured
 
@@ -42,7 +41,7 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
     return lines
 
 
-def as_json(measured: Measured) -> dict[str, Any]:
+def as_json(measured: Measured) -> dict[str, object]:
     """All measurements of a row group, in seconds and bytes."""
     return {
         "name": measured.name,

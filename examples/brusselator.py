@@ -27,14 +27,14 @@ class Brusselator:
 
     side: int
 
-    def start(self) -> Any:
+    def start(self) -> np.ndarray:
         """Both species at time 0, laid end to end."""
         y, x = np.meshgrid(*[np.arange(self.side) / self.side] * 2, indexing="ij")
         u = 22.0 * y * (1.0 - y) ** 1.5
         v = 27.0 * x * (1.0 - x) ** 1.5
         return np.stack([u, v]).ravel()
 
-    def feed(self) -> Any:
+    def feed(self) -> np.ndarray:
         """The inflow at each point of the grid, in a disc."""
         y, x = np.meshgrid(*[np.arange(self.side) / self.side] * 2, indexing="ij")
         return 5.0 * ((x - 0.3) ** 2 + (y - 0.6) ** 2 <= 0.1**2)
@@ -44,7 +44,7 @@ class Brusselator:
         feed = self.feed()
         spread = DIFFUSION * self.side**2
 
-        def laplacian(w: Any) -> Any:
+        def laplacian(w: gt.Tensor) -> gt.Tensor:
             return spread * (
                 gt.roll(w, 1, axis=0)
                 + gt.roll(w, -1, axis=0)

@@ -20,7 +20,7 @@ import gradtape as gt
 KNOWN = 2
 
 
-def rotate(vectors: Any, axes: Any) -> Any:
+def rotate(vectors: gt.Tensor, axes: gt.Tensor) -> gt.Tensor:
     """Rodrigues' formula for many vectors, each with its own axis times angle."""
     squared = gt.sum(axes * axes, axis=-1, keepdims=True)
     # An angle of 0 is replaced by 1 and not selected below, so that nothing divides by zero.
@@ -33,7 +33,7 @@ def rotate(vectors: Any, axes: Any) -> Any:
     return gt.where(turned, gt.cos(angle), 1.0) * vectors + sine * across + versine * along * axes
 
 
-def project(cameras: Any, points: Any) -> Any:
+def project(cameras: gt.Tensor, points: gt.Tensor) -> gt.Tensor:
     """The position of each point in its camera's picture: cameras have 9 numbers, points 3."""
     seen = rotate(points, cameras[:, :3]) + cameras[:, 3:6]
     flat = -seen[:, :2] / seen[:, 2:]
@@ -46,11 +46,11 @@ def project(cameras: Any, points: Any) -> Any:
 class Scene:
     """The true cameras and points, which camera sees which point, and the pictures."""
 
-    cameras: Any
-    points: Any
-    camera_of: Any
-    point_of: Any
-    pictures: Any
+    cameras: np.ndarray
+    points: np.ndarray
+    camera_of: np.ndarray
+    point_of: np.ndarray
+    pictures: np.ndarray
 
     def residuals(self, unknown: Any) -> Any:
         """Reprojection errors for the unknown cameras and all points."""
@@ -59,7 +59,7 @@ class Scene:
         there = gt.take(unknown["points"], self.point_of, axis=0)
         return project(here, there) - self.pictures
 
-    def truth(self) -> Any:
+    def truth(self) -> dict[str, np.ndarray]:
         """The true values of the unknowns."""
         return {"cameras": self.cameras[KNOWN:], "points": self.points}
 
@@ -83,7 +83,7 @@ def make_scene(cameras: int, points: int, seed: int = 0) -> Scene:
     return Scene(rows, cloud, camera_of, point_of, np.array(pictures))
 
 
-def disturbed(scene: Scene, seed: int = 1) -> Any:
+def disturbed(scene: Scene, seed: int = 1) -> dict[str, np.ndarray]:
     """A first guess: the truth, with errors of a few percent."""
     rng = np.random.default_rng(seed)
     truth = scene.truth()
@@ -96,7 +96,7 @@ def disturbed(scene: Scene, seed: int = 1) -> Any:
     }
 
 
-def adjust(scene: Scene, guess: Any) -> tuple[Any, Any, Any]:
+def adjust(scene: Scene, guess: dict[str, np.ndarray]) -> tuple[Any, Any, Any]:
     """Run the fit: the unknowns, SciPy's result, and the bridge object that SciPy called."""
     r = gt.residuals(scene.residuals, guess, sparse=True)
     result = least_squares(

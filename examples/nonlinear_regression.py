@@ -30,7 +30,7 @@ class Problem:
     sum_of_squares: float
 
 
-def fit(problem: Problem, start: list[float]) -> tuple[Any, float]:
+def fit(problem: Problem, start: list[float]) -> tuple[np.ndarray, float]:
     """Fit by least squares: the parameters and the residual sum of squares."""
     x, y = np.array(problem.x), np.array(problem.y)
     r = gt.residuals(lambda b: problem.model(b, x) - y)

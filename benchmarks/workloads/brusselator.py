@@ -37,7 +37,7 @@ def change(roll: Any, stack: Any, state: Any) -> Any:
     return stack([1.0 + squared - 4.4 * u + spread(u), 3.4 * u - squared + spread(v)])
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """The Jacobian by hand: diagonals of diffusion and of reaction."""
     u, v = inputs["state"].reshape(2, -1)
     count = u.size
@@ -53,16 +53,16 @@ def reference(inputs: Arrays) -> list[Any]:
     return [found.reshape(UNKNOWNS, UNKNOWNS)]
 
 
-def pattern_reference(inputs: Arrays) -> list[Any]:
+def pattern_reference(inputs: Arrays) -> list[np.ndarray]:
     return [(reference(inputs)[0] != 0).astype("float64")]
 
 
-def colours_reference(inputs: Arrays) -> list[Any]:
+def colours_reference(inputs: Arrays) -> list[np.ndarray]:
     """In a valid colouring, a row has as many colours as entries."""
     return [(reference(inputs)[0] != 0).sum(axis=1).astype("float64")]
 
 
-def judge_colours(inputs: Arrays, found: list[Any]) -> tuple[list[Any], str]:
+def judge_colours(inputs: Arrays, found: list[np.ndarray]) -> tuple[list[Any], str]:
     """The number of colours in each row, and a remark with the number of all colours."""
     (colours,) = found
     rows, columns = np.nonzero(reference(inputs)[0])

@@ -16,7 +16,7 @@ def inputs() -> Arrays:
     return {"x": rng.uniform(-1, 1, 4).astype("float32")}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """Forward mode by hand: dy becomes 0.9 cos(y) dy + 1 in each round."""
     x = inputs["x"].astype("float64")
     y, dy = x, np.ones_like(x)
@@ -38,7 +38,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = x

@@ -21,18 +21,18 @@ def inputs() -> Arrays:
     return {"x": np.random.default_rng(21).uniform(-1, 1, SIZE + 5000).astype("float32")}
 
 
-def derivative(x: Any, rounds: int) -> Any:
+def derivative(x: np.ndarray, rounds: int) -> np.ndarray:
     y, dy = x, np.ones_like(x)
     for _ in range(rounds):
         y, dy = np.tanh(y) * 0.9 + x, 0.9 * (1 - np.tanh(y) ** 2) * dy + 1
     return dy
 
 
-def thousand_reference(inputs: Arrays) -> list[Any]:
+def thousand_reference(inputs: Arrays) -> list[np.ndarray]:
     return [derivative(inputs["x"][:SIZE].astype("float64"), ROUNDS)]
 
 
-def shape_reference(inputs: Arrays) -> list[Any]:
+def shape_reference(inputs: Arrays) -> list[np.ndarray]:
     return [derivative(inputs["x"][:SIZE].astype("float64"), FEW_ROUNDS)]
 
 
@@ -66,7 +66,7 @@ def thousand_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     x = gt.asarray(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return gt.function(lambda x: _gradtape_step(gt, x, ROUNDS, turned))(x)
 
@@ -94,7 +94,7 @@ def thousand_jax(inputs: Arrays, wrap: Wrap) -> Call:
     x = jnp.asarray(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return wrap(jax.grad(lambda x: jnp.sum(chain(jnp.tanh, x, ROUNDS, turned))))(x)
 
@@ -116,7 +116,7 @@ def thousand_tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
     x = tf.constant(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return wrap(lambda x: _tensorflow_step(tf, x, ROUNDS, turned))(x)
 

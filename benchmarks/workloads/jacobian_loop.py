@@ -24,7 +24,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, w, b, v = (array.astype("float64") for array in inputs.values())
     h = np.tanh(w @ x + b)
     return [(v * (1 - h * h)) @ w]
@@ -35,7 +35,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x, w, b, v = (gt.asarray(array) for array in inputs.values())
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = v @ gt.tanh(w @ x + b)

@@ -25,7 +25,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, target = inputs["x"].astype("float64"), inputs["target"].astype("float64")
     weights = [weight.astype("float64") for weight in inputs["weights"]]
     state = weights, adam.zeros(weights), adam.zeros(weights)
@@ -64,7 +64,7 @@ def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
             loss = tf.reduce_mean(tf.square(x @ w + b - target))
         optimizer.update(tape.gradient(loss, optimizer.weights))
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return optimizer.all
 
@@ -98,7 +98,7 @@ def jax_training(inputs: Arrays, wrap: Wrap, gradient: Any) -> Call:
     # The old state is donated, so that the new state can reuse its memory.
     step = wrap(step, donate_argnums=(0, 1))
 
-    def call() -> Any:
+    def call() -> object:
         nonlocal state, count
         state, count = step(state, count, x, target)
         return [array for arrays in state for array in arrays]

@@ -15,7 +15,7 @@ def inputs() -> Arrays:
     return {"a": np.array(7.0)}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """The cube root, and its derivative."""
     a = inputs["a"]
     return [np.cbrt(a), np.cbrt(a) / (3 * a)]
@@ -78,7 +78,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
 
     a = torch.from_numpy(inputs["a"]).requires_grad_()
 
-    def call() -> Any:
+    def call() -> object:
         x = a
         while torch.abs(x * x * x - a) > CLOSE:
             x = x - (x * x * x - a) / (3.0 * x * x)

@@ -32,7 +32,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, target = inputs["x"].astype("float64"), inputs["target"].astype("float64")
     weights = [weight.astype("float64") for weight in inputs["weights"]]
     state = weights, adam.zeros(weights), adam.zeros(weights)
@@ -87,7 +87,7 @@ def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, z))
         optimizer.update(tape.gradient(loss, optimizer.weights))
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return optimizer.all
 

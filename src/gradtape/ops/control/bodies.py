@@ -26,7 +26,7 @@ from gradtape.ops.families.batching import spread
 Flags = tuple[bool, ...]
 
 
-def remembered(body: Program, key: tuple[Any, ...], build: Callable[[], Any]) -> Any:
+def remembered(body: Program, key: tuple[object, ...], build: Callable[[], Any]) -> Any:
     """The result of `build`, which is called once per body and key and cached in the body."""
     found = None if provenance() is not None else body.derived.get(key)
     if found is None:
@@ -46,7 +46,7 @@ def check_specs(name: str, body: Program, given: Sequence[Spec]) -> None:
         raise ShapeError(f"{name}: operands {list(given)} do not fit a body that takes {taken}.")
 
 
-def run(body: Program, arrays: Sequence[Any]) -> list[Any]:
+def run(body: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Compute the outputs of a body with NumPy kernels, node by node."""
     steps = body.derived.get("steps")
     if steps is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def _spec(index: Spec, *operands: Spec, branches: Branches) -> tuple[Spec, ...]:
     return found[0]
 
 
-def _kernel(index: Any, *arrays: Any, branches: Branches) -> tuple[Any, ...]:
+def _kernel(index: np.ndarray, *arrays: np.ndarray, branches: Branches) -> tuple[np.ndarray, ...]:
     chosen = min(max(int(index), 0), len(branches) - 1)
     return tuple(bodies.run(branches[chosen], arrays))
 
@@ -43,7 +42,7 @@ def branch_node(branches: Sequence[Program], index: Node, operands: Sequence[Nod
 
 
 def _jvp(
-    tangents: Sequence[Any], y: Sequence[Node], inputs: Inputs, *, branches: Branches
+    tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, *, branches: Branches
 ) -> tuple[Node | None, ...]:
     active = tuple(tangent is not None for tangent in tangents[1:])
     if not any(active):

@@ -8,7 +8,6 @@ plain sum over an axis is moved after the loop only if its operand is stacked fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gradtape.graph.node import Node, apply, placeholder
 from gradtape.graph.op import REGISTRY
@@ -26,7 +25,7 @@ class Products:
         terms: Mapping[int, Node | None],
         varying: set[Node],
         length: int,
-        sources: Mapping[Node, Any],
+        sources: Mapping[Node, object],
     ) -> None:
         self.length = length
         self.varying = varying

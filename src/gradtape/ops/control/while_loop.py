@@ -45,8 +45,8 @@ def _spec(
 
 
 def _kernel(
-    *arrays: Any, condition: Program, body: Program, constants: int, maximum: int | None
-) -> tuple[Any, ...]:
+    *arrays: np.ndarray, condition: Program, body: Program, constants: int, maximum: int | None
+) -> tuple[np.ndarray, ...]:
     fixed, carried = arrays[:constants], list(arrays[constants:])
     count = 0
     while (maximum is None or count < maximum) and bodies.run(condition, (*fixed, *carried))[0]:
@@ -67,7 +67,7 @@ def while_node(
 
 
 def _jvp(
-    tangents: Sequence[Any],
+    tangents: Sequence[Node | None],
     y: Sequence[Node],
     inputs: Inputs,
     *,

@@ -91,7 +91,7 @@ def is_effect(node: Node) -> bool:
     return any(is_effect(inside) for body in held(node) for inside in body.nodes)
 
 
-def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]:
+def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[np.ndarray, ...]:
     """The results of a callback as arrays; raise unless they match the declared specs."""
     listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
     if len(listed) != len(specs):
@@ -110,12 +110,12 @@ def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]
     return tuple(arrays)
 
 
-def _numpy_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...]) -> Any:
+def _numpy_kernel(*arrays: np.ndarray, function: Any, specs: tuple[Spec, ...]) -> Any:
     results = happens(function, lambda: function(*map(_copied, arrays)))
     return checked("numpy_function", results, specs)
 
 
-def _copied(array: Any) -> Any:
+def _copied(array: np.ndarray) -> np.ndarray:
     return np.array(array)
 
 
@@ -224,7 +224,7 @@ _PURE = (
 )
 
 
-def _pure_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
+def _pure_kernel(*arrays: np.ndarray, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
     return checked("pure_callback", isolated(lambda: function(*map(_copied, arrays))), specs)
 
 
@@ -282,7 +282,7 @@ def _sample_specs() -> tuple[Spec, ...]:
     return (spec((2,), np.dtype("float64")),)
 
 
-def _sample_root(x: Any) -> Any:
+def _sample_root(x: np.ndarray) -> np.ndarray:
     return np.sqrt(x)
 
 
@@ -299,13 +299,13 @@ class Pullback:
         self.index = index
         self.gradient = gradient
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Pullback) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> Any:
+    def _key(self) -> tuple[object, ...]:
         return self.function, self.outputs, self.index, self.gradient
 
     def __call__(self, *operands: Any) -> Any:

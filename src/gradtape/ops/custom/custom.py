@@ -32,7 +32,7 @@ def _custom_batch(
     return apply(y.op, (*outputs, *inputs[count:]), y.params)
 
 
-def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: Any) -> list[Any]:
+def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: object) -> list[Any]:
     """Dense in the sources: a Python rule may mix all their elements."""
     nowhere = (None,) * count
     return [nowhere + answers[count:] for answers in dense(y, operands)]
@@ -58,7 +58,7 @@ CUSTOM = declare(
 
 
 def _passing_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: Any
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: object
 ) -> tuple[Node, ...]:
     """Pass the batched outputs on: used where the Python rule cannot be called."""
     size = batching.size_of(inputs, batched)

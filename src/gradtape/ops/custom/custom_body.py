@@ -142,7 +142,7 @@ def _batch_by_rule(
 
 
 def _passing_reads(
-    y: Node, operands: tuple[Operand, ...], *, count: int, **_: Any
+    y: Node, operands: tuple[Operand, ...], *, count: int, **_: object
 ) -> list[tuple[Any, ...]]:
     return [
         tuple(SAME if at == number else None for at in range(len(operands)))

@@ -31,7 +31,7 @@ def _spec(start: Spec, *others: Spec, equation: Any, over: batching.Flags | None
     return spec((size, *start.shape), start.dtype)
 
 
-def _kernel(start: Any, *others: Any, equation: Any, over: batching.Flags | None) -> Any:
+def _kernel(start: Any, *others: Any, equation: Any, over: batching.Flags | None) -> np.ndarray:
     if over is None:
         return np.asarray(equation.solve(start, others, None), start.dtype)
     arrays = (start, *others)
@@ -65,7 +65,7 @@ def _batch(
 class SquareRoot:
     """The equation that the generated tests use."""
 
-    def solve(self, start: Any, others: Any, example: int | None) -> Any:
+    def solve(self, start: np.ndarray, others: Any, example: int | None) -> np.ndarray:
         return np.sign(start) * np.sqrt(others[0])
 
 

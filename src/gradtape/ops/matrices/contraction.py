@@ -76,7 +76,7 @@ def _matmul_spec(a: Spec, b: Spec) -> Spec:
     return spec(batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ()), a.dtype)
 
 
-def _matmul_kernel(a: Any, b: Any) -> Any:
+def _matmul_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:
         # One large product is faster than one product per batch item.
         return np.matmul(a.reshape(flat_rows(a.shape)), b).reshape(a.shape[:-1] + b.shape[1:])

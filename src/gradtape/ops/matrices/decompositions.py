@@ -45,7 +45,7 @@ def _cholesky_spec(x: Spec) -> Spec:
     return x
 
 
-def _cholesky_kernel(x: Any) -> Any:
+def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
     return explained(
         "cholesky",
         "a matrix is not positive definite",
@@ -54,11 +54,11 @@ def _cholesky_kernel(x: Any) -> Any:
     )
 
 
-def _solve_lower(factor: Any, right: Any) -> Any:
+def _solve_lower(factor: Node, right: Node) -> Node:
     return record(TRIANGULAR_SOLVE, (factor, right), (True, False))
 
 
-def _cholesky_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     # L⁻¹ dA L⁻ᴴ = L⁻¹ dL + (L⁻¹ dL)ᴴ: its lower triangle with half the diagonal is L⁻¹ dL.
     inner = _solve_lower(y, adjoint(_solve_lower(y, symmetric_part(tangents[0]))))
     halved = tril(inner) - inner * (identity_like(inner) * 0.5)

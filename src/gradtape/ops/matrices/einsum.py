@@ -66,7 +66,7 @@ class Lowering:
         self.output_axes = tuple(result.index(label) for label in output)
         self.groups = tuple(map(len, (batch, rows, summed, columns)))
 
-    def run(self, a: Any, b: Any) -> Any:
+    def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         batch, rows, summed, columns = self.groups
         a, b = np.transpose(a, self.left_axes), np.transpose(b, self.right_axes)
         middle = batch + (summed if self.left_swapped else rows)
@@ -98,7 +98,7 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_kernel(a: Any, b: Any, subscripts: str) -> Any:
+def _einsum_kernel(a: np.ndarray, b: np.ndarray, subscripts: str) -> np.ndarray:
     return _lowering(subscripts).run(a, b)
 
 

@@ -79,7 +79,7 @@ def _samples(name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, An
     return samples
 
 
-def _fft_numpy(x: Any, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
+def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
     transform = np.fft.ifftn if inverse else np.fft.fftn
     return transform(x, axes=axes, norm=norm)
 
@@ -132,7 +132,7 @@ WEIGH_INNER: Op = linear(
 )
 
 
-def _weigh_inner(x: Any, axis: int, length: int, factor: float) -> Any:
+def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
     """Scale the frequencies that occur twice: all but 0 and, for an even length, the highest."""
     found = np.array(x)
     inner = (slice(None),) * axis + (slice(1, (length + 1) // 2),)
@@ -244,7 +244,7 @@ def _axes_and_lengths(
     return found, [require_points(name, n) for n in given]
 
 
-def _one(axis: int, n: int | None) -> tuple[Any, Any]:
+def _one(axis: int, n: int | None) -> tuple[tuple[int] | None, tuple[int]]:
     """The arguments `s` and `axes` of a transform along one axis."""
     return None if n is None else (n,), (axis,)
 

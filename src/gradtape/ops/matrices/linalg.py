@@ -102,7 +102,7 @@ def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[
     )
 
 
-def _solve_kernel(a: Any, b: Any) -> Any:
+def _solve_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
 
 
@@ -301,7 +301,7 @@ def _trace_of_product(a: Any, b: Any) -> Any:
     return sum(movement.matrix_transpose(a) * b, axis=(-2, -1))
 
 
-def _cofactor_kernel(x: Any) -> Any:
+def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
     """det(x) x⁻ᵀ by the SVD, also for singular x: products of all singular values but one."""
     if not x.size:
         return np.zeros_like(x)
@@ -313,7 +313,7 @@ def _cofactor_kernel(x: Any) -> Any:
     return scaled.astype(x.dtype, copy=False)
 
 
-def _cofactor_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     # det(x) (tr(x⁻¹ dx) x⁻ᵀ - (x⁻¹ dx x⁻¹)ᵀ): a second derivative needs the inverse.
     (x,), (dx,) = inputs, tangents
     inverse = record(INV, (x,))
@@ -397,7 +397,7 @@ def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
     return spec(x.shape[:-2], x.dtype), spec(x.shape[:-2], as_dtype(REAL_OF[x.dtype]))
 
 
-def _slogdet_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+def _slogdet_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
     change = _trace_of_product(record(INV, inputs), tangents[0])
     if change.dtype.kind == "f":
         return zeros_like(y[0]), change

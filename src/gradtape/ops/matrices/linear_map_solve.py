@@ -28,7 +28,7 @@ def _spec(b: Spec, *others: Spec, system: Any) -> Spec:
     return b
 
 
-def _kernel(b: Any, *others: Any, system: Any) -> Any:
+def _kernel(b: np.ndarray, *others: np.ndarray, system: Any) -> np.ndarray:
     return np.asarray(system.solve(b, others), b.dtype).reshape(b.shape)
 
 
@@ -47,7 +47,7 @@ def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], system: Any) ->
     return back if index == 0 else system.pull(index - 1, -back, y, inputs[1:])
 
 
-def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Any:
+def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Node:
     """A map that all examples share solves for all their right-hand sides together."""
     if any(batched[1:]):
         return batching.one_by_one(inputs, batched, y, system=system)
@@ -60,20 +60,20 @@ class MatrixSystem:
 
     turned: bool = False
 
-    def _matrix(self, others: Any) -> Any:
+    def _matrix(self, others: tuple[Node, ...]) -> Node:
         return adjoint(others[0]) if self.turned else others[0]
 
-    def solve(self, b: Any, others: Any) -> Any:
+    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
         matrix = np.conj(others[0].T) if self.turned else others[0]
         return np.linalg.solve(matrix, b.reshape(-1, b.shape[-1]).T).T
 
     def adjoint(self) -> MatrixSystem:
         return MatrixSystem(not self.turned)
 
-    def push(self, x: Node, others: Any, tangents: Any) -> Node:
+    def push(self, x: Node, others: tuple[Node, ...], tangents: tuple[Node, ...]) -> Node:
         return matmul(x, _transposed(self._matrix(tangents)))
 
-    def pull(self, index: int, g: Node, x: Node, others: Any) -> Node:
+    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node:
         rows, columns = (_as_rows(part) for part in (g, x))
         found = matmul(_transposed(rows), conjugate(columns))
         return adjoint(found) if self.turned else found

@@ -81,14 +81,14 @@ def _tolerance(x: Any, rtol: Any) -> Any:
     return np.asarray(rtol)
 
 
-def _pinv_kernel(x: Any, rtol: Any) -> Any:
-    def kernel() -> Any:
+def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
+    def kernel() -> np.ndarray:
         return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
 
     return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
-def _pinv_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
+def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
     # The rule of Golub and Pereyra (1973) is exact while the rank stays the same.
     (x,), (dx,) = inputs, tangents
     back = adjoint(dx)
@@ -154,7 +154,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
     return own(movement.reshape(found, found.shape[:-1]))
 
 
-def _expm_kernel(x: Any) -> Any:
+def _expm_kernel(x: np.ndarray) -> np.ndarray:
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import expm as exponential
 
@@ -213,7 +213,7 @@ def _rank_spec(x: Spec, rtol: Any) -> Spec:
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
-def _rank_kernel(x: Any, rtol: Any) -> Any:
+def _rank_kernel(x: np.ndarray, rtol: Any) -> Any:
     values = np.linalg.svd(x, compute_uv=False)
     largest = np.max(values, axis=-1, keepdims=True, initial=0)
     limit = largest * _tolerance(x, rtol)[..., None]

@@ -86,7 +86,7 @@ def _aligned_labels(ndim: int, axis: int) -> tuple[str, ...]:
     return (*batch[:axis], "sum", *batch[axis:])
 
 
-def _without(shape: Any, axis: int) -> tuple[int, ...]:
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return tuple(n for position, n in enumerate(shape) if position != axis)
 
 

@@ -28,7 +28,7 @@ class SparseSystem:
     size: int
     turned: bool = False
 
-    def solve(self, b: Any, others: Any) -> Any:
+    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
         """Solve for each row of `b`, with one decomposition for all."""
         # SciPy is loaded at first use: importing it takes longer than importing gradtape.
         from scipy.sparse import coo_array
@@ -65,7 +65,7 @@ class SparseSystem:
         parts = apply(GATHER, (x, columns), (last,)) * tangent
         return apply(SCATTER_ADD, (constant(0, x.spec), rows, parts), (last,))
 
-    def pull(self, index: int, g: Node, x: Node, others: Any) -> Node | None:
+    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
         """The cotangent of the entries."""
         if index:
             return None

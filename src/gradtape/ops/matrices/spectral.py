@@ -69,7 +69,7 @@ def _eigvalsh_spec(name: str, x: Spec) -> Spec:
     return spec(x.shape[:-1], as_dtype(REAL_OF[x.dtype]))
 
 
-def _eigh_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+def _eigh_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
     w, v = y
     inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
     gaps = _reciprocal_or_zero(as_row(w) - as_column(w))
@@ -109,7 +109,7 @@ EIGH = declare(
 )
 
 
-def _eigvalsh_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     _, v = outputs_of(record(EIGH, inputs))
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
@@ -211,7 +211,7 @@ def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: boo
     return du, ds, adjoint(dv)
 
 
-def _svd_matrices(name: str) -> list[Any]:
+def _svd_matrices(name: str) -> list[np.ndarray]:
     return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
 
 
@@ -245,7 +245,7 @@ def _svdvals_spec(x: Spec) -> Spec:
     return _svd_spec(x, False)[1]
 
 
-def _svdvals_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     u, _, vh = outputs_of(record(SVD_OP, inputs, (False,)))
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 

@@ -111,7 +111,7 @@ def _make(calls: list[Symbolic], run: Run) -> None:
 
 def _asks_for_gradients(calls: list[Symbolic]) -> bool:
     seen: set[int] = set()
-    waiting: list[Any] = list(calls)
+    waiting: list[Symbolic] = list(calls)
     while waiting:
         call = waiting.pop()
         if id(call) in seen:

@@ -144,7 +144,7 @@ class Symbolic(WithoutValue):
         return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={dtype}>"
 
 
-def _get_item(x: object, key: Any) -> Tensor:
+def _get_item(x: object, key: object) -> Tensor:
     return convert(x)[key]
 
 
