@@ -154,7 +154,7 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
     [1.0, 1.0]
 
-    If x1 is a matrix of `scipy.sparse`, it is `sparse_solve`.
+    If x1 is a matrix of `scipy.sparse`, `sparse_solve` computes the result.
     """
     if hasattr(x1, "tocsr"):
         return sparse_solve(x1, x2)
