@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 for functions and arguments that TensorFlow 2 calls otherwise."""
+"""TensorFlow 1's names for functions and arguments that TensorFlow 2 has renamed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-# Functions that TensorFlow 2 has in a namespace under the same name.
+# Functions that TensorFlow 2 moved into a namespace and did not rename.
 _MOVED = {
     "math": (
         "betainc ceil invert_permutation igamma igammac is_finite is_inf is_nan log_sigmoid "
@@ -19,7 +19,7 @@ _MOVED = {
     "signal": "fft ifft",
     "random": "truncated_normal",
 }
-# Functions, and where TensorFlow 2 has them.
+# Functions, and their names in TensorFlow 2.
 RENAMED = {
     **{name: f"{place}.{name}" for place, names in _MOVED.items() for name in names.split()},
     "arg_max": "argmax", "arg_min": "argmin", "diag": "linalg.tensor_diag",
@@ -39,7 +39,7 @@ RENAMED = {
     "tensor_scatter_update": "tensor_scatter_nd_update", "where_v2": "where",
 }  # fmt: skip
 
-# Functions, and TensorFlow 1's names of arguments with those of TensorFlow 2.
+# Functions, and their argument names: those of TensorFlow 1 to those of TensorFlow 2.
 _REDUCTIONS = (
     "count_nonzero", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
     "reduce_min", "reduce_prod", "reduce_sum",
@@ -58,7 +58,7 @@ OLD_ARGUMENTS: dict[str, dict[str, str]] = {
 
 
 def renaming(function: Callable[..., Any], **names: str) -> Callable[..., Any]:
-    """A function that also takes arguments by their old names."""
+    """The function, which then also accepts arguments by their old names."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
