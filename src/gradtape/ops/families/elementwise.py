@@ -7,7 +7,7 @@ promotion, both modes of differentiation, masks, samples and the function that r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-
-if TYPE_CHECKING:
-    from gradtape.graph.vector_code import LlvmRule
 
 Domain = tuple[float, float]
 # The rough cost of a call of a mathematical function, in units of one load from memory.
