@@ -5,14 +5,6 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
 from gradtape import errors, fft, linalg, numpy_protocols, pytree, random
-from gradtape.control.associative_scan import associative_scan
-from gradtape.control.branches import cond, switch
-from gradtape.control.callbacks import numpy_function, pure_callback, py_function
-from gradtape.control.custom_vmap import custom_vmap
-from gradtape.control.loops import fori_loop, while_loop
-from gradtape.control.map import map
-from gradtape.control.scan import scan
-from gradtape.control.vmap import vectorized_map, vmap
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -270,6 +262,14 @@ __all__ = [
 # Names and packages that not everyone needs: they are imported when they are first named.
 _PACKAGES = ("extend", "nn", "optimizers", "testing", "tf")
 _LATER: dict[str, tuple[str, ...]] = {
+    "control.associative_scan": ("associative_scan",),
+    "control.branches": ("cond", "switch"),
+    "control.callbacks": ("numpy_function", "pure_callback", "py_function"),
+    "control.custom_vmap": ("custom_vmap",),
+    "control.loops": ("fori_loop", "while_loop"),
+    "control.map": ("map",),
+    "control.scan": ("scan",),
+    "control.vmap": ("vectorized_map", "vmap"),
     "functions.arguments.tensor_spec": ("TensorSpec",),
     "functions.function": ("Function", "function"),
     "functions.recorder_switch": ("set_recorder",),
@@ -287,6 +287,14 @@ _MODULE_OF = {name: module for module, names in _LATER.items() for name in names
 
 if _typing.TYPE_CHECKING:
     from gradtape import extend, nn, optimizers, testing, tf
+    from gradtape.control.associative_scan import associative_scan
+    from gradtape.control.branches import cond, switch
+    from gradtape.control.callbacks import numpy_function, pure_callback, py_function
+    from gradtape.control.custom_vmap import custom_vmap
+    from gradtape.control.loops import fori_loop, while_loop
+    from gradtape.control.map import map
+    from gradtape.control.scan import scan
+    from gradtape.control.vmap import vectorized_map, vmap
     from gradtape.functions.arguments.tensor_spec import TensorSpec
     from gradtape.functions.function import Function, function
     from gradtape.functions.recorder_switch import set_recorder
