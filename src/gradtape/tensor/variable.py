@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
+_new_object = object.__new__
 # A recording without applications forgets the variables it noted as read beyond this many.
 MOST_WAITING = 1000
 
@@ -272,7 +273,11 @@ class Variable(Operators):
 
     def replace(self, value: Value) -> None:
         """Take over a computed value that nothing else holds; the caller has the lock."""
-        self._handle = Tensor(None, None, value)
+        # As Tensor(None, None, value) does, without the call: a step replaces many variables.
+        handle = _new_object(Tensor)
+        handle.node = handle.recording = None
+        handle.computed = value
+        self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
         self._steady = False
