@@ -60,15 +60,19 @@ WORDS = {
 }  # fmt: skip
 
 
+# Lists of public names: those of the module, and those that are imported when first named.
+EXPORTS = {"__all__", "_LATER"}
+
+
 def ignored(tree: ast.AST) -> set[ast.AST]:
-    """Everything inside `__all__`, and the pieces of f-strings."""
+    """Everything inside lists of public names, and the pieces of f-strings."""
     found: set[ast.AST] = set()
     for item in ast.walk(tree):
         if isinstance(item, ast.JoinedStr):
             found.update(item.values)
-        if isinstance(item, (ast.Assign, ast.AugAssign)):
+        if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            if any(isinstance(target, ast.Name) and target.id in EXPORTS for target in targets):
                 found.update(ast.walk(item))
     return found
 
