@@ -146,7 +146,10 @@ def pure_callback(
     12.0
     """
     if not callable(callback):
-        raise TypeError(f"pure_callback: {type(callback).__name__} is no function. Give one first.")
+        raise TypeError(
+            f"pure_callback: expected a function first, got {type(callback).__name__}. "
+            "Pass the callback, then the spec of its result, then its arguments."
+        )
     if vmap_method not in METHODS:
         raise ValueError(
             f"pure_callback: vmap_method {vmap_method!r} is unknown. Use one of "

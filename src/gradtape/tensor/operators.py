@@ -111,7 +111,7 @@ class Operators:
     def __contains__(self, item: Any) -> bool:
         return bool(reduction.any(arithmetic.equal(self, item)))
 
-    # Observation: each of these computes what is pending.
+    # Observation: each of these methods computes the pending work of the tensor.
 
     if TYPE_CHECKING:  # Tensor and Variable each have their own
 

@@ -362,7 +362,7 @@ def _apart(value: Value | None) -> Value:
 
 
 def _own(tensor: Tensor) -> Tensor:
-    """A handle that only the variable holds, on a value that is no leaf of another tensor."""
+    """A handle that only the variable holds, on a value that is not a leaf of another tensor."""
     if tensor.computed is not None:
         value: Value = tensor.computed
         return Tensor(None, None, Value(value.array, value.spec))

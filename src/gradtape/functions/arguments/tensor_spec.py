@@ -74,7 +74,7 @@ class TensorSpec:
 
 
 def is_spec(leaf: object) -> bool:
-    """Whether something has a shape and a dtype and is no tensor or array: ours, or one like it."""
+    """Whether a leaf is a spec: it has a shape and a dtype, and is not a tensor or an array."""
     described = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     return described and not isinstance(leaf, (Operators, np.ndarray, np.generic))
 

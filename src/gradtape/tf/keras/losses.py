@@ -238,7 +238,7 @@ class Loss:
             # Older Keras has the reduction first.
             name, reduction = (None if reduction in _REDUCTIONS else reduction), name
         if reduction not in _REDUCTIONS:
-            raise ValueError(f"{reduction!r} is no reduction. Use one of {_REDUCTIONS}.")
+            raise ValueError(f"{reduction!r} is not a reduction. Use one of {_REDUCTIONS}.")
         self.reduction = reduction
         self.name = name or snake_case(type(self).__name__)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
