@@ -1,1 +1,1 @@
-"""gradtape beside its peers: `make bench`. See docs/benchmarks.md."""
+"""Benchmarks of gradtape and its peers, run by `make bench`. See docs/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""gradtape beside its peers, one workload after the other. `make bench` runs this."""
+"""Measure gradtape and its peers, one workload after the other. `make bench` runs this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.table import as_json, group, header
 from benchmarks.workloads import WORKLOADS, find
 
 FIRST_CALLS_OF = "square"
-BUSY = 0.5  # load before we start
+BUSY = 0.5  # the load average above which a warning is printed
 FULL = Effort(rounds=7, turn=0.2, fresh=3)
 QUICK = Effort(rounds=3, turn=0.05, fresh=1)
 
@@ -109,7 +109,7 @@ def main() -> int:
             "workloads": [as_json(measured) for measured in found],
         }
         chosen.json.write_text(json.dumps(content, indent=2) + "\n")
-    # A wrong answer, or none of ours, is a failure of the run.
+    # The run fails on any wrong answer, and on any trouble of gradtape.
     bad = [
         cell
         for measured in found

@@ -1,4 +1,4 @@
-"""Forms: the ways a library can be asked, each with its compiler and its way to wait."""
+"""Forms: the ways to use each library, with its compiler and its way to wait for a result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMS = (
     Form("tf XLA", "tensorflow", "xla", QUIET),
     Form("jax jit", "jax", "jit"),
     Form("torch", "torch"),
-    # Its threads spin when others want the cores, so one thread may be the better form.
+    # torch's threads spin while others want the cores, so one thread may be faster.
     Form("torch 1 thr", "torch", "plain", {"OMP_NUM_THREADS": "1"}),
     Form("torch comp.", "torch", "compile", optional=True),
     Form("autograd", "autograd"),
@@ -42,7 +42,7 @@ FORMS = (
 
 @dataclass(frozen=True)
 class Adaptor:
-    """What the server needs of a library, once it is imported."""
+    """The functions of an imported library that the server needs."""
 
     wrap: Wrap
     wait: Callable[[Any], Any]  # returns when the result is computed
@@ -50,7 +50,7 @@ class Adaptor:
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
-    """Import the library and say how it is used."""
+    """Import the library and return its adaptor."""
     return ADAPTORS[library](variant, dtype)
 
 
@@ -58,7 +58,7 @@ def plain(function: Any) -> Any:
     return function
 
 
-def nothing(result: Any) -> None:
+def nothing(result: object) -> None:
     return None
 
 
@@ -84,7 +84,7 @@ def tensorflow(variant: str, dtype: str) -> Adaptor:
         "function": tf.function,
         "xla": lambda function: tf.function(function, jit_compile=True),
     }
-    # On a CPU, calls return when the result is there; `.numpy()` would add a copy.
+    # On a CPU, calls return when the result is computed; `.numpy()` would add a copy.
     assert tf.config.experimental.get_synchronous_execution()
     return Adaptor(wraps[variant], nothing, lambda leaf: leaf.numpy())
 
@@ -93,7 +93,7 @@ def jax(variant: str, dtype: str) -> Adaptor:
     import jax
     import numpy as np
 
-    # Without it float64 is silently float32; with it float32 stays what it is.
+    # Without this setting JAX turns float64 into float32; float32 stays float32 with it.
     jax.config.update("jax_enable_x64", dtype == "float64")
     return Adaptor(jax.jit, jax.block_until_ready, np.asarray)
 

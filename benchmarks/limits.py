@@ -1,7 +1,7 @@
-"""What the machine allows: copying, matrix products and Python lines, each by itself.
+"""The limit of the machine: copying, matrix products and Python lines, each measured alone.
 
-Measured in the same rounds as the libraries. A part is measured in several ways and the best
-one counts; a workload's limit is the sum of its parts.
+Limits are measured in the same rounds as the libraries. A part is measured in several ways and
+the best way counts; a workload's limit is the sum of its parts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 from benchmarks.workload import Limit, Workload
 
-# Part of the limit, way of measuring it: what is timed.
+# For each part of the limit and each way to measure it, the function that is timed.
 Ways = dict[str, dict[str, Callable[[], Any]]]
 
 
 class Idle:
-    """A tensor that does nothing: what the user's lines cost when operations cost nothing."""
+    """A tensor whose operations do nothing, to time the user's own Python lines."""
 
-    def __mul__(self, other: Any) -> Idle:
+    def __mul__(self, other: object) -> Idle:
         return self
 
     __add__ = __radd__ = __rmul__ = __mul__
@@ -33,7 +33,7 @@ class Idle:
 
 
 def by_numpy(workload: Workload) -> Ways:
-    """Ways that need NumPy only."""
+    """The ways to measure that need NumPy only."""
     limit, ways = workload.limit, Ways()
     if limit.copied:
         ways["copy"] = {"np.copyto": copy_alone(limit), "two threads": copy_by_two(limit)}
@@ -47,7 +47,7 @@ def by_numpy(workload: Workload) -> Ways:
 
 
 def by_torch(workload: Workload) -> Ways:
-    """Ways that need torch: it copies with all threads, and may have another BLAS."""
+    """The ways to measure with torch, which copies with all threads and may have another BLAS."""
     import torch
 
     limit, ways = workload.limit, Ways()
@@ -69,24 +69,24 @@ def total(limit: Limit, seconds: dict[str, float]) -> float | None:
     return sum(seconds[part] for part in parts)
 
 
-def matrices(dtype: str, m: int, k: int, n: int) -> tuple[Any, Any, Any]:
+def matrices(dtype: str, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((m, k)), rng.standard_normal((k, n))
     return left.astype(dtype), right.astype(dtype), np.zeros((m, n), dtype)
 
 
-def touched(size: int) -> tuple[Any, Any]:
-    """Two arrays whose pages the system has handed out."""
+def touched(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays that are written to, so that the system has mapped their pages."""
     return np.full(size // 8, 1.0), np.full(size // 8, 2.0)
 
 
-def copy_alone(limit: Limit) -> Callable[[], Any]:
+def copy_alone(limit: Limit) -> Callable[[], None]:
     source, target = touched(limit.copied)
     return lambda: np.copyto(target, source)
 
 
-def copy_by_two(limit: Limit) -> Callable[[], Any]:
-    """This thread copies one half, a waiting thread the other."""
+def copy_by_two(limit: Limit) -> Callable[[], None]:
+    """Copy one half in this thread, the other half in a waiting thread."""
     source, target = touched(limit.copied)
     middle = len(source) // 2
     begin: SimpleQueue[None] = SimpleQueue()

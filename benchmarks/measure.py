@@ -16,13 +16,13 @@ from benchmarks.forms import Form
 from benchmarks.process import Failed, Process, interpreter
 from benchmarks.workload import Workload
 
-SETTLE = 0.02  # seconds for the threads of the process before to stop spinning
+SETTLE = 0.02  # seconds in which the previous process's threads stop spinning
 ALWAYS_COMPILE = {"GRADTAPE_JIT": "always"}
 
 
 @dataclass
 class Cell:
-    """What one form did: seconds of calls, seconds of the first one, bytes."""
+    """The results of one form: seconds of calls, seconds of the first call, peak bytes."""
 
     seconds: list[float] = field(default_factory=list)
     first: float | None = None
@@ -30,7 +30,7 @@ class Cell:
     version: str | None = None
     trouble: str | None = None  # missing, failed or wrong
     wrong: bool = False
-    said: str | None = None  # of a right answer, where there are many
+    said: str | None = None  # a remark on the answer, if several answers are right
 
     @property
     def best(self) -> float | None:
@@ -50,7 +50,7 @@ class Measured:
     cells: dict[str, Cell]
     limit: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
-    # A row that is all about first calls or imports has no other measures.
+    # A row about first calls or imports has seconds and no other measures.
     only_seconds: bool = False
 
 
@@ -69,7 +69,7 @@ def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measur
     measured = Measured(workload.name, workload.title, {form.title: Cell() for form in forms})
     with contextlib.ExitStack() as outer:
         folder = outer.enter_context(tempfile.TemporaryDirectory())
-        # What is too large to be held by all at once is measured by one form after the other.
+        # A workload too large for all processes at once is measured form by form.
         together = [[], *([form] for form in forms)] if workload.alone else [forms]
         for place, some in enumerate(together):
             with contextlib.ExitStack() as stack:
@@ -88,7 +88,7 @@ def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measur
 def _take_turns(
     measured: Measured, bounds: list[Process], running: dict[str, Process], effort: Effort
 ) -> None:
-    """Rounds of turns, limits first; then the memory that each form took."""
+    """Run rounds of turns, limits first; then ask for the memory that each form took."""
     for _ in range(effort.rounds):
         for bound in bounds:
             for part, seconds in bound.ask("turn", seconds=effort.turn)["parts"].items():
@@ -107,11 +107,11 @@ def _take_turns(
 
 
 def _start_limits(workload: Workload, stack: contextlib.ExitStack, folder: str) -> list[Process]:
-    """The processes that measure limits; the first one also writes the reference answer."""
+    """Start the processes that measure limits; the first also writes the reference answer."""
     found = [stack.enter_context(Process("limit", "numpy", workload.name))]
     found[0].ask("reference", folder=folder)
     if workload.limit.copied or workload.limit.products:
-        with contextlib.suppress(Failed):  # torch is not there: NumPy's figures stand
+        with contextlib.suppress(Failed):  # without torch, NumPy's figures count
             found.append(stack.enter_context(Process("limit", "torch", workload.name)))
     return found
 
@@ -124,7 +124,7 @@ def _start(
     environment: Mapping[str, str],
     stack: contextlib.ExitStack,
 ) -> Process | None:
-    """A process that made its first call and gave the right answer, or None and the trouble."""
+    """Start a process and check its first answer; if it fails, note the trouble, return None."""
     try:
         process = stack.enter_context(
             Process(form.library, form.variant, workload.name, environment)
@@ -145,7 +145,7 @@ def _start(
 
 
 def measure_first_calls(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measured:
-    """The first call of a workload in fresh processes; ours compiles at once."""
+    """Time the first call of a workload in new processes; gradtape compiles at once."""
     cells = {form.title: Cell() for form in forms if workload.build(form.library)}
     title = f"first call, {workload.title}"
     measured = Measured("first-call", title, cells, only_seconds=True)
@@ -167,19 +167,19 @@ def measure_first_calls(workload: Workload, forms: Sequence[Form], effort: Effor
 
 
 def measure_imports(forms: Sequence[Form], effort: Effort) -> Measured:
-    """Seconds to import, in fresh processes; what the bare interpreter takes is subtracted."""
+    """Time imports in new processes; the start of the bare interpreter is subtracted."""
     shown: dict[str, Form] = {}
     for form in forms:
         shown.setdefault(form.library, form)
     cells = {form.title: Cell() for form in shown.values()}
     measured = Measured("import", "import", cells, only_seconds=True)
     statements = [(form.title, form.library, form.environment) for form in shown.values()]
-    # JAX users import both.
+    # JAX users import both modules.
     modules = {"jax": "jax, jax.numpy", "autograd": "autograd.numpy"}
     bare: dict[str, float] = {}
     numpy: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        # Compiled modules are there, as after any installation; the first import makes them.
+        # The first turn writes the bytecode, as an installation does, and is not counted.
         for turn in range(effort.fresh + 1):
             for title, library, environment in [*statements, ("", "numpy", {})]:
                 python = interpreter(library)
@@ -202,7 +202,7 @@ def measure_imports(forms: Sequence[Form], effort: Effort) -> Measured:
 
 
 def _run(python: str, statement: str, environment: Mapping[str, str]) -> float | None:
-    """Seconds that an interpreter takes for a statement."""
+    """Seconds that a new interpreter takes for a statement; None if it fails."""
     start = time.perf_counter()
     done = subprocess.run(
         [os.path.abspath(python), "-c", statement],

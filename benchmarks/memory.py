@@ -1,4 +1,4 @@
-"""Resident memory of this process: now, at its peak, and the peak forgotten."""
+"""Resident memory of this process: the current size, the peak, and a reset of the peak."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _status(field: str) -> int | None:
 
 
 def resident() -> int:
-    """Bytes resident now; where the system does not say, the peak."""
+    """Bytes resident now; the peak if the system does not report the current size."""
     found = _status("VmRSS")
     return found if found is not None else peak()
 
 
 def peak() -> int:
-    """Most bytes resident so far, or since `forget_peak`."""
+    """The most bytes resident so far, or since `forget_peak`."""
     found = _status("VmHWM")
     if found is not None:
         return found
@@ -31,7 +31,7 @@ def peak() -> int:
 
 
 def forget_peak() -> bool:
-    """Start the peak again from what is resident now; False where that is not possible."""
+    """Reset the peak to the current size; return False if the system cannot."""
     try:
         with open("/proc/self/clear_refs", "w") as control:
             control.write("5")

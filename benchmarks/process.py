@@ -1,4 +1,4 @@
-"""The asking side of the pipes: a server process that is started, asked and ended."""
+"""The client side of the pipes: start a server process, send requests, and end it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Failed(Exception):  # noqa: N818
-    """The server said why it cannot go on, or ended."""
+    """The server reported an error, or ended."""
 
 
 def interpreter(library: str) -> str | None:
-    """The Python that has the library: this one for ours, the peers' for the others."""
+    """The Python that has the library: this one for gradtape, the peers' for the others."""
     if library in ("gradtape", "numpy"):
         return sys.executable
     return os.environ.get("GRADTAPE_PEERS_PYTHON")
@@ -56,10 +56,10 @@ class Process:
             self.close()
             raise
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, **arguments: object) -> dict[str, Any]:
         """Send one request and wait for its answer."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # reading says why it ended
+        with contextlib.suppress(BrokenPipeError):  # the read below reports why the server ended
             self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self.process.stdin.flush()
         return self._read()

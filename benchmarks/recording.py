@@ -1,6 +1,6 @@
-"""What recording costs: per op, for a small gradient beside PyTorch, and at import.
+"""The cost of recording: per op, for a small gradient beside PyTorch, and at import.
 
-Run by `make bench-recording`. GRADTAPE_PEERS_PYTHON names the interpreter of an environment with
+`make bench-recording` runs this. GRADTAPE_PEERS_PYTHON names the interpreter of an environment with
 torch; it runs this same file as another process and is asked over pipes, so that neither library
 lives in the other's process. Answers are compared before anything is timed.
 """
@@ -30,7 +30,7 @@ IMPORTS = 7
 Row = tuple[str, str, str]
 
 
-def inputs(seed: int, dtype: str) -> Any:
+def inputs(seed: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, 4).astype(dtype)
 
 
@@ -38,7 +38,7 @@ def inputs(seed: int, dtype: str) -> Any:
 
 
 def serve() -> None:
-    """Answer requests, one JSON line each: the last gradient, and the seconds each took."""
+    """Answer requests, one JSON line each, with the last gradient and the seconds of each run."""
     import torch
 
     if os.environ.get("PEER_THREADS") == "1":
@@ -81,7 +81,7 @@ class Peer:
             raise SystemExit("recording: the peer process ended. Is torch installed there?")
         return json.loads(line)
 
-    def gradient(self, seed: int, dtype: str) -> tuple[list[float], Any]:
+    def gradient(self, seed: int, dtype: str) -> tuple[list[float], np.ndarray]:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"seed": seed, "dtype": dtype}) + "\n")
         self.process.stdin.flush()
@@ -97,7 +97,7 @@ class Peer:
 # Our side.
 
 
-def gradient(seed: int, dtype: str) -> tuple[list[float], Any]:
+def gradient(seed: int, dtype: str) -> tuple[list[float], np.ndarray]:
     """The same work in gradtape, undecorated: record, differentiate, observe."""
     import gradtape as gt
 
@@ -116,7 +116,7 @@ def gradient(seed: int, dtype: str) -> tuple[list[float], Any]:
 
 
 def record_only(body: Callable[[Any, Any, int], Any], per_turn: int) -> list[float]:
-    """Seconds per recorded op, round by round; computing happens outside the clock."""
+    """Seconds per recorded op, round by round; the computation itself is not timed."""
     import gradtape as gt
 
     turns = OPS // per_turn
@@ -175,8 +175,8 @@ def timed(name: str, seconds: list[float], scale: float, unit: str) -> Row:
 
 
 def gradient_rows(peers: list[Peer], dtype: str) -> list[Row]:
-    """Turns interleaved: ours, then each peer, then ours again."""
-    runners: list[Callable[[int, str], tuple[list[float], Any]]] = [gradient]
+    """Time gradients in interleaved turns: gradtape, then each peer, then gradtape again."""
+    runners: list[Callable[[int, str], tuple[list[float], np.ndarray]]] = [gradient]
     runners += [peer.gradient for peer in peers]
     _, expected = gradient(0, dtype)
     for peer in peers:
@@ -195,7 +195,7 @@ def gradient_rows(peers: list[Peer], dtype: str) -> list[Row]:
         label = f"torch {peer.facts['version']}, {threads} thread{'s' * (threads > 1)}"
         rows.append(timed(f"{title}: {label}", times, 1e3, "ms"))
     if peers:
-        # The peer's better setting counts.
+        # The faster of the peer's settings counts.
         low = min(map(min, seconds[1:])) / min(seconds[0])
         middle = min(map(statistics.median, seconds[1:])) / statistics.median(seconds[0])
         rows.append((f"{title}: torch / gradtape", f"{low:.2f} x", f"{middle:.2f} x"))
@@ -203,10 +203,10 @@ def gradient_rows(peers: list[Peer], dtype: str) -> list[Row]:
 
 
 def import_rows() -> list[Row]:
-    """Fresh processes, in turns; what the bare interpreter takes to start is subtracted."""
+    """Time imports in new processes, in turns; the bare interpreter's start is subtracted."""
     statements: dict[str, list[float]] = {"pass": [], "import numpy": [], "import gradtape": []}
     with tempfile.TemporaryDirectory() as folder:
-        # Compiled modules are there, as after any installation; the first import makes them.
+        # The first turn writes the bytecode, as an installation does, and is not counted.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for turn in range(IMPORTS + 1):

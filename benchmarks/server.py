@@ -1,4 +1,4 @@
-"""One process for one library in one form and one workload, asked over pipes.
+"""The server process of one library in one form and one workload; requests come over pipes.
 
     python -m benchmarks.server LIBRARY VARIANT WORKLOAD
 
@@ -24,18 +24,18 @@ from benchmarks.forms import adaptor
 from benchmarks.workload import Workload
 from benchmarks.workloads import find
 
-MOST_CALLS = 1000  # in one turn
-CHUNK = 1 << 20  # elements compared at once
+MOST_CALLS = 1000  # the most calls in one turn
+CHUNK = 1 << 20  # the number of elements compared at once
 
 
-def turn(call: Callable[[], Any], seconds: float) -> list[float]:
-    """Seconds of each call, again and again until the turn is over; at least once."""
+def turn(call: Callable[[], object], seconds: float) -> list[float]:
+    """Time calls, at least one, until the turn is over; return the seconds of each."""
     clock = time.perf_counter
     start = clock()
     call()
     first = clock() - start
     if first > seconds:
-        return [first]  # too slow for a call that only wakes caches and threads
+        return [first]  # too slow to spend a call on warming caches and threads
     found: list[float] = []
     end = clock() + seconds
     while len(found) < MOST_CALLS:
@@ -62,19 +62,19 @@ class LibraryServer:
         self.call = build(inputs, self.adaptor.wrap)
         self.peak = 0
         self.result: Any = None
-        # autograd may answer in float64 what was asked in float32; ours may not.
+        # autograd may answer a float32 workload in float64; gradtape may not.
         self.dtypes = {workload.dtype, "float64"} if library == "autograd" else {workload.dtype}
         self.facts = {"version": version(library)}
 
-    def first(self) -> dict[str, Any]:
-        """The first call, in a process that has imported the library and holds the inputs."""
+    def first(self) -> dict[str, object]:
+        """Time the first call; the library is imported and the inputs are made before."""
         start = time.perf_counter()
         self.result = self.call()
         self.adaptor.wait(self.result)
         return {"seconds": time.perf_counter() - start}
 
-    def check(self, folder: str) -> dict[str, Any]:
-        """The largest error of the answer, after as many calls as the workload says."""
+    def check(self, folder: str) -> dict[str, object]:
+        """The largest error of the answer, after the workload's number of calls."""
         for _ in range(self.workload.checked_after - 1):
             self.result = self.call()
         self.adaptor.wait(self.result)
@@ -90,18 +90,18 @@ class LibraryServer:
         memory.forget_peak()
         return answer
 
-    def turn(self, seconds: float) -> dict[str, Any]:
+    def turn(self, seconds: float) -> dict[str, object]:
         call, wait, together = self.call, self.adaptor.wait, self.workload.calls_together
 
         def calls() -> None:
-            # Waited for once, at the end; giving the result back is part of the work.
+            # Wait once, after the last call; freeing the results is part of the timed work.
             for _ in range(together - 1):
                 call()
             wait(call())
 
         return {"seconds": [spent / together for spent in turn(calls, seconds)]}
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> dict[str, object]:
         if memory.forget_peak():
             turns = self.workload.calls_together
             for _ in range(turns):
@@ -119,13 +119,13 @@ class LimitServer:
         self.ways = (limits.by_numpy if variant == "numpy" else limits.by_torch)(workload)
         self.facts = {"version": version(variant)}
 
-    def reference(self, folder: str) -> dict[str, Any]:
+    def reference(self, folder: str) -> dict[str, object]:
         arrays = self.workload.reference(self.workload.inputs())
         for place, array in enumerate(arrays):
             np.save(Path(folder) / f"{place:03}.npy", array)
         return {}
 
-    def turn(self, seconds: float) -> dict[str, Any]:
+    def turn(self, seconds: float) -> dict[str, object]:
         share = seconds / max(1, sum(map(len, self.ways.values())))
         return {
             "parts": {
@@ -141,10 +141,10 @@ def leaves(result: Any) -> list[Any]:
 
 def compare(
     found: list[Any], expected: list[Any], workload: Workload, dtypes: set[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The largest error, relative to the element plus the root mean square of its array.
 
-    By norm, if the workload wants it: the root mean square of the error by that of the array.
+    For a workload with `by_norm`: the root mean square of the error divided by the array's.
     """
     if len(found) != len(expected):
         return {"wrong": f"{len(found)} results, {len(expected)} expected"}
@@ -184,11 +184,11 @@ def version(library: str) -> str:
 
 
 def serve(library: str, variant: str, name: str) -> None:
-    # What libraries print must not end up among the answers.
+    # Output that libraries print must not mix with the answers, so it goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def answer(content: dict[str, Any]) -> None:
+    def answer(content: dict[str, object]) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 

@@ -1,9 +1,8 @@
-"""The table, printed group by group as the figures come in, and the same as JSON."""
+"""The table of results, printed group by group as they arrive, and the same as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from benchmarks.measure import Cell, Measured
 
@@ -42,8 +41,8 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
     return lines
 
 
-def as_json(measured: Measured) -> dict[str, Any]:
-    """Everything that was measured, in seconds and bytes."""
+def as_json(measured: Measured) -> dict[str, object]:
+    """All measurements of a row group, in seconds and bytes."""
     return {
         "name": measured.name,
         "title": measured.title,

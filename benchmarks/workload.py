@@ -1,4 +1,4 @@
-"""What a workload is: inputs, a reference answer, one function per library, and a limit."""
+"""A workload: inputs, a reference answer, one function per library, and a limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 Arrays = dict[str, Any]
 Wrap = Callable[..., Any]
 Call = Callable[[], Any]
-# Takes the NumPy inputs and the form's compiler (`jax.jit`, `tf.function`, or nothing), and gives
-# what is timed. Named like the library it uses; it imports that library inside.
+# A build takes the NumPy inputs and the form's compiler (`jax.jit`, `tf.function`, or nothing) and
+# returns the function that is timed. It has its library's name, and imports the library inside.
 Build = Callable[[Arrays, Wrap], Call]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the machine allows: the sum of what the parts take by themselves."""
+    """The limit of the machine: the sum of the times that the parts take alone."""
 
     copied: int = 0  # bytes read and written once
     products: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of each matrix product
@@ -33,14 +33,14 @@ class Workload:
     title: str
     dtype: str
     inputs: Callable[[], Arrays]
-    # NumPy, by hand: what a call gives after `checked_after` calls, in the order it gives it.
+    # The answer after `checked_after` calls, derived by hand in NumPy, in the order of the results.
     reference: Callable[[Arrays], list[Any]]
     builds: tuple[Build, ...]
     limit: Limit = Limit()
-    # Where many answers are right: what is compared with the reference instead, and what to say.
+    # If many answers are right: the arrays to compare with the reference instead, and a remark.
     judge: Callable[[Arrays, list[Any]], tuple[list[Any], str]] | None = None
     checked_after: int = 1
-    # Calls timed together and waited for once, at the end: more than one for training steps.
+    # The number of calls timed together, with one wait at the end; above 1 for training steps.
     calls_together: int = 1
     tolerance: float | None = None
     by_norm: bool = False  # compare each array by its norm, not element by element
@@ -53,7 +53,7 @@ class Workload:
         return found.get(library)
 
     def allowed_error(self) -> float:
-        """Largest relative error: see `server.compare`."""
+        """The largest allowed relative error; see `server.compare`."""
         if self.tolerance is not None:
             return self.tolerance
         return {"float32": 1e-5, "float64": 1e-11}[self.dtype]

@@ -1,8 +1,8 @@
 """A stiff reaction and diffusion problem in two dimensions, with a sparse Jacobian and without.
 
 The Brusselator of Hairer and Wanner: two species react and diffuse on a periodic square, and from
-t = 1.1 on one of them is fed into a disc. The Jacobian is found and coloured once; later ones are
-a dozen products. Run `python examples/brusselator.py [points along a side]`.
+t = 1.1 on one of them is fed into a disc. The Jacobian's pattern is found and coloured once; each
+Jacobian then takes a dozen products. Run `python examples/brusselator.py [points along a side]`.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Brusselator:
 
     side: int
 
-    def start(self) -> Any:
+    def start(self) -> np.ndarray:
         """Both species at time 0, laid end to end."""
         y, x = np.meshgrid(*[np.arange(self.side) / self.side] * 2, indexing="ij")
         u = 22.0 * y * (1.0 - y) ** 1.5
         v = 27.0 * x * (1.0 - x) ** 1.5
         return np.stack([u, v]).ravel()
 
-    def feed(self) -> Any:
-        """What flows into the disc."""
+    def feed(self) -> np.ndarray:
+        """The inflow at each point of the grid, in a disc."""
         y, x = np.meshgrid(*[np.arange(self.side) / self.side] * 2, indexing="ij")
         return 5.0 * ((x - 0.3) ** 2 + (y - 0.6) ** 2 <= 0.1**2)
 
     def slope(self) -> Callable[[float, Any], Any]:
-        """dy/dt, written as one would on arrays."""
+        """The function dy/dt, in plain array code."""
         feed = self.feed()
         spread = DIFFUSION * self.side**2
 
-        def laplacian(w: Any) -> Any:
+        def laplacian(w: gt.Tensor) -> gt.Tensor:
             return spread * (
                 gt.roll(w, 1, axis=0)
                 + gt.roll(w, -1, axis=0)
@@ -65,7 +65,7 @@ class Brusselator:
         return slope
 
     def solve(self, jacobian: bool, until: float = 11.5, tolerance: float = 1e-4) -> Any:
-        """The solution by BDF, with the sparse Jacobian or with differences of the slope."""
+        """Solve by BDF, with the sparse Jacobian or with finite differences of the slope."""
         o = gt.ode(self.slope(), sparse=True)
         return solve_ivp(
             o,
@@ -75,7 +75,7 @@ class Brusselator:
             jac=o.jac if jacobian else None,
             rtol=tolerance,
             atol=tolerance,
-            # Not past the start of the feed in one step.
+            # A step must not jump over the start of the feed.
             max_step=1.0,
         )
 

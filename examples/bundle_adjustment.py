@@ -1,4 +1,4 @@
-"""Bundle adjustment: cameras and points from where the points were seen in pictures.
+"""Bundle adjustment: find cameras and points from the points' positions in pictures.
 
 Synthetic cameras around a cloud of points, a reprojection error as it is in such problems (rotation
 by an axis and an angle, translation, focal length, radial distortion), a Jacobian of which each row
@@ -20,10 +20,10 @@ import gradtape as gt
 KNOWN = 2
 
 
-def rotate(vectors: Any, axes: Any) -> Any:
+def rotate(vectors: gt.Tensor, axes: gt.Tensor) -> gt.Tensor:
     """Rodrigues' formula for many vectors, each with its own axis times angle."""
     squared = gt.sum(axes * axes, axis=-1, keepdims=True)
-    # The branch not taken may divide by zero; its derivative is never seen.
+    # An angle of 0 is replaced by 1 and not selected below, so that nothing divides by zero.
     angle = gt.sqrt(gt.where(squared > 0.0, squared, 1.0))
     turned = squared > 0.0
     sine = gt.where(turned, gt.sin(angle) / angle, 1.0)
@@ -33,8 +33,8 @@ def rotate(vectors: Any, axes: Any) -> Any:
     return gt.where(turned, gt.cos(angle), 1.0) * vectors + sine * across + versine * along * axes
 
 
-def project(cameras: Any, points: Any) -> Any:
-    """Where each camera sees its point: cameras have 9 numbers, points 3."""
+def project(cameras: gt.Tensor, points: gt.Tensor) -> gt.Tensor:
+    """The position of each point in its camera's picture: cameras have 9 numbers, points 3."""
     seen = rotate(points, cameras[:, :3]) + cameras[:, 3:6]
     flat = -seen[:, :2] / seen[:, 2:]
     focal, first, second = cameras[:, 6:7], cameras[:, 7:8], cameras[:, 8:9]
@@ -44,23 +44,23 @@ def project(cameras: Any, points: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scene:
-    """The truth, who sees what, and the pictures."""
+    """The true cameras and points, which camera sees which point, and the pictures."""
 
-    cameras: Any
-    points: Any
-    camera_of: Any
-    point_of: Any
-    pictures: Any
+    cameras: np.ndarray
+    points: np.ndarray
+    camera_of: np.ndarray
+    point_of: np.ndarray
+    pictures: np.ndarray
 
     def residuals(self, unknown: Any) -> Any:
-        """Reprojection errors, given the cameras that are not known and all points."""
+        """Reprojection errors for the unknown cameras and all points."""
         cameras = gt.concat([self.cameras[:KNOWN], unknown["cameras"]])
         here = gt.take(cameras, self.camera_of, axis=0)
         there = gt.take(unknown["points"], self.point_of, axis=0)
         return project(here, there) - self.pictures
 
-    def truth(self) -> Any:
-        """The unknowns as they are."""
+    def truth(self) -> dict[str, np.ndarray]:
+        """The true values of the unknowns."""
         return {"cameras": self.cameras[KNOWN:], "points": self.points}
 
 
@@ -83,7 +83,7 @@ def make_scene(cameras: int, points: int, seed: int = 0) -> Scene:
     return Scene(rows, cloud, camera_of, point_of, np.array(pictures))
 
 
-def disturbed(scene: Scene, seed: int = 1) -> Any:
+def disturbed(scene: Scene, seed: int = 1) -> dict[str, np.ndarray]:
     """A first guess: the truth, with errors of a few percent."""
     rng = np.random.default_rng(seed)
     truth = scene.truth()
@@ -96,8 +96,8 @@ def disturbed(scene: Scene, seed: int = 1) -> Any:
     }
 
 
-def adjust(scene: Scene, guess: Any) -> tuple[Any, Any, Any]:
-    """Cameras and points, what SciPy returned, and the bridge that it used."""
+def adjust(scene: Scene, guess: dict[str, np.ndarray]) -> tuple[Any, Any, Any]:
+    """Run the fit: the unknowns, SciPy's result, and the bridge object that SciPy called."""
     r = gt.residuals(scene.residuals, guess, sparse=True)
     result = least_squares(
         r,

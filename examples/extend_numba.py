@@ -25,7 +25,7 @@ def loop(x, y, decay):
 
 
 def declare():
-    """The function that records the op."""
+    """Declare the op; return the function that records it."""
     compiled = njit(loop)
 
     def kernel(x, decay):

@@ -19,7 +19,7 @@ import gradtape as gt
 
 @dataclass(frozen=True)
 class Problem:
-    """One data set with what is certified about it."""
+    """One data set with its certified values."""
 
     name: str
     model: Callable[[Any, Any], Any]
@@ -30,16 +30,16 @@ class Problem:
     sum_of_squares: float
 
 
-def fit(problem: Problem, start: list[float]) -> tuple[Any, float]:
-    """The parameters of least squares and the sum of squares that is left."""
+def fit(problem: Problem, start: list[float]) -> tuple[np.ndarray, float]:
+    """Fit by least squares: the parameters and the residual sum of squares."""
     x, y = np.array(problem.x), np.array(problem.y)
     r = gt.residuals(lambda b: problem.model(b, x) - y)
-    # Parameters of very different size are scaled by their columns of the Jacobian.
+    # Parameters differ in size by orders of magnitude, so columns of the Jacobian scale them.
     near = least_squares(
         r, start, jac=r.jac, x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=5000
     ).x
 
-    # Sums of squares are flat at their minimum. The last digits come from where the slope is zero,
+    # A sum of squares is flat at its minimum. The last digits come from a root of its gradient,
     # with every parameter scaled to one.
     def slope(scale: Any) -> Any:
         return gt.grad(lambda s: gt.sum((problem.model(s * near, x) - y) ** 2))(scale)
@@ -49,7 +49,7 @@ def fit(problem: Problem, start: list[float]) -> tuple[Any, float]:
 
 
 def digits(found: Any, certified: Any) -> float:
-    """How many significant digits agree, at least."""
+    """The smallest number of significant digits that agree."""
     error = np.max(np.abs(np.subtract(found, certified)) / np.abs(certified))
     return float(-np.log10(max(error, 1e-16)))
 

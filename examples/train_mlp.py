@@ -1,4 +1,4 @@
-"""Train a small network on two spirals: layers, a loss, an optimiser, and what a step costs.
+"""Train a small network on two spirals: layers, a loss, an optimiser, and the time of a step.
 
 Run it with `python examples/train_mlp.py`; it takes a few seconds.
 """
@@ -47,7 +47,7 @@ def main() -> None:
         optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
         return loss
 
-    for _ in range(4):  # the structure is seen, then compiled
+    for _ in range(4):  # warm-up: a program is compiled after it has repeated
         step()
     print(model)
     before, start = gt.counters(), time.perf_counter()

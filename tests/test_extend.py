@@ -243,7 +243,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["two words", "", 3])
     def test_no_names(self, name):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a name"):
             gt.extend.elementwise(name, numpy=np.sin)
 
 
@@ -265,7 +265,7 @@ def any_op(**given):
         (element(numpy=np.sin, accepts="odd"), ValueError, "accepts="),
         (any_op(batch="fast"), ValueError, "'loop'"),
         (any_op(jvp=3), TypeError, "jvp="),
-        (any_op(params=["a b"]), ValueError, "no name"),
+        (any_op(params=["a b"]), ValueError, "not a name"),
         (any_op(promote="up"), ValueError, "promote="),
     ],
 )

@@ -35,7 +35,7 @@ WORKLOADS: tuple[Workload, ...] = tuple(
 
 
 def find(name: str) -> Workload:
-    """The workload of that name."""
+    """The workload of a name."""
     for workload in WORKLOADS:
         if workload.name == name:
             return workload

@@ -14,7 +14,7 @@ Lists = tuple[list[Any], list[Any], list[Any]]
 
 
 def corrections(step: int) -> tuple[float, float]:
-    """What the moments are divided by, since they start at zero."""
+    """The divisors that correct both moments for their start at zero."""
     return 1 - DECAY**step, 1 - SQUARE_DECAY**step
 
 
@@ -56,7 +56,7 @@ class ForGradtape:
         return self.all
 
     def advance(self) -> tuple[float, float]:
-        """One more step: what the two moments are divided by in it."""
+        """Count a step; return the divisors of the two moments in it."""
         self.step += 1
         return corrections(self.step)
 

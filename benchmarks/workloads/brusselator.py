@@ -1,7 +1,7 @@
 """The Brusselator on a periodic grid, as stiff solvers see it: pattern, colours, Jacobian.
 
-2048 unknowns, six of which each equation reads. Preparing takes place once for a structure; its
-two parts are rows of their own.
+There are 2048 unknowns; each equation reads six. Preparation happens once per structure; its two
+parts, pattern and colouring, are rows of their own.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def change(roll: Any, stack: Any, state: Any) -> Any:
     return stack([1.0 + squared - 4.4 * u + spread(u), 3.4 * u - squared + spread(v)])
 
 
-def reference(inputs: Arrays) -> list[Any]:
-    """By hand: two diagonals of diffusion, four of reaction."""
+def reference(inputs: Arrays) -> list[np.ndarray]:
+    """The Jacobian by hand: diagonals of diffusion and of reaction."""
     u, v = inputs["state"].reshape(2, -1)
     count = u.size
     number = np.arange(count).reshape(SIDE, SIDE)
@@ -53,17 +53,17 @@ def reference(inputs: Arrays) -> list[Any]:
     return [found.reshape(UNKNOWNS, UNKNOWNS)]
 
 
-def pattern_reference(inputs: Arrays) -> list[Any]:
+def pattern_reference(inputs: Arrays) -> list[np.ndarray]:
     return [(reference(inputs)[0] != 0).astype("float64")]
 
 
-def colours_reference(inputs: Arrays) -> list[Any]:
-    """Each entry stands alone: a row has as many colours as entries."""
+def colours_reference(inputs: Arrays) -> list[np.ndarray]:
+    """In a valid colouring, a row has as many colours as entries."""
     return [(reference(inputs)[0] != 0).sum(axis=1).astype("float64")]
 
 
-def judge_colours(inputs: Arrays, found: list[Any]) -> tuple[list[Any], str]:
-    """How many colours each row has, and how many there are."""
+def judge_colours(inputs: Arrays, found: list[np.ndarray]) -> tuple[list[Any], str]:
+    """The number of colours in each row, and a remark with the number of all colours."""
     (colours,) = found
     rows, columns = np.nonzero(reference(inputs)[0])
     pairs = np.unique(np.stack([rows, colours[columns].astype(int)]), axis=1)

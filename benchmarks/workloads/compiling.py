@@ -1,4 +1,4 @@
-"""What a new program costs: 1,000 ops traced, differentiated and compiled; and another shape.
+"""The cost of a new program: 1,000 ops traced, differentiated, compiled; and of a new shape.
 
 Every call has a program, or a shape, that the process has not seen, and computes the same numbers.
 """
@@ -21,23 +21,23 @@ def inputs() -> Arrays:
     return {"x": np.random.default_rng(21).uniform(-1, 1, SIZE + 5000).astype("float32")}
 
 
-def derivative(x: Any, rounds: int) -> Any:
+def derivative(x: np.ndarray, rounds: int) -> np.ndarray:
     y, dy = x, np.ones_like(x)
     for _ in range(rounds):
         y, dy = np.tanh(y) * 0.9 + x, 0.9 * (1 - np.tanh(y) ** 2) * dy + 1
     return dy
 
 
-def thousand_reference(inputs: Arrays) -> list[Any]:
+def thousand_reference(inputs: Arrays) -> list[np.ndarray]:
     return [derivative(inputs["x"][:SIZE].astype("float64"), ROUNDS)]
 
 
-def shape_reference(inputs: Arrays) -> list[Any]:
+def shape_reference(inputs: Arrays) -> list[np.ndarray]:
     return [derivative(inputs["x"][:SIZE].astype("float64"), FEW_ROUNDS)]
 
 
 def chain(tanh: Callable[[Any], Any], x: Any, rounds: int, turned: int = -1) -> Any:
-    """Three ops a round; in one of them the operands of the sum have changed places."""
+    """Three ops a round; round `turned` swaps the operands of the sum, for a new program."""
     y = x
     for number in range(rounds):
         step = tanh(y) * 0.9
@@ -53,7 +53,7 @@ def _gradtape_step(gt: Any, x: Any, rounds: int, turned: int) -> Any:
 
 
 def _compile_at_once() -> None:
-    # A program is compiled when it comes again; here the first call is to pay for all.
+    # By default a program is compiled when it repeats; here the first call has to compile.
     from gradtape.runtime import tiers
 
     tiers.MODE = "always"
@@ -66,7 +66,7 @@ def thousand_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     x = gt.asarray(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return gt.function(lambda x: _gradtape_step(gt, x, ROUNDS, turned))(x)
 
@@ -83,7 +83,7 @@ def shape_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
 
 def _arrays(inputs: Arrays, convert: Callable[[Any], Any]) -> Any:
-    """Arrays of ever more elements."""
+    """Arrays of growing length, so that each call has a new shape."""
     return (convert(inputs["x"][: SIZE + k % 5000]) for k in itertools.count())
 
 
@@ -94,7 +94,7 @@ def thousand_jax(inputs: Arrays, wrap: Wrap) -> Call:
     x = jnp.asarray(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return wrap(jax.grad(lambda x: jnp.sum(chain(jnp.tanh, x, ROUNDS, turned))))(x)
 
@@ -116,7 +116,7 @@ def thousand_tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
     x = tf.constant(inputs["x"][:SIZE])
     turns = itertools.count()
 
-    def call() -> Any:
+    def call() -> object:
         turned = next(turns) % ROUNDS
         return wrap(lambda x: _tensorflow_step(tf, x, ROUNDS, turned))(x)
 

@@ -12,7 +12,7 @@ SIDE = 10000
 
 
 def inputs() -> Arrays:
-    """Between 0.25 and 1.25 with either sign: the logarithm is finite."""
+    """Numbers between 0.25 and 1.25 with either sign, so that the logarithm is finite."""
     rng = np.random.default_rng(3)
     x = rng.random((SIDE, SIDE), dtype="float32")
     x += np.float32(0.25)
@@ -20,7 +20,7 @@ def inputs() -> Arrays:
     return {"x": x}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """exp(log|x|) is |x|, so the gradient is cos(x) sign(x)."""
     x = inputs["x"]
     found = np.cos(x)
@@ -32,7 +32,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = gt.sin(gt.exp(gt.log(gt.abs(x))))

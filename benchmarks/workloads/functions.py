@@ -39,7 +39,7 @@ def _linear(inputs: Arrays, wrap: Wrap) -> Call:
             loss = gt.mean(gt.square(x @ w + b - target))
         optimizer.apply(tape.gradient(loss, optimizer.weights), first, second)
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target, *optimizer.advance())
         return optimizer.all
 

@@ -22,7 +22,7 @@ def one_inputs() -> Arrays:
     }
 
 
-def one_reference(inputs: Arrays) -> list[Any]:
+def one_reference(inputs: Arrays) -> list[np.ndarray]:
     a, b, x = (array.astype("float64") for array in inputs.values())
     h = np.tanh(a @ x)
     y = np.tanh(b @ h)
@@ -38,7 +38,7 @@ class One:
 
         a, b, x = (gt.asarray(array) for array in inputs.values())
 
-        def call() -> Any:
+        def call() -> object:
             with gt.GradientTape() as tape:
                 tape.watch(x)
                 y = gt.tanh(b @ gt.tanh(a @ x))
@@ -88,7 +88,7 @@ def batch_inputs() -> Arrays:
     }
 
 
-def batch_reference(inputs: Arrays) -> list[Any]:
+def batch_reference(inputs: Arrays) -> list[np.ndarray]:
     x, w, v = (array.astype("float64") for array in inputs.values())
     h = np.tanh(x @ w)
     return [np.einsum("ko,bk,ik->boi", v, 1 - h * h, w)]
@@ -103,7 +103,7 @@ class Batch:
 
         x, w, v = (gt.asarray(array) for array in inputs.values())
 
-        def call() -> Any:
+        def call() -> object:
             with gt.GradientTape() as tape:
                 tape.watch(x)
                 y = gt.tanh(x @ w) @ v

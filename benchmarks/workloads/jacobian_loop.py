@@ -1,6 +1,6 @@
-"""A Jacobian with three outputs in an undecorated Python loop: what asking costs each time.
+"""A Jacobian with three outputs in an undecorated Python loop: the overhead of each request.
 
-As in TensorFlow's issue 48314: a small network, asked again and again at other points.
+TensorFlow's issue 48314 has this pattern: a small network at one point after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, w, b, v = (array.astype("float64") for array in inputs.values())
     h = np.tanh(w @ x + b)
     return [(v * (1 - h * h)) @ w]
@@ -35,7 +35,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x, w, b, v = (gt.asarray(array) for array in inputs.values())
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = v @ gt.tanh(w @ x + b)

@@ -1,4 +1,4 @@
-"""Jacobian of two scalars of a large array: as little work as two gradients, and no more."""
+"""Jacobian of two scalars with respect to a large array: no more work than two gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def inputs() -> Arrays:
     return {"x": rng.standard_normal((SIDE, SIDE), dtype="float32")}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x = inputs["x"].astype("float64")
     return [np.stack([2 * x, np.exp(x) / x.size])]
 
@@ -26,7 +26,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = gt.stack([gt.sum(gt.square(x)), gt.mean(gt.exp(x))])

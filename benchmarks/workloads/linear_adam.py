@@ -25,7 +25,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, target = inputs["x"].astype("float64"), inputs["target"].astype("float64")
     weights = [weight.astype("float64") for weight in inputs["weights"]]
     state = weights, adam.zeros(weights), adam.zeros(weights)
@@ -64,7 +64,7 @@ def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
             loss = tf.reduce_mean(tf.square(x @ w + b - target))
         optimizer.update(tape.gradient(loss, optimizer.weights))
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return optimizer.all
 
@@ -95,10 +95,10 @@ def jax_training(inputs: Arrays, wrap: Wrap, gradient: Any) -> Call:
         count = count + 1
         return adam.by_jax(state, gradient(state[0], x, target), count), count
 
-    # The old state is given up, so that the new one may take its place.
+    # The old state is donated, so that the new state can reuse its memory.
     step = wrap(step, donate_argnums=(0, 1))
 
-    def call() -> Any:
+    def call() -> object:
         nonlocal state, count
         state, count = step(state, count, x, target)
         return [array for arrays in state for array in arrays]
@@ -126,12 +126,12 @@ WORKLOADS = (
         builds=(gradtape, tensorflow, jax, torch),
         limit=Limit(
             products=((BATCH, FEATURES, RESULTS), (FEATURES, BATCH, RESULTS)),
-            # Weights and both moments.
+            # The weights and both moments are read and written.
             copied=3 * 4 * (FEATURES * RESULTS + RESULTS),
         ),
         checked_after=CHECKED_AFTER,
         calls_together=20,
-        # Adam divides by the gradient's own size, which may be close to its rounding error.
+        # Adam divides by the gradient's size, which may be close to the rounding error.
         tolerance=1e-4,
     ),
 )

@@ -21,7 +21,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, _, w = inputs.values()
     p = 1 / (1 + np.exp(-x @ w))
     return [(x.T * (p * (1 - p))) @ x / EXAMPLES]

@@ -62,7 +62,7 @@ def _gradients(weights: list[Any], x: Any, target: Any) -> list[Any]:
     return found
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     weights = [weight.astype("float64") for weight in inputs["weights"]]
     x, target = inputs["x"].astype("float64"), inputs["target"].astype("float64")
     for _ in range(CHECKED_AFTER):
@@ -95,7 +95,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
         for weight, slope in zip(weights, tape.gradient(loss, weights), strict=True):
             weight.assign_sub(RATE * slope)
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return weights
 
@@ -120,7 +120,7 @@ def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
         for variable, slope in zip(layer.trainable_variables, slopes, strict=True):
             variable.assign_sub(RATE * slope)
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return list(layer.weights)
 
@@ -154,7 +154,7 @@ def jax(inputs: Arrays, wrap: Wrap) -> Call:
 
     compiled = wrap(step, donate_argnums=0)
 
-    def call() -> Any:
+    def call() -> object:
         nonlocal weights
         weights = compiled(weights, x, target)
         return weights
@@ -175,7 +175,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
         layer.bias_hh_l0.zero_()
     trained = [layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0]
 
-    def call() -> Any:
+    def call() -> object:
         loss = ((layer(x)[0][-1] - target) ** 2).mean()
         slopes = torch.autograd.grad(loss, trained)
         with torch.no_grad():

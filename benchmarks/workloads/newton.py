@@ -15,7 +15,7 @@ def inputs() -> Arrays:
     return {"a": np.array(7.0)}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """The cube root, and its derivative."""
     a = inputs["a"]
     return [np.cbrt(a), np.cbrt(a) / (3 * a)]
@@ -68,7 +68,7 @@ def jax(inputs: Arrays, wrap: Wrap) -> Call:
             a,
         )
 
-    # Its loops have no reverse mode.
+    # jax.lax.while_loop has no reverse mode.
     both = wrap(lambda a: jax.jvp(root, (a,), (jnp.ones_like(a),)))
     return lambda: both(a)
 
@@ -78,7 +78,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
 
     a = torch.from_numpy(inputs["a"]).requires_grad_()
 
-    def call() -> Any:
+    def call() -> object:
         x = a
         while torch.abs(x * x * x - a) > CLOSE:
             x = x - (x * x * x - a) / (3.0 * x * x)

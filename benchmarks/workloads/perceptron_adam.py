@@ -32,7 +32,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x, target = inputs["x"].astype("float64"), inputs["target"].astype("float64")
     weights = [weight.astype("float64") for weight in inputs["weights"]]
     state = weights, adam.zeros(weights), adam.zeros(weights)
@@ -87,7 +87,7 @@ def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, z))
         optimizer.update(tape.gradient(loss, optimizer.weights))
 
-    def call() -> Any:
+    def call() -> object:
         step(x, target)
         return optimizer.all
 
@@ -125,7 +125,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
 
 
 def products() -> tuple[tuple[int, int, int], ...]:
-    """Forward, by the weights, and by the input except for the first layer."""
+    """The products of a step: forward, by weights, and by inputs of all but the first layer."""
     found = []
     for layer, (wide, narrow) in enumerate(pairwise(WIDTHS)):
         found += [(BATCH, wide, narrow), (wide, BATCH, narrow)]
@@ -150,7 +150,7 @@ WORKLOADS = (
         checked_after=CHECKED_AFTER,
         calls_together=5,
         # From the second step on, a relu input within rounding of zero may fall on either side,
-        # which changes one unit's gradients by some thousandths: single elements say too little.
+        # which changes one unit's gradients by some thousandths, so whole arrays are compared.
         tolerance=1e-3,
         by_norm=True,
     ),

@@ -20,7 +20,7 @@ def inputs() -> Arrays:
     }
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     """Backpropagation through time, by hand: the gradient of the sum of squares of all states."""
     w, b, u = inputs["w"], inputs["b"], inputs["u"]
     states = [np.zeros(STATES)]
@@ -76,7 +76,7 @@ def torch(inputs: Arrays, wrap: Wrap) -> Call:
     w.requires_grad_()
     b.requires_grad_()
 
-    def call() -> Any:
+    def call() -> object:
         x = torch.zeros(STATES, dtype=torch.float64)
         total = torch.zeros((), dtype=torch.float64)
         for given in u:

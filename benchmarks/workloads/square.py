@@ -16,7 +16,7 @@ def inputs() -> Arrays:
     return {"x": rng.standard_normal((SIDE, SIDE), dtype="float32")}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     return [2 * inputs["x"]]
 
 
@@ -25,7 +25,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = gt.square(x)

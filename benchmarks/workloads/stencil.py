@@ -1,6 +1,6 @@
-"""Jacobian of a three-point stencil: three numbers in each row, whoever knows it.
+"""Jacobian of a three-point stencil, with three entries in each row.
 
-Peers have no sparse result: beside the sparse rows stands what they give instead.
+Peers have no sparse result, so their dense result stands beside our sparse one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def inputs(size: int) -> Arrays:
     return {"x": np.random.default_rng(14).standard_normal(size)}
 
 
-def entries(x: Any) -> tuple[Any, Any, Any]:
+def entries(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The diagonals below, on and above: of x[i-1] - 2 x[i]² + x[i+1], and of x at both ends."""
     below, on, above = np.ones(x.size), -4 * x, np.ones(x.size)
     on[[0, -1]] = 1
@@ -27,13 +27,13 @@ def entries(x: Any) -> tuple[Any, Any, Any]:
     return below, on, above
 
 
-def dense_reference(inputs: Arrays) -> list[Any]:
+def dense_reference(inputs: Arrays) -> list[np.ndarray]:
     below, on, above = entries(inputs["x"])
     return [np.diag(below[1:], -1) + np.diag(on) + np.diag(above[:-1], 1)]
 
 
-def listed_reference(inputs: Arrays) -> list[Any]:
-    """The entries row by row, without the four that are no entries."""
+def listed_reference(inputs: Arrays) -> list[np.ndarray]:
+    """The entries row by row; the two end rows have one entry each."""
     return [np.stack(entries(inputs["x"]), axis=1).reshape(-1)[[1, *range(3, 3 * LARGE - 3), -2]]]
 
 

@@ -1,4 +1,4 @@
-"""Gradient of where(x > 0, x², eˣ): two branches, one of them taken for each element."""
+"""Gradient of where(x > 0, x², eˣ): two branches, of which each element takes one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def inputs() -> Arrays:
     return {"x": rng.standard_normal((SIDE, SIDE), dtype="float32")}
 
 
-def reference(inputs: Arrays) -> list[Any]:
+def reference(inputs: Arrays) -> list[np.ndarray]:
     x = inputs["x"]
     return [np.where(x > 0, 2 * x, np.exp(x))]
 
@@ -26,7 +26,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> Any:
+    def call() -> object:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = gt.where(x > 0, gt.square(x), gt.exp(x))

@@ -4,14 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from gradtape import errors, extend, fft, linalg, numpy_protocols, pytree, random, testing
-from gradtape.control.associative_scan import associative_scan
-from gradtape.control.branches import cond, switch
-from gradtape.control.callbacks import numpy_function, pure_callback, py_function
-from gradtape.control.custom_vmap import custom_vmap
-from gradtape.control.loops import fori_loop, scan, while_loop
-from gradtape.control.map import map
-from gradtape.control.vmap import vectorized_map, vmap
+from gradtape import errors, fft, linalg, numpy_protocols, pytree, random
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -29,11 +22,6 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
-from gradtape.functions.arguments.tensor_spec import TensorSpec
-from gradtape.functions.function import Function, function
-from gradtape.functions.recorder_switch import set_recorder
-from gradtape.inspect.debug_nans import debug_nans
-from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
 from gradtape.ops.arrays.creation import (
     arange,
     empty,
@@ -204,20 +192,14 @@ from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
 from gradtape.runtime.plan_cache import clear_plans
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-from gradtape.solve.implicit import fixed_point, minimize, root
-from gradtape.solve.linear_operators import hessian_operator, linear_operator
-from gradtape.solve.linearize import linearize
-from gradtape.solve.scipy_bridges import objective, ode, residuals
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
-from gradtape.tape.custom_derivatives import custom_gradient, custom_jvp, grad_pass_through
+from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
+from gradtape.tape.custom_jvp import custom_jvp
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
 from gradtape.tape.gradient_tape import GradientTape, gradients
 from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
-from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
-from gradtape.tape.saved_for_backward import saved_for_backward
-from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
 from gradtape.tensor.array_api import (
     __array_namespace_info__,
     astype,
@@ -228,7 +210,8 @@ from gradtape.tensor.array_api import (
     result_type,
 )
 from gradtape.tensor.modes import deterministic, eager, is_deterministic
-from gradtape.tensor.tensor import RowSparse, Tensor, asarray, evaluate, from_dlpack, program_of
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor, asarray, evaluate, from_dlpack, program_of
 from gradtape.tensor.variable import Variable
 from gradtape.version import __version__
 
@@ -276,14 +259,64 @@ __all__ = [
 ]  # fmt: skip
 
 
+# Names and packages that not everyone needs: they are imported when they are first named.
+_PACKAGES = ("extend", "nn", "optimizers", "testing", "tf")
+_LATER: dict[str, tuple[str, ...]] = {
+    "control.associative_scan": ("associative_scan",),
+    "control.branches": ("cond", "switch"),
+    "control.callbacks": ("numpy_function", "pure_callback", "py_function"),
+    "control.custom_vmap": ("custom_vmap",),
+    "control.loops": ("fori_loop", "while_loop"),
+    "control.map": ("map",),
+    "control.scan": ("scan",),
+    "control.vmap": ("vectorized_map", "vmap"),
+    "functions.arguments.tensor_spec": ("TensorSpec",),
+    "functions.function": ("Function", "function"),
+    "functions.recorder_switch": ("set_recorder",),
+    "inspect.debug_nans": ("debug_nans",),
+    "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
+    "solve.implicit": ("fixed_point", "minimize", "root"),
+    "solve.linear_operators": ("hessian_operator", "linear_operator"),
+    "solve.linearize": ("linearize",),
+    "solve.scipy_bridges": ("objective", "ode", "residuals"),
+    "tape.prepared": ("prepare_hessian", "prepare_jacobian"),
+    "tape.saved_for_backward": ("saved_for_backward",),
+    "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
 if _typing.TYPE_CHECKING:
-    from gradtape import nn, optimizers, tf
+    from gradtape import extend, nn, optimizers, testing, tf
+    from gradtape.control.associative_scan import associative_scan
+    from gradtape.control.branches import cond, switch
+    from gradtape.control.callbacks import numpy_function, pure_callback, py_function
+    from gradtape.control.custom_vmap import custom_vmap
+    from gradtape.control.loops import fori_loop, while_loop
+    from gradtape.control.map import map
+    from gradtape.control.scan import scan
+    from gradtape.control.vmap import vectorized_map, vmap
+    from gradtape.functions.arguments.tensor_spec import TensorSpec
+    from gradtape.functions.function import Function, function
+    from gradtape.functions.recorder_switch import set_recorder
+    from gradtape.inspect.debug_nans import debug_nans
+    from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
+    from gradtape.solve.implicit import fixed_point, minimize, root
+    from gradtape.solve.linear_operators import hessian_operator, linear_operator
+    from gradtape.solve.linearize import linearize
+    from gradtape.solve.scipy_bridges import objective, ode, residuals
+    from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
+    from gradtape.tape.saved_for_backward import saved_for_backward
+    from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
 else:
 
     def __getattr__(name: str) -> object:
-        """Packages that not everyone needs are imported when they are first named."""
-        if name in ("nn", "optimizers", "tf"):
+        """Import what is first named now, or say which of our names is meant."""
+        if name in _PACKAGES:
             return _import_module(f"gradtape.{name}")
+        if name in _MODULE_OF:
+            found = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
+            globals()[name] = found
+            return found
         raise AttributeError(_missing_name(name, __all__), name=name)
 
     def __dir__() -> list[str]:

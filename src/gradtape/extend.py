@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,19 @@ from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
+from gradtape.graph.walk import substitute
+from gradtape.inspect.check_declaration import (
+    REQUIRED,
+    Params,
+    Rule,
+    arity_of,
+    as_specs,
+    check_callables,
+    checked_kernel,
+    known_rule,
+    names_and_defaults,
+)
+from gradtape.inspect.check_op import check_op
 from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
@@ -33,9 +46,15 @@ from gradtape.recording.record import record
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.transforms.forward import forward
 
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+
+    # Samples, or the arrays of each.
+    Samples: TypeAlias = Sequence[Sample | Sequence[np.ndarray]]
+
 __all__ = ["Sample", "Undefined", "check", "elementwise", "op", "spec"]
 
-# Names declared here, which may be declared again if the user says so.
+# Names declared here, which may be declared again with replace=True.
 _declared: set[str] = set()
 
 BATCH = {
@@ -50,14 +69,13 @@ SPARSITY = {
     "matrices": reads.matrices,
     "nothing": reads.nothing,
 }
-Params = Sequence[str] | Mapping[str, Any]
-_REQUIRED = object()
+Recorder: TypeAlias = Callable[..., Any]
 
 
 def elementwise(
     name: str,
-    numpy: Callable[..., Any] | None = None,
-    partials: Sequence[Callable[..., Any]] | None = None,
+    numpy: Rule | None = None,
+    partials: Sequence[Rule] | None = None,
     *,
     arity: int | None = None,
     params: Params = (),
@@ -66,12 +84,12 @@ def elementwise(
     result: str = "same",
     domains: Sequence[tuple[float, float]] = ((-2.0, 2.0),),
     dtypes: Sequence[str] = ("float64",),
-    sample_params: Sequence[dict[str, Any]] = ({},),
-    composition: Callable[..., Any] | None = None,
+    sample_params: Sequence[Mapping[str, object]] = ({},),
+    composition: Rule | None = None,
     expensive: bool = False,
     doc: str = "",
     replace: bool = False,
-) -> Callable[..., Any]:
+) -> Recorder:
     """Declare an op that works element by element, and return the function that records it.
 
     >>> haversine = gt.extend.elementwise(
@@ -97,11 +115,11 @@ def elementwise(
       without a kernel or partials of its own, the op has those of the composition.
     """
     _check_name("elementwise", name, replace)
-    names, defaults = _params(name, params)
-    count = _arity(name, arity, partials, composition)
+    names, defaults = names_and_defaults(name, params)
+    count = arity_of(name, arity, partials)
     if partials is not None:
-        _check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
-    _check_callables(name, {"numpy": numpy, "composition": composition})
+        check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
+    check_callables(name, {"numpy": numpy, "composition": composition})
     if numpy is None and composition is None:
         raise TypeError(f"extend: {name} has no kernel. Give numpy=, or composition=.")
     for what, word, known in (
@@ -112,9 +130,8 @@ def elementwise(
         if word not in known:
             raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
     spec_rule = spec_of(name, count, result)
-    jvp: Any
-    vjp: Any
-    jvp, vjp = (jvp_of(partials), vjp_of(partials)) if partials else (None, None)
+    jvp: Rule | Undefined | None = jvp_of(partials) if partials else None
+    vjp: Rule | Undefined | None = vjp_of(partials) if partials else None
     if not partials:
         if result == "bool":
             jvp = vjp = Undefined(f"{name} gives no floating-point result")
@@ -125,13 +142,14 @@ def elementwise(
                 f"{name} was declared without a derivative. Give extend.elementwise partials=, one "
                 "function for each operand"
             )
-    kernel = _kernel_by(composition) if numpy is None else numpy
+    kernel = _kernel_by(composition) if numpy is None and composition else numpy
+    assert kernel is not None
     ranges = tuple(domains) * count if len(domains) == 1 else tuple(domains)
     found = Op(
         name,
         "elementwise",
         spec=spec_rule,
-        numpy=_as_declared(name, kernel, spec_rule, cast=True),
+        numpy=checked_kernel(name, kernel, spec_rule, cast=True),
         batch=batching.broadcasting,
         jvp=jvp,
         vjp=vjp,
@@ -155,24 +173,24 @@ def elementwise(
 def op(
     name: str,
     *,
-    spec: Callable[..., Any],
-    numpy: Callable[..., Any],
-    jvp: Any = None,
-    vjp: Any = None,
-    batch: Any = "loop",
-    sparsity: Any = "dense",
-    mask: Callable[..., Any] | None = None,
-    promote: Any = None,
+    spec: Rule,
+    numpy: Rule,
+    jvp: Rule | Undefined | None = None,
+    vjp: Rule | Undefined | None = None,
+    batch: Rule | Undefined | str = "loop",
+    sparsity: Rule | Undefined | str = "dense",
+    mask: Rule | None = None,
+    promote: Rule | str | None = None,
     params: Params = (),
-    samples: Any = (),
-    composition: Callable[..., Any] | None = None,
+    samples: Samples | Callable[[], Samples] = (),
+    composition: Rule | None = None,
     expensive: bool = True,
     may_fail: bool = False,
     view: bool = False,
     opaque: bool = False,
     doc: str = "",
     replace: bool = False,
-) -> Callable[..., Any]:
+) -> Recorder:
     """Declare an op of any kind, and return the function that records it.
 
     >>> shares = gt.extend.op(
@@ -208,8 +226,8 @@ def op(
     values is computed on the line that records it; an `opaque` one is never shared.
     """
     _check_name("op", name, replace)
-    names, defaults = _params(name, params)
-    _check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
+    names, defaults = names_and_defaults(name, params)
+    check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
     if numpy is None or spec is None:
         raise TypeError(f"extend: {name} needs spec= and numpy=.")
     for word, rule in (("jvp", jvp), ("vjp", vjp)):
@@ -234,22 +252,22 @@ def op(
         promote = promotion(name, promote, "any")
 
     @functools.lru_cache(maxsize=256)
-    def spec_rule(*specs: Spec, **given: Any) -> Any:
-        return _as_specs(name, spec(*specs, **given))
+    def spec_rule(*specs: Spec, **given: object) -> Spec | tuple[Spec, ...]:
+        return as_specs(name, spec(*specs, **given))
 
     found = Op(
         name,
         "extension",
         spec=spec_rule,
-        numpy=_as_declared(name, numpy, spec_rule, cast=False),
-        batch=_rule(name, "batch", batch, BATCH),
+        numpy=checked_kernel(name, numpy, spec_rule, cast=False),
+        batch=known_rule(name, "batch", batch, BATCH),
         jvp=jvp,
         vjp=vjp,
         mask=mask,
         promote=promote,
         params=names,
-        sparsity=_rule(name, "sparsity", sparsity, SPARSITY),
-        samples=lambda: _samples(name, samples, defaults),
+        sparsity=known_rule(name, "sparsity", sparsity, SPARSITY),
+        samples=lambda: _samples(samples, defaults),
         expensive=expensive,
         may_fail=may_fail,
         view=View.OTHER if view else None,
@@ -261,7 +279,7 @@ def op(
     return _function(found, defaults, doc, None)
 
 
-def spec(shape: Sequence[int], dtype: Any) -> Spec:
+def spec(shape: Sequence[int], dtype: DTypeLike) -> Spec:
     """A shape and a dtype, for the `spec` rule of an op.
 
     >>> gt.extend.spec((2, 3), "float32")
@@ -270,7 +288,7 @@ def spec(shape: Sequence[int], dtype: Any) -> Spec:
     return make_spec(tuple(int(n) for n in shape), as_dtype(dtype))
 
 
-def check(function: Any, order: int = 2) -> str:
+def check(function: Recorder | Op, order: int = 2) -> str:
     """Test an op at its samples like the library's own; raise AssertionError where a rule is wrong.
 
     >>> wrong = gt.extend.elementwise(
@@ -286,130 +304,38 @@ def check(function: Any, order: int = 2) -> str:
     other up to `order`; a `where` above the op gives all of a gradient or none; a batch is a loop
     over its examples; the sparsity rule contains the numeric Jacobian; compiled is like NumPy.
     """
-    from gradtape.inspect.check_op import check_op
-
-    return check_op(getattr(function, "op", function), order)
-
-
-# What declarations are made of.
+    declared: Any = getattr(function, "op", function)
+    return check_op(declared, order)
 
 
-def _check_name(where: str, name: Any, replace: bool) -> None:
+# Checks of what the user declares, and the rules that follow from it.
+
+
+def _check_name(where: str, name: object, replace: bool) -> None:
     if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(f"extend.{where}: {name!r} is no name. Use letters, digits and _.")
+        raise ValueError(f"extend.{where}: {name!r} is not a name. Use letters, digits and _.")
     if name in REGISTRY and not (replace and name in _declared):
         whose = "declared before" if name in _declared else "one of gradtape's own"
         remedy = ", or say replace=True" if name in _declared else ""
         raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
 
 
-def _check_callables(name: str, rules: Mapping[str, Any]) -> None:
-    for word, rule in rules.items():
-        if rule is not None and not callable(rule):
-            raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
-
-
-def _params(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names, and defaults of those that have one."""
-    names = tuple(params)
-    for word in names:
-        if not isinstance(word, str) or not word.isidentifier():
-            raise ValueError(f"extend: {name}: {word!r} among params is no name.")
-    defaults = params if isinstance(params, Mapping) else dict.fromkeys(names, _REQUIRED)
-    return names, dict(defaults)
-
-
-def _arity(
-    name: str,
-    arity: int | None,
-    partials: Sequence[Any] | None,
-    composition: Callable[..., Any] | None,
-) -> int:
-    if partials is not None and arity is not None and len(partials) != arity:
-        raise ValueError(
-            f"extend: {name}: {len(partials)} partials for {arity} operands. Give one for each."
-        )
-    count = len(partials) if partials else (1 if arity is None else arity)
-    if count < 1:
-        raise ValueError(f"extend: {name}: arity {count} is less than 1.")
-    return count
-
-
-def _rule(name: str, what: str, given: Any, known: Mapping[str, Any]) -> Any:
-    if callable(given) or isinstance(given, Undefined):
-        return given
-    if given not in known:
-        raise ValueError(
-            f"extend: {name}: {what}={given!r} is unknown. Use a function, or one of "
-            f"{', '.join(map(repr, known))}."
-        )
-    return known[given]
-
-
 def _enter(found: Op) -> None:
+    """Put an op in the registry, in the place of one that was declared before."""
     REGISTRY.pop(found.name, None)
     declare(found)
     _declared.add(found.name)
 
 
-def _as_specs(name: str, given: Any) -> Any:
-    if isinstance(given, Spec):
-        return given
-    if isinstance(given, list) or (isinstance(given, tuple) and given and _is_spec(given[0])):
-        return tuple(_as_specs(name, one) for one in given)
-    if _is_spec(given):
-        return spec(*given)
-    raise TypeError(
-        f"extend: the spec of {name} gave {given!r}. Return a Spec, a (shape, dtype) pair, or a "
-        "list of them for several results."
-    )
-
-
-def _is_spec(given: Any) -> bool:
-    return isinstance(given, Spec) or (
-        isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
-    )
-
-
-def _as_declared(
-    name: str, kernel: Callable[..., Any], rule: Callable[..., Any], cast: bool
-) -> Callable[..., Any]:
-    """The kernel, held to what its spec promises."""
-
-    def checked(*arrays: Any, **params: Any) -> Any:
-        arrays = tuple(map(np.asarray, arrays))
-        expected = rule(*[make_spec(one.shape, one.dtype) for one in arrays], **params)
-        several = type(expected) is tuple
-        found = kernel(*arrays, **params)
-        parts = tuple(found) if several and isinstance(found, (tuple, list)) else (found,)
-        specs = expected if several else (expected,)
-        if len(parts) != len(specs):
-            raise ValueError(f"{name}: its kernel gave {len(parts)} results, not {len(specs)}.")
-        results = []
-        for part, of in zip(parts, specs, strict=True):
-            result = np.asarray(part)
-            if cast and result.dtype.kind == of.dtype.kind:
-                result = result.astype(of.dtype, copy=False)
-            if (result.shape, result.dtype) != (of.shape, of.dtype):
-                raise ValueError(
-                    f"{name}: its kernel gave {result.dtype} of shape {result.shape}, where its "
-                    f"spec says {of.dtype} of shape {of.shape}."
-                )
-            results.append(result)
-        return tuple(results) if several else results[0]
-
-    return checked
-
-
-def _jvp_by(composition: Callable[..., Any]) -> Callable[..., Any]:
+def _jvp_by(composition: Rule) -> Rule:
     """Forward mode through the composition."""
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Any:
+    def jvp(
+        tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: object
+    ) -> Node | None:
         moving = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
-        # Two operands may be one node: each is an end of its own.
+        # Two operands may be one node, so each is derived by a placeholder of its own.
         ends = [placeholder(x.spec) for x in inputs]
-        from gradtape.graph.walk import substitute
-
         root = composition(*ends, **params)
         chosen = [end for end, t in zip(ends, tangents, strict=True) if t is not None]
         (pushed,) = forward([root], chosen, [t for _, t in moving])
@@ -420,16 +346,18 @@ def _jvp_by(composition: Callable[..., Any]) -> Callable[..., Any]:
     return jvp
 
 
-def _kernel_by(composition: Any) -> Callable[..., Any]:
-    """The composition, computed by the kernels of its ops."""
+def _kernel_by(composition: Rule) -> Rule:
+    """The composition as a kernel: a numpy plan of its ops."""
 
     @functools.lru_cache(maxsize=256)
-    def plan(specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> tuple[NumpyPlan, Any]:
+    def plan(
+        specs: tuple[Spec, ...], params: tuple[tuple[str, object], ...]
+    ) -> tuple[NumpyPlan, list[int]]:
         ends = [placeholder(of) for of in specs]
         found: Program = optimize(program([composition(*ends, **dict(params))]))
         return NumpyPlan(found), [ends.index(node) for node in found.inputs]
 
-    def kernel(*arrays: Any, **params: Any) -> Any:
+    def kernel(*arrays: np.ndarray, **params: object) -> object:
         specs = tuple(make_spec(one.shape, one.dtype) for one in arrays)
         made, positions = plan(specs, tuple(params.items()))
         return made.run([arrays[at] for at in positions])[0]
@@ -437,7 +365,9 @@ def _kernel_by(composition: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]:
+def _samples(
+    given: Samples | Callable[[], Samples], defaults: Mapping[str, object]
+) -> list[Sample]:
     listed = given() if callable(given) else given
     found = []
     for one in listed:
@@ -448,29 +378,29 @@ def _samples(name: str, given: Any, defaults: Mapping[str, Any]) -> list[Sample]
     return found
 
 
-def _filled(rows: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Params of samples, with defaults where nothing is said."""
+def _filled(
+    rows: Sequence[Mapping[str, object]], defaults: Mapping[str, object]
+) -> list[dict[str, Any]]:
+    """Params of samples, with defaults where a sample has none."""
     return [{n: _frozen(row.get(n, default)) for n, default in defaults.items()} for row in rows]
 
 
-def _frozen(value: Any) -> Any:
-    """Params are part of the structure: lists become tuples, NumPy's numbers Python's."""
+def _frozen(value: object) -> object:
+    """A param as part of the structure: a list as a tuple, a NumPy number as a Python number."""
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(one) for one in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _function(
-    found: Op, defaults: Mapping[str, Any], doc: str, arity: int | None
-) -> Callable[..., Any]:
-    """Operands by position, params by name."""
+def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: int | None) -> Recorder:
+    """The function that records an op: operands by position, params by name."""
     name = found.name
 
-    def function(*operands: Any, **given: Any) -> Any:
+    def function(*operands: object, **given: object) -> Any:
         if arity is not None and len(operands) != arity:
             raise TypeError(f"{name}: {len(operands)} operands, expected {arity}.")
         unknown = [word for word in given if word not in defaults]
-        missing = [w for w, value in defaults.items() if value is _REQUIRED and w not in given]
+        missing = [w for w, value in defaults.items() if value is REQUIRED and w not in given]
         if unknown or missing:
             what = f"unknown {unknown}" if unknown else f"missing {missing}"
             raise TypeError(f"{name}: params: {what}. It takes {list(defaults)} by keyword.")
@@ -480,7 +410,7 @@ def _function(
     return _named(function, found, doc)
 
 
-def _named(function: Any, found: Op, doc: str) -> Callable[..., Any]:
+def _named(function: Any, found: Op, doc: str) -> Recorder:
     function.op = found
     function.__name__ = function.__qualname__ = found.name
     function.__doc__ = doc or f"The op {found.name}."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.gradient_tape import GradientTape
@@ -18,12 +19,13 @@ __all__ = ["check_gradients"]
 MODES = ("forward", "reverse")
 
 # A function of the differentiable leaves of the arguments, to a list of inexact tensors.
-Flat = Callable[[Sequence[Tensor]], list[Any]]
+Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
+Arrays: TypeAlias = list[np.ndarray]
 
 
 def check_gradients(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     order: int = 2,
     modes: Sequence[str] = MODES,
     atol: float | None = None,
@@ -36,7 +38,7 @@ def check_gradients(
 
     Along a random direction of each argument, forward mode is compared with central differences;
     reverse mode is compared with both by the dot-product test, `<g, J v> = <Jᵀ g, v>`. At order 2
-    the same is done to the derivatives themselves, so that both modes are taken over both. The
+    the derivatives themselves are checked in this way, so that both modes are taken over both. The
     directions are the same in every run.
 
     Arguments are tensors, arrays, numbers or nests of them; integers and booleans are passed on
@@ -46,7 +48,9 @@ def check_gradients(
     """
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
-        raise ValueError(f"check_gradients: modes {tuple(modes)!r} are not some of {MODES}.")
+        raise ValueError(
+            f"check_gradients: modes {tuple(modes)!r} are unknown or none. Use some of {MODES}."
+        )
     if order < 1:
         raise ValueError(f"check_gradients: order {order} is not a derivative. Use 1 or more.")
     flat, leaves, labels = _flatten_function(f, args)
@@ -74,7 +78,7 @@ def check_gradients(
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same through all orders, and how the order at hand is called."""
+    """The settings of a check, and what errors call the order that is being checked."""
 
     modes: tuple[str, ...]
     labels: list[str]
@@ -90,14 +94,15 @@ class Setting:
         return f"order {self.order}, {mode}{self.inner}"
 
 
-def _single(dtype: Any) -> int:
+def _single(dtype: DType) -> int:
+    """The item size of single precision of the same kind."""
     return 8 if dtype.kind == "c" else 4
 
 
 def _flatten_function(
-    f: Callable[..., Any], args: tuple[Any, ...]
+    f: Callable[..., object], args: tuple[object, ...]
 ) -> tuple[Flat, list[Tensor], list[str]]:
-    """`f` of its differentiable leaves alone, those leaves, and what to call each."""
+    """`f` as a function of its differentiable leaves, these leaves, and a label of each."""
     trees = [flatten(arg) for arg in args]
     entered = [[asarray(leaf) for leaf in leaves] for leaves, _ in trees]
     places: list[tuple[int, int]] = []
@@ -110,7 +115,7 @@ def _flatten_function(
                     f"argument {position}" + (f", leaf {number}" if len(leaves) > 1 else "")
                 )
 
-    def flat(given: Sequence[Tensor]) -> list[Any]:
+    def flat(given: Sequence[Tensor]) -> list[Tensor]:
         filled = [list(leaves) for leaves in entered]
         for (position, number), leaf in zip(places, given, strict=True):
             filled[position][number] = leaf
@@ -133,7 +138,7 @@ def _check(
             f"check_gradients: the {what} is not finite here, so nothing can be compared. "
             "Choose other arguments."
         )
-    # A difference quotient is off by the rounding of what is differenced, however small it is.
+    # The rounding of large values spoils a difference quotient, however small it is itself.
     size = max((float(np.abs(value).max()) for value in values if value.size), default=0.0)
     atol = setting.atol * max(1.0, size) if setting.scaled else setting.atol
     local = replace(setting, atol=atol)
@@ -156,9 +161,13 @@ def _check(
 
 
 def _check_forward(
-    f: Flat, leaves: list[Tensor], directions: list[Any], quotients: list[Any], setting: Setting
-) -> list[Any]:
-    """Each argument's tangent alone, then all of them at once; the latter is returned."""
+    f: Flat,
+    leaves: list[Tensor],
+    directions: Arrays,
+    quotients: list[Arrays],
+    setting: Setting,
+) -> Arrays:
+    """Check the tangents of each argument alone, then of all at once, which are returned."""
     title = setting.title("forward")
     for position, label in enumerate(setting.labels):
         alone = _push(f, directions, position)(leaves)
@@ -172,12 +181,13 @@ def _check_forward(
 def _check_reverse(
     f: Flat,
     leaves: list[Tensor],
-    directions: list[Any],
-    weights: list[Any],
-    quotients: list[Any],
-    pushed: list[Any] | None,
+    directions: Arrays,
+    weights: Arrays,
+    quotients: list[Arrays],
+    pushed: Arrays | None,
     setting: Setting,
 ) -> None:
+    """Check cotangents against differences and forward mode by the dot-product test."""
     title = setting.title("reverse")
     products = []
     pulled = _pull(f, weights)(leaves)
@@ -200,10 +210,10 @@ def _check_reverse(
         _compare(sum(products), expected, where, "forward mode", setting)
 
 
-def _push(f: Flat, directions: list[Any], only: int | None = None) -> Flat:
+def _push(f: Flat, directions: Arrays, only: int | None = None) -> Flat:
     """The derivative of `f` along the directions, in forward mode, as a function of the leaves."""
 
-    def derivative(leaves: Sequence[Tensor]) -> list[Any]:
+    def derivative(leaves: Sequence[Tensor]) -> list[Tensor]:
         chosen = range(len(leaves)) if only is None else [only]
         tangents = [asarray(directions[position]) for position in chosen]
         primals = [leaves[position] for position in chosen]
@@ -214,10 +224,10 @@ def _push(f: Flat, directions: list[Any], only: int | None = None) -> Flat:
     return derivative
 
 
-def _pull(f: Flat, weights: list[Any]) -> Flat:
+def _pull(f: Flat, weights: Arrays) -> Flat:
     """The gradient of `<weights, f>` in reverse mode, as a function of the leaves."""
 
-    def derivative(leaves: Sequence[Tensor]) -> list[Any]:
+    def derivative(leaves: Sequence[Tensor]) -> list[Tensor]:
         sources = list(leaves)
         with GradientTape() as tape:
             tape.watch(sources)
@@ -233,25 +243,25 @@ def _pull(f: Flat, weights: list[Any]) -> Flat:
     return derivative
 
 
-def _direction(rng: np.random.Generator, like: Any) -> Any:
-    """Random signs and sizes, none of them small: an error anywhere shows."""
+def _direction(rng: np.random.Generator, like: Tensor | np.ndarray) -> np.ndarray:
+    """Random signs and sizes, none of them small, so that an error in any element shows."""
 
-    def real() -> Any:
+    def real() -> np.ndarray:
         return rng.uniform(0.5, 1.0, like.shape) * rng.choice([-1.0, 1.0], like.shape)
 
     found = real() + 1j * real() if like.dtype.kind == "c" else real()
     return np.asarray(found, like.dtype)
 
 
-def _inner(a: Any, b: Any) -> float:
+def _inner(a: np.ndarray, b: np.ndarray) -> float:
     wide = np.result_type(a.dtype, np.float64)
     return float(np.sum(np.conj(a.astype(wide)) * b).real)
 
 
 def _central_difference(
-    f: Flat, leaves: list[Tensor], position: int, direction: Any, eps: float
-) -> list[Any]:
-    def moved(step: float) -> list[Any]:
+    f: Flat, leaves: list[Tensor], position: int, direction: np.ndarray, eps: float
+) -> Arrays:
+    def moved(step: float) -> Arrays:
         start = leaves[position].numpy()
         shifted = list(leaves)
         shifted[position] = asarray((start + step * direction).astype(start.dtype))
@@ -263,7 +273,7 @@ def _central_difference(
     ]
 
 
-def _compare_all(got: list[Any], expected: list[Any], where: str, setting: Setting) -> None:
+def _compare_all(got: list[Tensor], expected: Arrays, where: str, setting: Setting) -> None:
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         if one.shape != other.shape:
             raise AssertionError(
@@ -275,7 +285,7 @@ def _compare_all(got: list[Any], expected: list[Any], where: str, setting: Setti
 
 
 def _compare(got: Any, expected: Any, where: str, source: str, setting: Setting) -> None:
-    """Compare with the largest number in sight, and name the worst element."""
+    """Compare with a tolerance relative to the largest element, and name the worst one."""
     got, expected = np.asarray(got), np.asarray(expected)
     if not got.size:
         return

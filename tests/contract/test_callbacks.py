@@ -109,7 +109,7 @@ class TestPureCallback:
             (lambda: gt.pure_callback(lambda a: a[:2], X, X), ValueError, r"\(2,\)"),
             (lambda: gt.pure_callback(np.sin, gt.float64, X), TypeError, "shape and dtype"),
             (lambda: gt.pure_callback(np.sin, X, X, vmap_method="fast"), ValueError, "sequential"),
-            (lambda: gt.pure_callback(None, X, X), TypeError, "no function"),
+            (lambda: gt.pure_callback(None, X, X), TypeError, "expected a function"),
             (lambda: gt.pure_callback(np.sin, [X, X], X), ValueError, "expected 2 parts"),
         ],
     )

@@ -17,7 +17,9 @@ from gradtape import ops
 from gradtape.graph.op import REGISTRY
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
-SOURCES = [path for path in sorted(SOURCE.rglob("*.py")) if "ops" not in path.parts]
+SOURCES = [
+    path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != "ops"
+]
 
 # Modules that `import gradtape` leaves for later declare ops too.
 for _module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
@@ -45,9 +47,10 @@ WORDS = {
     "codegen/plans/gemm.py": {"split"},  # a label in generated code
     "codegen/plans/panels.py": {"all"},  # a label in generated code
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
-    "control/loops.py": {"scan"},  # the function, in its errors
+    "control/scan.py": {"scan"},  # the function, in its errors
+    "control/scan_segments.py": {"scan"},  # the same
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
-    "functions/captured_variables.py": {"assigned"},  # an attribute
+    "functions/capture/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook
     "graph/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
     "recording/deferred_number.py": {"abs", "add", "pow"},  # functions of the module operator
@@ -57,15 +60,19 @@ WORDS = {
 }  # fmt: skip
 
 
+# Lists of public names: those of the module, and those that are imported when first named.
+EXPORTS = {"__all__", "_LATER"}
+
+
 def ignored(tree: ast.AST) -> set[ast.AST]:
-    """Everything inside `__all__`, and the pieces of f-strings."""
+    """Everything inside lists of public names, and the pieces of f-strings."""
     found: set[ast.AST] = set()
     for item in ast.walk(tree):
         if isinstance(item, ast.JoinedStr):
             found.update(item.values)
-        if isinstance(item, (ast.Assign, ast.AugAssign)):
+        if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            if any(isinstance(target, ast.Name) and target.id in EXPORTS for target in targets):
                 found.update(ast.walk(item))
     return found
 

@@ -1,9 +1,9 @@
-"""associative_scan: all prefixes of an associative operation, in a logarithmic number of steps."""
+"""associative_scan: all prefixes of an associative operation, by a logarithmic number of ops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.joining import concat, stack
@@ -11,14 +11,16 @@ from gradtape.ops.arrays.movement import flip, reshape
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["associative_scan"]
 
+Tree = TypeVar("Tree")
+
 
 def associative_scan(
-    fn: Callable[..., Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    fn: Callable[[Tree, Tree], Tree], elems: object, reverse: bool = False, axis: int = 0
+) -> Tree:
     """The results of combining the first 1, 2, 3, … elements along an axis.
 
     >>> gt.associative_scan(gt.maximum, gt.asarray([1.0, 3.0, 2.0, 5.0])).tolist()
@@ -37,7 +39,7 @@ def associative_scan(
     leaves, structure = flatten(elems)
     tensors = [asarray(leaf) for leaf in leaves]
     if not tensors:
-        return elems
+        return unflatten(structure, [])
     axes = [normalize_axis("associative_scan", axis, tensor.ndim) for tensor in tensors]
     names = leaf_names(structure, "elems")
     for name, tensor, at in zip(names, tensors, axes, strict=True):
@@ -47,12 +49,12 @@ def associative_scan(
                 f"{names[0]} {tensors[0].shape[axes[0]]}. Give all of them one length."
             )
 
-    def combined(a: list[Any], b: list[Any]) -> list[Any]:
+    def combined(a: list[Tensor], b: list[Tensor]) -> list[Tensor]:
         found, shape = flatten(fn(unflatten(structure, a), unflatten(structure, b)))
         if shape != structure:
             raise ValueError(
                 "associative_scan: fn returned another structure than that of elems. "
-                "Return what it was given two of."
+                "Return a nest like each of its two arguments."
             )
         results = [asarray(result) for result in found]
         for name, given, result in zip(names, a, results, strict=True):
@@ -63,15 +65,15 @@ def associative_scan(
                 )
         return results
 
-    def part(xs: list[Any], start: int, stop: int, step: int = 1) -> list[Any]:
+    def part(xs: list[Tensor], start: int, stop: int, step: int = 1) -> list[Tensor]:
         length = max(0, -(-(stop - start) // step))
         return [along_axis(x, at, start, length, step) for x, at in zip(xs, axes, strict=True)]
 
-    def prefixes(xs: list[Any]) -> list[Any]:
+    def prefixes(xs: list[Tensor]) -> list[Tensor]:
         count = xs[0].shape[axes[0]]
         if count < 2:
             return xs
-        # Pairs first: their prefixes are every second result, and one more step gives the others.
+        # Pairs first: their prefixes are every second result, and one more call gives the others.
         odd = prefixes(combined(part(xs, 0, count - 1, 2), part(xs, 1, count, 2)))
         even = part(xs, 0, 1)
         if count > 2:
@@ -88,8 +90,8 @@ def associative_scan(
     return unflatten(structure, found)
 
 
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
-    """Elements of both in turn; the first may have one more."""
+def _interleaved(even: Tensor, odd: Tensor, axis: int) -> Tensor:
+    """Elements of both in turn; `even` may have one more."""
     count = odd.shape[axis]
     pairs = stack([along_axis(even, axis, 0, count), odd], axis=axis + 1)
     shape = (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :])

@@ -1,23 +1,22 @@
 """From the trace of one example to the recording that the function was called in, batched.
 
-The batched graph is found by the structure of the trace, so a call that was seen before only
+The batched graph is looked up by the structure of the trace. A call that was seen before only
 applies its nodes again, in their order: to tapes and accumulators outside they are ordinary ops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+import numpy as np
+
+from gradtape.control.batched_rule import CarriedRule, all_examples
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import LEAF, PICK, Node, apply, leaf, pick
+from gradtape.graph.node import LEAF, PICK, Node, apply, pick
 from gradtape.graph.provenance import provenance
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.families.batching import moved, spread
-from gradtape.ops.reductions.reduction import SUM
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -39,22 +38,22 @@ class BatchedGraph:
         size: int,
         python_rule: PythonRule,
     ) -> None:
-        self.batching = Batching({one: _many(one, size) for one in leaves}, python_rule)
+        self.batching = Batching({one: all_examples(one, size) for one in leaves}, python_rule)
         self.results = self.batching.of(roots)
-        # What can fail on values is tried whether or not a result needs it.
+        # Ops that can fail on values are computed whether or not a result needs them.
         tried = self.batching.of(checks)
         self.checks = [node for node in tried if not isinstance(node, Unbatched)]
         self.size = size
 
     def result(self, position: int, axis: int | None) -> Node:
-        """A result with its axis of examples where it is wanted; None: as it is."""
+        """A result with its axis of examples at `axis`, or as it is where that is None."""
         found = self.results[position]
         if isinstance(found, Unbatched):
             return found.node if axis is None else moved(spread(found.node, self.size), 0, axis)
         return found if axis is None else moved(found, 0, axis)
 
 
-class Steps:
+class OrderedGraph:
     """A batched graph in an order in which it can be applied."""
 
     def __init__(self, graph: BatchedGraph, axes: Sequence[int | None]) -> None:
@@ -63,25 +62,21 @@ class Steps:
         order = topological([*self.outputs, *graph.checks])
         self.leaves = [node for node in order if node.op is LEAF]
         self.steps = [node for node in order if node.op is not LEAF]
-        # What can fail on the values of examples; anything else of the kind was tried already.
+        # Ops that can fail on the values of examples; those that all share were computed before.
         many = {node for node in self.batching.batched.values() if isinstance(node, Node)}
         mixed = dependents(order, many)
         self.fallible = [node for node in self.steps if node.op.may_fail and node in mixed]
 
 
-def _many(one: Node, size: int) -> Node:
-    return leaf(one.params[0], spec((size, *one.shape), one.dtype))
-
-
 class Carrier:
-    """Takes what a trace recorded to the recording outside it."""
+    """Records the graph of a trace in the recording outside it."""
 
-    def __init__(self, trace: Trace, size: int, given: Mapping[Node, Any]) -> None:
+    def __init__(self, trace: Trace, size: int, given: Mapping[Node, Tensor]) -> None:
         self.trace = trace
         self.size = size
         # Tensors of all examples, by the leaf of one, and positions of random draws likewise.
         self.given = given
-        self.draws: dict[Node, Any] = {}
+        self.draws: dict[Node, np.ndarray] = {}
         self._ones: dict[int, Node] = {}
 
     def batch(self, roots: Sequence[Node]) -> BatchedGraph:
@@ -105,13 +100,13 @@ class Carrier:
             COUNTS.batch_hits += 1
         return found
 
-    def steps(self, graph: BatchedGraph, axes: tuple[int | None, ...]) -> Steps:
-        """Its results with their axes of examples in place, in the trace too."""
+    def steps(self, graph: BatchedGraph, axes: tuple[int | None, ...]) -> OrderedGraph:
+        """The results with their axes of examples in place; to be called inside the trace."""
         derived = self.trace.table.derived
         key = ("steps", graph, axes)
         found = derived.get(key)
         if found is None:
-            found = Steps(graph, axes)
+            found = OrderedGraph(graph, axes)
             if not graph.batching.called:
                 derived[key] = found
         return found
@@ -119,7 +114,7 @@ class Carrier:
     def call_rule(
         self, node: Node, arguments: tuple[Node, ...], flags: tuple[bool, ...]
     ) -> list[Node]:
-        """The rule of a function that says itself how it is batched, called in the trace."""
+        """Call the rule of a `custom_vmap` function in the trace."""
         trace = self.trace
         for argument, flag in zip(arguments, flags, strict=True):
             if flag:
@@ -131,8 +126,8 @@ class Carrier:
             for found, flag in results
         ]
 
-    def record(self, graph: Steps, kinds: Sequence[type[Handle]]) -> list[Any]:
-        """Apply the batched graph outside; gives a handle of each kind on each result."""
+    def record(self, graph: OrderedGraph, kinds: Sequence[type[Tensor]]) -> list[Tensor]:
+        """Apply the batched graph outside; the results are handles of these classes."""
         self.draws = self.trace.repeated_draws(self.size)
         self._ones = {one.params[0]: one for one in (*self.given, *self.draws)}
         outer = state.recording
@@ -179,8 +174,8 @@ class Carrier:
             return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
         return outer.enter_value(host_value(positions))
 
-    def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Any]) -> None:
-        """Evaluate what can fail on values, as the op itself would have been."""
+    def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Tensor]) -> None:
+        """Compute ops that can fail on values, as recording them outside a trace would have."""
         nodes = [node for node in nodes if not outer.lacks_value(node)]
         first = [pick(node, 0) if type(node.spec) is tuple else node for node in nodes]
         tried = [outer.hold(node, Handle) for node in first]
@@ -192,7 +187,7 @@ class Carrier:
             raise
 
     def _take_rules(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
-        """Derivatives in Python, and what is to be computed again, of nodes now outside."""
+        """Hand on the Python rules and checkpoints of nodes to those that they became outside."""
         rules = self.trace.rules
         for one, many in batching.custom:
             if many in image and one in rules:
@@ -200,7 +195,7 @@ class Carrier:
                 if not isinstance(rule, Checkpointed):
                     rule = CarriedRule(self, batching, image, rule, one)
                 outer.rules[image[many]] = rule
-        self._take_wishes(outer, batching, image)
+        self._take_checkpoints(outer, batching, image)
         if isinstance(outer, Trace):
             found = (batching.batched.get(one, one) for one in self.trace.replaced)
             outer.replaced.update(
@@ -208,10 +203,10 @@ class Carrier:
             )
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
-        """Where what may fail was recorded; it may have become several ops."""
+        """Hand on the lines that recorded ops which may fail; one may have become several."""
         own = set(self.trace.nodes)
         for one, line in self.trace.lines.items():
-            if one not in own:  # inside a loop, which tells it by its op
+            if one not in own:  # a node inside the body of a loop, which is not batched itself
                 outer.lines[one] = line
             many = batching.batched.get(one, one)
             roots = many if isinstance(many, tuple) else (many,)
@@ -220,10 +215,10 @@ class Carrier:
                 if node.op.may_fail and node in image and node not in ends:
                     outer.lines[image[node]] = line
 
-    def _take_wishes(
+    def _take_checkpoints(
         self, outer: Recording, batching: Batching, image: Mapping[Node, Node]
     ) -> None:
-        """What checkpoints save and compute again; an op may have become several."""
+        """Hand on what checkpoints save and compute again; an op may have become several."""
         trace, batched = self.trace, batching.batched
         for one in (*trace.recomputed, *trace.saved):
             many = batched.get(one, one)
@@ -246,7 +241,7 @@ class Carrier:
         image: Mapping[Node, Node],
         nodes: Sequence[Node],
     ) -> list[Node]:
-        """More nodes of the batched graph as nodes outside, without applying them."""
+        """More nodes of the batched graph as nodes outside, not counted as applications."""
         replacement = dict(image)
         for node in topological(nodes, stop=replacement.keys()):
             if node.op is LEAF and node not in replacement:
@@ -259,99 +254,8 @@ class Carrier:
         return found
 
 
-class CarriedRule:
-    """A derivative in Python of one example, for all examples: run in its trace, and batched."""
-
-    def __init__(
-        self,
-        carrier: Carrier,
-        batching: Batching,
-        image: Mapping[Node, Node],
-        rule: Any,
-        one: Node,
-    ) -> None:
-        self.carrier = carrier
-        self.batching = batching
-        self.image = image
-        self.rule = rule
-        self.one = one
-
-    def pull(self, recording: Recording, node: Node, cotangents: Sequence[Any]) -> list[Any]:
-        """Reverse mode. What an operand shared by all examples gets is the sum over them."""
-        is_many = _is_batched(node.spec[0], self.one.spec[0])
-        trace = self.carrier.trace
-        with trace.entered():
-            seeds = [trace.add_unknown(of) for of in self.one.spec]
-            pulled = self.rule.pull(trace, self.one, tuple(seeds))
-            batching, found = self._batched(pulled, seeds if is_many else [])
-        results = self._carried(recording, batching, found, seeds, cotangents)
-        if not is_many:
-            return results
-        pairs = zip(results, node.inputs, self.one.inputs, strict=True)
-        return [None if s is None else self._fitting(s, source, mine) for s, source, mine in pairs]
-
-    def _fitting(self, slope: Any, source: Node, mine: Node) -> Node:
-        slope = slope if _is_batched(slope.spec, mine.spec) else spread(slope, self.carrier.size)
-        if _is_batched(source.spec, mine.spec):
-            return slope
-        return apply(SUM, (slope,), ((0,), False))
-
-    def push(self, recording: Recording, node: Node, tangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Forward mode."""
-        is_many = _is_batched(node.spec[0], self.one.spec[0])
-        trace = self.carrier.trace
-        pairs = list(zip(node.inputs, self.one.inputs, tangents, strict=True))
-        with trace.entered():
-            seeds = [None if t is None else trace.add_unknown(mine.spec) for _, mine, t in pairs]
-            pushed = self.rule.push(trace, self.one, seeds)
-            many = [
-                seed
-                for seed, (source, mine, _) in zip(seeds, pairs, strict=True)
-                if seed is not None and _is_batched(source.spec, mine.spec)
-            ]
-            batching, found = self._batched(pushed, many)
-        known = [seed for seed in seeds if seed is not None]
-        given = [tangent for tangent in tangents if tangent is not None]
-        results = self._carried(recording, batching, found, known, given)
-        size = self.carrier.size
-        return tuple(
-            spread(result, size)
-            if result is not None and is_many and not _is_batched(result.spec, of)
-            else result
-            for result, of in zip(results, self.one.spec, strict=True)
-        )
-
-    def _batched(self, results: Sequence[Any], seeds: Sequence[Node]) -> tuple[Batching, list[Any]]:
-        """What the rule gave, batched, inside the trace."""
-        known = {k: v for k, v in self.batching.batched.items() if not isinstance(v, tuple)}
-        given = {**known, **{seed: _many(seed, self.carrier.size) for seed in seeds}}
-        batching = Batching(given, self.carrier.call_rule)
-        dense = [result.dense() if isinstance(result, Rows) else result for result in results]
-        found = iter(batching.of([node for node in dense if node is not None]))
-        return batching, [None if node is None else next(found) for node in dense]
-
-    def _carried(
-        self,
-        recording: Recording,
-        batching: Batching,
-        found: Sequence[Any],
-        seeds: Sequence[Node],
-        given: Sequence[Any],
-    ) -> list[Any]:
-        image = dict(self.image)
-        for seed, node in zip(seeds, given, strict=True):
-            image[batching.batched.get(seed, seed)] = node
-        nodes = [f.node if isinstance(f, Unbatched) else f for f in found if f is not None]
-        carried = iter(self.carrier.carry(recording, batching, image, nodes))
-        return [None if one is None else next(carried) for one in found]
-
-
-def _is_batched(many: Any, one: Any) -> bool:
-    return many.ndim > one.ndim
-
-
-def _carry_out(trace: Trace, node: Node) -> Any:
-    """A handle outside on what all examples share."""
+def _carry_out(trace: Trace, node: Node) -> Tensor:
+    """A handle outside on a node of the trace that all examples share."""
     carrier = Carrier(trace, 0, {})
     batching = Batching({})
     batching.of([node])

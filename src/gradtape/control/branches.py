@@ -1,17 +1,18 @@
-"""Branches that are one op: cond and switch. See gradtape.loops for loops.
+"""Branches that are one op: cond and switch.
 
-The functions given to these are called once, on tensors that have a shape and a dtype but no value.
-What they read from outside, tensors and variables alike, is an operand like any other:
-derivatives pass through it.
+Their functions are called once, on tensors that have a shape and a dtype but no value. Tensors and
+variables that a function reads from outside become operands of the op, so derivatives pass through
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from gradtape.control.carried_state import CarriedState
-from gradtape.control.traced_bodies import Body, apply_outside, settled, trace
+from gradtape.control.checks import check_function, described
+from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, numbered_placeholder
 from gradtape.graph.program import Program
@@ -21,17 +22,20 @@ from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["cond", "switch"]
 
+R = TypeVar("R")
+
 
 def cond(
-    pred: Any,
-    true_fn: Callable[..., Any],
-    false_fn: Callable[..., Any],
-    *operands: Any,
-) -> Any:
+    pred: TensorLike,
+    true_fn: Callable[..., R],
+    false_fn: Callable[..., R],
+    *operands: object,
+) -> R:
     """`true_fn(*operands)` if `pred` holds when it is computed, else `false_fn(*operands)`.
 
     >>> x = gt.asarray([1.0, -2.0])
@@ -53,14 +57,14 @@ def cond(
     return _branch("cond", chosen, [false_fn, true_fn], ["false_fn", "true_fn"], operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: TensorLike, branches: Sequence[Callable[..., R]], *operands: object) -> R:
     """`branches[index](*operands)`, with the index clamped to those there are.
 
     >>> double, square = lambda x: 2.0 * x, lambda x: x * x
     >>> float(gt.switch(1, [double, square], 5.0))
     25.0
 
-    What is said of `cond` holds here, too.
+    Otherwise it is like `cond`.
     """
     if not isinstance(branches, Sequence):
         raise TypeError(
@@ -80,11 +84,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _branch(
     name: str,
-    index: Any,
-    functions: Sequence[Callable[..., Any]],
+    index: Tensor,
+    functions: Sequence[Callable[..., R]],
     names: Sequence[str],
-    arguments: tuple[Any, ...],
-) -> Any:
+    arguments: tuple[object, ...],
+) -> R:
     for what, function in zip(names, functions, strict=True):
         check_function(name, what, function)
     settled()
@@ -109,8 +113,8 @@ def _branch(
             traced = []
         _check_branches(name, names, traced, shapes)
         outer = state.recording
-        inputs, programs = bound(outer, traced, given)
-        results: list[Any] = []
+        inputs, programs = operands_and_programs(outer, traced, given)
+        results: list[Tensor] = []
         if traced[0].roots:
             operands = (index.enter(outer), *inputs)
             results = apply_outside(BRANCH, operands, (tuple(programs),), traced)
@@ -123,9 +127,9 @@ def _branch(
 
 
 def _calling(
-    function: Callable[..., Any], structure: Structure, carried: CarriedState
-) -> Callable[..., Any]:
-    def call(made: Any, arguments: list[Any]) -> Any:
+    function: Callable[..., object], structure: Structure, carried: CarriedState
+) -> Callable[[BodyTrace, list[Tensor]], Returned[Structure]]:
+    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[Structure]:
         found, shape = flatten(function(*unflatten(structure, arguments)))
         return [*found, *carried.leave(made)], shape
 
@@ -141,7 +145,7 @@ def _check_branches(
                 f"{name}: {names[0]} returns {described(shapes[0])} and {names[number]} "
                 f"{described(shapes[number])}. Return nests of one structure."
             )
-        # Variables that they assign come after the results, and have one spec in any case.
+        # The roots after the results are variables that they assign, which keep their spec.
         names_of = leaf_names(shapes[0], "result")
         pairs = zip(names_of, traced[0].roots, traced[number].roots, strict=False)
         for leaf, first, other in pairs:
@@ -152,33 +156,18 @@ def _check_branches(
                 )
 
 
-def check_function(name: str, what: str, function: Any) -> None:
-    """Raise a TypeError that says which argument should have been a function."""
-    if not callable(function):
-        raise TypeError(
-            f"{name}: {what} is {type(function).__name__}, not a function. Give one, such as a "
-            "lambda that returns the value."
-        )
-
-
-def described(structure: Structure) -> str:
-    if structure.kind is None:
-        return "a tensor"
-    return f"a {structure.kind.__name__} with {structure.count} tensors"
-
-
-def bound(
-    outer: Recording, traced: Sequence[Body], given: Sequence[Any]
+def operands_and_programs(
+    outer: Recording, traced: Sequence[Body], given: Sequence[Tensor]
 ) -> tuple[list[Node], list[Program]]:
-    """Operands outside, and the programs over them: what any of the bodies reads, then arguments.
+    """The operands of an op with several bodies, and their programs, which all take all of them.
 
-    What several bodies read is one operand.
+    First come the nodes outside that any body reads, each once, then the arguments.
     """
     images = [{body.bind(outer, leaf): leaf for leaf in body.leaves} for body in traced]
     captured = list(dict.fromkeys(node for image in images for node in image))
     programs = []
     for body, image in zip(traced, images, strict=True):
-        # What only another body reads has a place here, too.
+        # A node that only another body reads has a place among the inputs, too.
         free = [
             image.get(node) or numbered_placeholder(-1 - number, node.spec)
             for number, node in enumerate(captured)

@@ -6,7 +6,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,14 +29,22 @@ from gradtape.recording.record import record
 from gradtape.recording.value import host_value
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
+from gradtape.tensor.tensor_like import TensorLike
+
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+
+    # What a callback returns: a dtype, a shape with a dtype, or a list of either.
+    SpecLike: TypeAlias = DTypeLike | Spec | Tensor | tuple[Sequence[int], DTypeLike]
+    Specs: TypeAlias = SpecLike | list[SpecLike]
 
 __all__ = ["numpy_function", "pure_callback", "py_function"]
 
 
-def numpy_function(f: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
+def numpy_function(f: Callable[..., object], args: Sequence[TensorLike], spec: Specs) -> Any:
     """Call `f` on NumPy arrays as part of the program; it has no derivative and says so.
 
-    `spec` is what `f` returns: a dtype, a (shape, dtype) pair, or a list of either.
+    `spec` describes the result of `f`: a dtype, a (shape, dtype) pair, or a list of either.
 
     >>> gt.numpy_function(np.cumsum, [gt.asarray([1.0, 2.0])], ((2,), gt.float64)).tolist()
     [1.0, 3.0]
@@ -45,12 +53,12 @@ def numpy_function(f: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any
 
 
 def py_function(
-    f: Callable[..., Any],
-    args: Sequence[Any],
-    spec: Any,
-    gradient: Callable[..., Any] | None = None,
+    f: Callable[..., object],
+    args: Sequence[TensorLike],
+    spec: Specs,
+    gradient: Callable[..., object] | None = None,
 ) -> Any:
-    """Call `f` on tensors as part of the program; differentiable through what it does.
+    """Call `f` on tensors as part of the program; derivatives pass through the ops it records.
 
     With `gradient`, `gradient(*args, *dys)` gives the cotangents of the arguments instead.
 
@@ -69,14 +77,14 @@ def py_function(
 
 def _called(
     name: str,
-    f: Callable[..., Any],
-    args: Sequence[Any],
-    spec: Any,
+    f: Callable[..., object],
+    args: Sequence[TensorLike],
+    spec: Specs,
     op: Op,
-    call: Callable[[list[Any]], Any],
-    *more: Any,
+    call: Callable[[list[np.ndarray]], object],
+    *more: object,
 ) -> Any:
-    """Record the call of a function that gives what `spec` says."""
+    """Record the call of a function whose results are as `spec` says."""
     _check_function(f"{name}: f", f)
     if not isinstance(args, (list, tuple)):
         raise TypeError(
@@ -86,11 +94,11 @@ def _called(
     operands = tuple(asarray(argument) for argument in args)
     known: list[Outcome] | None = None
 
-    def trial() -> Any:
+    def trial() -> object:
         nonlocal known
         arrays = [np.array(operand.numpy()) for operand in operands]
         found = isolated(lambda: call(arrays))
-        # What it does is done: it is not called again to find the value.
+        # The call may have effects, so it is not repeated to compute the value.
         known = [Outcome(f, found, None)]
         return found
 
@@ -100,29 +108,29 @@ def _called(
     return list(results) if several else results[0]
 
 
-def _check_function(what: str, f: Any) -> None:
+def _check_function(what: str, f: object) -> None:
     if not callable(f):
         raise TypeError(f"{what} is {type(f).__name__}, which cannot be called. Give a function.")
 
 
 def pure_callback(
-    callback: Callable[..., Any],
-    result_specs: Any,
-    *args: Any,
+    callback: Callable[..., object],
+    result_specs: object,
+    *args: object,
     vmap_method: str = "sequential",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """Call a function of NumPy arrays that depends on its arguments only, as part of the program.
 
-    `result_specs` is what it returns: a (shape, dtype) pair, anything with a shape and a dtype, or
-    a nest of them. Arguments may be nests of tensors.
+    `result_specs` describes its result: a (shape, dtype) pair, anything with a shape and a dtype,
+    or a nest of them. Arguments may be nests of tensors.
 
     >>> x = gt.asarray([3.0, 1.0, 2.0])
     >>> gt.pure_callback(np.sort, x, x).tolist()
     [1.0, 2.0, 3.0]
 
-    Because it is pure, calls with the same arguments may be shared and unused ones left out. What
-    `gt.vmap` does with it is up to `vmap_method`:
+    Because it is pure, calls with the same arguments may be shared and unused ones left out.
+    `vmap_method` says how `gt.vmap` calls it:
 
     - `"sequential"`: one call for each example;
     - `"expand_dims"`: one call for all, with an axis of examples in front of every argument, of
@@ -138,7 +146,10 @@ def pure_callback(
     12.0
     """
     if not callable(callback):
-        raise TypeError(f"pure_callback: {type(callback).__name__} is no function. Give one first.")
+        raise TypeError(
+            f"pure_callback: expected a function first, got {type(callback).__name__}. "
+            "Pass the callback, then the spec of its result, then its arguments."
+        )
     if vmap_method not in METHODS:
         raise ValueError(
             f"pure_callback: vmap_method {vmap_method!r} is unknown. Use one of "
@@ -159,22 +170,22 @@ def pure_callback(
 class Packed:
     """A function of nests as a function of their leaves."""
 
-    function: Any
+    function: Callable[..., object]
     structure: Structure
     result: Structure
 
-    def __call__(self, *leaves: Any) -> Any:
+    def __call__(self, *leaves: np.ndarray) -> tuple[object, ...]:
         args, kwargs = unflatten(self.structure, leaves)
         return tuple(
             flatten_up_to(self.result, self.function(*args, **kwargs), "pure_callback: the result")
         )
 
 
-def _spec_nest(given: Any) -> tuple[tuple[Spec, ...], Structure]:
-    """Specs of the results, and the nest that they are in."""
+def _spec_nest(given: object) -> tuple[tuple[Spec, ...], Structure]:
+    """Specs of the results, and the structure of the nest that they are in."""
     found: list[Spec] = []
 
-    def replaced(item: Any) -> Any:
+    def replaced(item: object) -> object:
         known = _pair(item)
         if known is not None:
             found.append(known)
@@ -183,9 +194,10 @@ def _spec_nest(given: Any) -> tuple[tuple[Spec, ...], Structure]:
             return {key: replaced(value) for key, value in item.items()}
         if isinstance(item, (list, tuple)):
             parts = [replaced(value) for value in item]
-            return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+            kind: Callable[..., object] = type(item)
+            return kind(*parts) if hasattr(item, "_fields") else kind(parts)
         raise TypeError(
-            f"pure_callback: {item!r} says no shape and dtype. Give (shape, dtype) for each result."
+            f"pure_callback: {item!r} has no shape and dtype. Give a pair of them for each result."
         )
 
     _, structure = flatten(replaced(given))
@@ -193,7 +205,7 @@ def _spec_nest(given: Any) -> tuple[tuple[Spec, ...], Structure]:
 
 
 def _pair(item: Any) -> Spec | None:
-    """The spec that something says, if it is no nest of specs."""
+    """The spec of one result; None for a nest of specs."""
     if isinstance(item, Spec):
         return item
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (tuple, list)):
@@ -205,12 +217,13 @@ def _pair(item: Any) -> Spec | None:
     return _known(item)
 
 
-def _specs(name: str, given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec, ...], bool]:
-    """Specs of the results, and whether they are a list. A bare dtype means: find the shape."""
+def _specs(name: str, given: Specs, trial: Callable[[], object]) -> tuple[tuple[Spec, ...], bool]:
+    """Specs of the results, and whether they are a list. A bare dtype takes a trial call."""
     several = isinstance(given, list)
-    items = given if several else [given]
-    if all(_known(item) is not None for item in items):
-        return tuple(_known(item) for item in items), several  # type: ignore[misc]
+    items = given if isinstance(given, list) else [given]
+    known = [_known(item) for item in items]
+    if None not in known:
+        return tuple(one for one in known if one is not None), several
     results = trial()
     listed = results if isinstance(results, (tuple, list)) else (results,)
     if len(listed) != len(items):
@@ -219,7 +232,8 @@ def _specs(name: str, given: Any, trial: Callable[[], Any]) -> tuple[tuple[Spec,
             "Declare a list of as many."
         )
     return tuple(
-        spec(np.shape(r), as_dtype(item)) for r, item in zip(listed, items, strict=True)
+        spec(np.shape(r), as_dtype(item))  # type: ignore[arg-type]  # the rest is a bare dtype
+        for r, item in zip(listed, items, strict=True)
     ), several
 
 
@@ -235,7 +249,9 @@ def _known(item: Any) -> Spec | None:
     return spec(tuple(shape or ()), as_dtype(dtype))
 
 
-def _pull(function: Any, arguments: Sequence[Tensor], dys: Sequence[Tensor], index: int) -> Any:
+def _pull(
+    function: Callable[..., object], arguments: Sequence[Tensor], dys: Sequence[Tensor], index: int
+) -> Tensor:
     """The cotangent of one argument of a callback, by running it under a tape."""
     tape = GradientTape()
     with tape:

@@ -1,20 +1,23 @@
 """Carried state: variables that the body of a loop or branch assigns.
 
-The function of a body is called once, on tensors without values. A variable that it assigns is one
-more value that goes in and comes out; after the loop it is assigned what came out last.
+The function of a body is called once, on tensors without values. A variable that it assigns becomes
+one more value that the op takes and gives; after the loop the variable is assigned the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradtape.control.traced_bodies import BodyTrace
 from gradtape.errors import NoValueError
 from gradtape.graph.spec import Spec, spec
+from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
-# A body that makes new variables and assigns them is traced so often to see them stay.
+# A body that makes the variables it assigns may do so only at its first call: it is traced again so
+# often to see whether it makes more.
 ATTEMPTS = 3
 
 
@@ -23,11 +26,11 @@ class CarriedState:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.variables: list[Any] = []
+        self.variables: list[Variable] = []
         self._attempts = 0
 
     def grows(self, *traces: BodyTrace) -> bool:
-        """Whether bodies assigned variables that were not known: they are to be traced again."""
+        """Whether bodies assigned variables that were not known, and must be traced again."""
         known = {id(variable) for variable in self.variables}
         found = {id(v): v for trace in traces for v in trace.assigned() if id(v) not in known}
         if not found:
@@ -45,24 +48,24 @@ class CarriedState:
     def specs(self) -> list[Spec]:
         return [spec(variable.shape, variable.dtype) for variable in self.variables]
 
-    def values(self) -> list[Any]:
-        """What the variables are before."""
+    def values(self) -> list[Tensor]:
+        """The values of the variables before the loop."""
         return [variable.value for variable in self.variables]
 
-    def enter(self, made: BodyTrace, tensors: Sequence[Any]) -> None:
-        """Inside a body the variables are these tensors, until it assigns them."""
+    def enter(self, made: BodyTrace, tensors: Sequence[Tensor]) -> None:
+        """Let the variables have these tensors as values inside a body, until it assigns them."""
         carries, made.carries = made.carries, True
         for variable, tensor in zip(self.variables, tensors, strict=True):
             made.bind(variable, tensor)
         made.carries = carries
 
-    def leave(self, made: BodyTrace) -> list[Any]:
-        """What the variables are at the end of a body; itself where it was not assigned."""
+    def leave(self, made: BodyTrace) -> list[Handle | Variable]:
+        """The values at the end of a body; the variable itself where it was not assigned."""
         found = [(variable, made.bound(variable)) for variable in self.variables]
         return [variable if bound is None else bound for variable, bound in found]
 
-    def assign(self, tensors: Sequence[Any]) -> None:
-        """What the variables are after the loop."""
+    def assign(self, tensors: Sequence[Tensor]) -> None:
+        """Assign the variables their values after the loop."""
         for variable, tensor in zip(self.variables, tensors, strict=True):
             if isinstance(state.recording, BodyTrace):
                 state.recording.bind(variable, tensor)

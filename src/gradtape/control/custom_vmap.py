@@ -1,13 +1,13 @@
-"""custom_vmap: a function that says itself what it does to many examples at once."""
+"""custom_vmap: a function with its own rule for many examples at once."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Generic, ParamSpec, TypeAlias, TypeVar
 
-from gradtape.control.traced_bodies import batch_programs
+from gradtape.control.rule_programs import batch_programs
 from gradtape.errors import ShapeError
 from gradtape.graph.spec import Spec
 from gradtape.ops.custom.custom import CUSTOM_BATCH
@@ -15,13 +15,19 @@ from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
-from gradtape.tape.custom_derivatives import is_operand
-from gradtape.tensor.tensor import asarray
+from gradtape.tape.custom_rules import is_operand
+from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["custom_vmap"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Rule = TypeVar("Rule", bound=Callable[..., object])
+# For each leaf of the arguments: None for a tensor, anything else in a tuple of one.
+Others: TypeAlias = tuple[tuple[object] | None, ...]
 
-class custom_vmap:  # noqa: N801 - a decorator
+
+class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
     """Give a function its own rule for `gt.vmap`.
 
     >>> @gt.custom_vmap
@@ -41,45 +47,47 @@ class custom_vmap:  # noqa: N801 - a decorator
     out_batched)`: what the function returns, for all examples, and a boolean for each leaf of it,
     or one for all. Keyword arguments arrive by position.
 
-    Inside a loop or branch that is one op, the rule is called while that is traced, with all
-    arguments batched. Elsewhere, and without a rule, it is the function itself, and so are
-    derivatives that are taken inside the mapped function. Derivatives of the mapped function are
-    those of the rule. A function with `custom_gradient` or `custom_jvp` may have a rule, and theirs
-    may call one that has.
+    Inside a loop or branch that is one op, the rule is called while the body is traced, with all
+    arguments batched. Outside `vmap`, and without a rule, the function itself is called, and
+    derivatives taken inside the mapped function are those of the function. Derivatives of the
+    mapped function are those of the rule. A function with `custom_gradient` or `custom_jvp` may
+    have a rule, and their rules may call a function that has one.
     """
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        # First, as it copies attributes: of another decorator, too.
+    def __init__(self, f: Callable[P, R]) -> None:
+        # First, because it copies attributes, those of another decorator too.
         functools.update_wrapper(self, f)
         self._f = f
-        self._rule: Callable[..., Any] | None = None
+        self._rule: Callable[..., object] | None = None
 
-    def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, rule: Rule) -> Rule:
         """Set the rule: `rule(axis_size, in_batched, *args)` gives (out, out_batched)."""
         if not callable(rule):
             raise TypeError(f"def_vmap: the rule is {type(rule).__name__}. Give a function.")
         self._rule = rule
         return rule
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
+        bound: Callable[..., R] = self
+        return self if instance is None else functools.partial(bound, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         trace = state.recording
         sizes = trace.sizes() if isinstance(trace, Trace) else ()
         if self._rule is None or not isinstance(trace, Trace) or not sizes:
             return self._f(*args, **kwargs)
-        args = self._by_position(args, kwargs)
-        leaves, structure = flatten(args)
+        function: Callable[..., R] = self._f
+        by_place = self._by_position(args, kwargs)
+        leaves, structure = flatten(by_place)
         operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
         nodes = [operand.enter(trace) for operand in operands]
         if not any(trace.lacks_value(node) for node in nodes):
-            return self._f(*args)
+            return function(*by_place)
         fresh = iter(operands)
-        others = tuple(None if is_operand(leaf) else (leaf,) for leaf in leaves)
+        others: Others = tuple(None if is_operand(leaf) else (leaf,) for leaf in leaves)
         given = [next(fresh) if other is None else other[0] for other in others]
         start = len(trace.nodes)
-        outputs, shape = flatten(self._f(*unflatten(structure, given)))
+        outputs, shape = flatten(function(*unflatten(structure, given)))
         trace.replaced.update(trace.nodes[start:])
         tensors = [asarray(output) for output in outputs]
         if not tensors:
@@ -91,7 +99,9 @@ class custom_vmap:  # noqa: N801 - a decorator
             found = batch_programs(trace, call, tensors, operands, sizes)
         return unflatten(shape, found)
 
-    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _by_position(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[object, ...]:
         if not kwargs:
             return args
         bound = inspect.signature(self._f).bind(*args, **kwargs)
@@ -106,36 +116,38 @@ class custom_vmap:  # noqa: N801 - a decorator
 
 
 class Call:
-    """A call of such a function: how to call its rule on the same arguments for many examples."""
+    """A call of such a function, which calls its rule on the same arguments for many examples.
+
+    It is a parameter of an op, so calls that are equal make one program.
+    """
 
     def __init__(
         self,
-        function: Any,
-        rule: Any,
+        function: Callable[..., object],
+        rule: Callable[..., object],
         structure: Structure,
-        others: tuple[Any, ...],
+        others: Others,
         shape: Structure,
     ) -> None:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.rule = rule
         self.structure = structure
-        # Arguments that are no tensors, each in a tuple; None in the place of tensors.
         self.others = others
         self.shape = shape
 
-    def _key(self) -> Any:
+    def _key(self) -> tuple[object, ...]:
         return self.rule, self.structure, self.others, self.shape
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Call) and _same(self._key(), other._key())
 
     def __hash__(self) -> int:
         return hash((self.rule, self.structure))
 
     def run(
-        self, size: int, flags: Sequence[bool], handles: Sequence[Any], specs: Sequence[Spec]
-    ) -> list[tuple[Any, bool]]:
-        """What the rule gives: for each output a tensor, and whether it is batched."""
+        self, size: int, flags: Sequence[bool], handles: Sequence[Tensor], specs: Sequence[Spec]
+    ) -> list[tuple[Tensor, bool]]:
+        """For each output of the rule a tensor, and whether it is batched."""
         tensors, batched = iter(handles), iter(flags)
         leaves = [next(tensors) if other is None else other[0] for other in self.others]
         marks = [next(batched) if other is None else False for other in self.others]
@@ -165,12 +177,12 @@ class Call:
         return [(one, bool(flag)) for one, flag in zip(found, kept, strict=True)]
 
 
-def _listed(marks: Any, result: Any) -> Any:
-    """A list of booleans for a tuple of results is as good as a tuple."""
+def _listed(marks: object, result: object) -> object:
+    """Booleans as a tuple where they are a list for a tuple of results."""
     return tuple(marks) if isinstance(marks, list) and isinstance(result, tuple) else marks
 
 
-def _same(first: Any, second: Any) -> bool:
+def _same(first: object, second: object) -> bool:
     try:
         return bool(first == second)
     except Exception:  # arguments of any kind may refuse to be compared

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from gradtape.control.branches import check_function
-from gradtape.control.loops import as_count, length_of, scanned
+from gradtape.control.checks import as_count, check_function
+from gradtape.control.scan import length_of, scanned
 from gradtape.control.vmap import vmap
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
@@ -15,8 +15,10 @@ from gradtape.tensor.tensor import asarray
 
 __all__ = ["map"]
 
+Row = TypeVar("Row")
 
-def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:
+
+def map(f: Callable[[Any], Row], xs: object, *, batch_size: int | None = None) -> Row:
     """`f` applied to each element along axis 0 in turn, with results stacked: a loop, as one op.
 
     >>> gt.map(lambda x: x * x, gt.asarray([1.0, 2.0, 3.0])).tolist()

@@ -1,40 +1,40 @@
 """Bodies of loops and branches: functions traced once, on arguments without values.
 
-What a body reads from outside, tensors and variables, becomes an operand of the op that holds it;
-so do Python numbers, so that a body with another number in it is the same program.
+Tensors and variables that a body reads from outside become operands of the op that holds it. So do
+Python numbers: a body with another number in it is the same program.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
+import numpy as np
+
+from gradtape.control.rule_programs import RulePrograms
 from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
-from gradtape.derive.python_rules import Checkpointed
 from gradtape.errors import NoValueError
 from gradtape.evaluate.flush import compute_handle, flush
-from gradtape.graph.node import LEAF, Node, apply, outputs
+from gradtape.graph.node import LEAF, Node, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program, closed
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec, spec
-from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.graph.spec import Spec
+from gradtape.graph.walk import dependents, topological
 from gradtape.ops.control import bodies
-from gradtape.ops.custom.custom import BARRIER, CUSTOM
-from gradtape.ops.custom.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
-from gradtape.ops.families.batching import spread
 from gradtape.recording.handle import Handle
 from gradtape.recording.operands import enter
-from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace, about_indices
 from gradtape.recording.value import host_value
 from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor.variable import Variable
 
-# Derivatives by hand that are written into a body, each with those of itself.
-HIGHEST_ORDER = 4
+More = TypeVar("More")
+# The results of a traced function, and anything that its caller wants to know besides.
+Returned: TypeAlias = tuple[Sequence[Node | Handle | TensorLike], More]
 
 
 class BodyTrace(Trace):
@@ -46,14 +46,14 @@ class BodyTrace(Trace):
 
     def __init__(self, outer: Recording, name: str, carries: bool) -> None:
         super().__init__(outer, name)
-        # Whether variables may be assigned: they are carried from step to step, then.
+        # Whether variables may be assigned, because the op carries them from step to step.
         self.carries = carries
-        # Variables assigned, by id, and what they are now; those made inside.
-        self._variables: dict[int, tuple[Any, Handle]] = {}
-        self._made: dict[int, Any] = {}
+        # Variables assigned, by id, with their current value; and variables made inside.
+        self._variables: dict[int, tuple[weakref.ref[Variable], Handle]] = {}
+        self._made: dict[int, weakref.ref[Variable]] = {}
 
-    def bound(self, variable: Any) -> Handle | None:
-        """What a variable is inside, if it was assigned there or is carried."""
+    def bound(self, variable: object) -> Handle | None:
+        """The value of a variable inside, if it was assigned there or is carried."""
         reference, handle = self._variables.get(id(variable), (None, None))
         return handle if reference is not None and reference() is variable else None
 
@@ -66,16 +66,16 @@ class BodyTrace(Trace):
         return True
 
     def make(self, variable: Any) -> None:
-        """A variable was made inside: if it does not outlive the body it is nobody's state."""
+        """Note a variable that was made inside; only one that outlives the body is state."""
         self._made[id(variable)] = weakref.ref(variable)
 
-    def assigned(self) -> list[Any]:
-        """The variables assigned that are still there."""
+    def assigned(self) -> list[Variable]:
+        """The variables assigned that still exist."""
         found = [reference() for reference, _ in self._variables.values()]
         return [variable for variable in found if variable is not None]
 
-    def made(self) -> list[Any]:
-        """The variables made inside that are still there."""
+    def made(self) -> list[Variable]:
+        """The variables made inside that still exist."""
         return [found for reference in self._made.values() if (found := reference()) is not None]
 
     def refusal(self, node: Node) -> NoValueError:
@@ -96,7 +96,7 @@ class BodyTrace(Trace):
 
 
 class Body:
-    """A function that was traced: the graph of its results over leaves of the trace."""
+    """A traced function: the graph of its results over leaves of the trace."""
 
     def __init__(self, trace: BodyTrace, arguments: list[Node], roots: list[Node]) -> None:
         self.trace = trace
@@ -126,8 +126,8 @@ class Body:
             return self.bind_draw(outer, leaf, self.trace.leaves[ordinal].array)
         return outer.add_leaf(self.trace.leaves[ordinal], leaf.spec)
 
-    def bind_draw(self, outer: Recording, leaf: Node, positions: Any) -> Node:
-        """Positions of random numbers, which are unknown again where a function is traced."""
+    def bind_draw(self, outer: Recording, leaf: Node, positions: np.ndarray) -> Node:
+        """The node outside of the positions of random draws; in a trace they are unknown again."""
         generator = self.trace.draws[leaf]
         if isinstance(outer, Trace) and generator.number < outer.number:
             return outer.draw(generator, self.trace.starts[generator], positions).node
@@ -146,7 +146,7 @@ class Body:
 
 
 def settled() -> Recording:
-    """The recording of now, after what should run before a function is traced has run."""
+    """The current recording, after pending updates that should run before a trace have run."""
     outer = state.recording
     if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
         flush(outer)
@@ -154,12 +154,15 @@ def settled() -> Recording:
 
 
 def trace(
-    name: str, function: Callable[..., Any], specs: Sequence[Spec], carries: bool = False
-) -> tuple[Body, Any]:
-    """Call `function` on tensors without values; it gives (results, anything).
+    name: str,
+    function: Callable[[BodyTrace, list[Tensor]], Returned[More]],
+    specs: Sequence[Spec],
+    carries: bool = False,
+) -> tuple[Body, More]:
+    """The body of a function, and the second part of what it returned.
 
-    Results may be nodes of tensors, variables, arrays and numbers. If it `carries` variables, they
-    may be assigned, which the caller sees to.
+    It is called on tensors without values. With `carries` it may assign variables, and the caller
+    makes them inputs and outputs of the body.
     """
     made = BodyTrace(state.recording, name, carries)
     try:
@@ -167,124 +170,23 @@ def trace(
             arguments = [made.add_unknown(of) for of in specs]
             results, more = function(made, [made.hold(n, Tensor) for n in arguments])
             roots = [_node(made, result) for result in results]
-            roots = _Programs(made).of(roots)
+            roots = RulePrograms(made).of(roots)
             return Body(made, arguments, roots), more
     except BaseException:
         made.end()
         raise
 
 
-def _node(made: BodyTrace, result: Any) -> Node:
+def _node(made: BodyTrace, result: Node | Handle | TensorLike) -> Node:
     if type(result) is Node:
         return result
     return enter(made, result)
 
 
-class _Programs:
-    """Derivatives in Python become programs: their closures do not outlive the trace."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.new: dict[Node, Node] = {}
-        # Derivatives may call functions with derivatives that call the first again, for ever.
-        self.order = 0
-
-    def of(self, roots: Sequence[Node]) -> list[Node]:
-        if not self.trace.rules:
-            return list(roots)
-        for node in topological(roots, stop=self.new.keys()):
-            if node not in self.new:
-                self.new[node] = self._written(node)
-        return [self.new[root] for root in roots]
-
-    def _written(self, node: Node) -> Node:
-        inputs = tuple(self.new[parent] for parent in node.inputs)
-        known = node.op is CUSTOM and self.order < HIGHEST_ORDER
-        rule = self.trace.rules.get(node) if known else None
-        if rule is None:
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            return node if same else apply(node.op, inputs, node.params)
-        count = node.params[0]
-        seeds = [self.trace.add_unknown(of) for of in node.spec]
-        pulled = rule.pull(self.trace, node, tuple(seeds))[count:]
-        dense = [slope.dense() if isinstance(slope, Rows) else slope for slope in pulled]
-        self.new.update((seed, seed) for seed in seeds)
-        self.order += 1
-        slopes = self.of([slope for slope in dense if slope is not None])
-        self.order -= 1
-        if isinstance(rule, Checkpointed):
-            slopes, read = self._computed_again(node, slopes)
-        else:
-            read = self._read(slopes, seeds)
-        having = tuple(slope is not None for slope in dense)
-        body = closed((*read, *seeds), slopes)
-        return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
-
-    def _read(self, slopes: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
-        """What a derivative reads of the values: all that does not depend on cotangents."""
-        order = topological(slopes)
-        moving = dependents(order, set(seeds))
-        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
-        return _without_constants([one for one in order if one in needed and one not in moving])
-
-    def _computed_again(self, node: Node, slopes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
-        """The derivative of a checkpoint, from what it was given and what it saves.
-
-        Nothing keeps a program of its own from computing again, so the barriers can go.
-        """
-        count = node.params[0]
-        ends = {self.new[parent] for parent in node.inputs[count:]} | set(node.inputs[count:])
-        ends |= {self.new.get(one, one) for one in self.trace.saved}
-        barriers = [one for one in topological(slopes, stop=ends) if one.op is BARRIER]
-        slopes = substitute(slopes, {one: one.inputs[0] for one in barriers})
-        return slopes, [one for one in topological(slopes, stop=ends) if one in ends]
-
-
-def _without_constants(nodes: Sequence[Node]) -> list[Node]:
-    """Constants need not be given; and of a node with several outputs these are what is read."""
-    return [one for one in nodes if not one.op.constant and type(one.spec) is not tuple]
-
-
-def batch_programs(
-    trace: Trace, call: Any, outputs: Sequence[Any], operands: Sequence[Any], sizes: Sequence[int]
-) -> Any:
-    """The results of a function with a batch rule, with what the rule gives for so many examples.
-
-    The rule is called here and now, on arguments that are all batched.
-    """
-    arguments = [operand.enter(trace) for operand in operands]
-    roots = [output.enter(trace) for output in outputs]
-    inside = topological(roots, stop=set(arguments))
-    if any(n.op is LEAF and n not in arguments and trace.lacks_value(n) for n in inside):
-        raise NoValueError(
-            f"custom_vmap: {call.name}: it reads a tensor that may differ from example to example "
-            "and is not among the arguments. Pass it as an argument."
-        )
-    made = []
-    for size in sizes:
-        many = [trace.add_unknown(spec((size, *n.shape), n.dtype)) for n in arguments]
-        handles = [trace.hold(node, Tensor) for node in many]
-        given = call.run(size, [True] * len(many), handles, [root.spec for root in roots])
-        results = [
-            found.enter(trace) if flag else spread(found.enter(trace), size)
-            for found, flag in given
-        ]
-        made.append((size, many, _Programs(trace).of(results)))
-    order = topological([root for _, _, results in made for root in results])
-    moving = dependents(order, {node for _, many, _ in made for node in many})
-    needed = {parent for one in moving for parent in one.inputs}
-    needed |= {root for _, _, results in made for root in results}
-    read = _without_constants([one for one in order if one in needed and one not in moving])
-    rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
-    held = trace.hold_all(read, Tensor)
-    params = (len(roots), len(arguments), call.name, rules)
-    return record(CUSTOM_BATCH_BODY, (*outputs, *operands, *held), params)
-
-
 def apply_outside(
     op: Op, inputs: Sequence[Node], params: tuple[Any, ...], traced: Sequence[Body] = ()
-) -> list[Any]:
-    """One more application where functions were called; gives handles on its outputs."""
+) -> list[Tensor]:
+    """Apply an op that holds bodies in the recording outside them; handles on its outputs."""
     outer = state.recording
     for body in traced:
         outer.lines.update(body.trace.lines)
@@ -292,7 +194,7 @@ def apply_outside(
     handles = outer.hold_all(outputs(node), Tensor)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
         try:
-            # Each of them: what fails may be on the way to one result only.
+            # All of them, because an op that fails may lead to one result only.
             for handle in handles:
                 outer.compute_at_once(handle)
         except BaseException:
@@ -302,7 +204,7 @@ def apply_outside(
 
 
 def is_tracked(recording: Recording, nodes: Sequence[Node]) -> bool:
-    """Whether any node depends on what a live tape watches."""
+    """Whether any node depends on a node that a live tape watches."""
     if not recording.watched:
         return False
     return not dependents(topological(nodes), recording.watched).isdisjoint(nodes)

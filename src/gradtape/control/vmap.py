@@ -6,13 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gradtape.control.batched_trace import Carrier
+from gradtape.control.traced_bodies import settled
 from gradtape.errors import ShapeError
-from gradtape.evaluate.flush import flush
 from gradtape.graph.node import Node
 from gradtape.graph.spec import spec
 from gradtape.ops.arrays.joining import CONCAT
@@ -26,29 +26,34 @@ from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 from gradtape.transforms.batch import Unbatched
 
 __all__ = ["vectorized_map", "vmap"]
 
+Function = TypeVar("Function", bound=Callable[..., object])
+Row = TypeVar("Row")
+
 
 def vmap(
-    f: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    f: Function,
+    in_axes: object = 0,
+    out_axes: object = 0,
     chunk_size: int | None = None,
     *,
     axis_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Function:
     """The function that applies `f` to every example of a batch, as one program and not a loop.
 
     >>> gt.vmap(lambda x, w: gt.sum(x * w), in_axes=(0, None))(np.ones((3, 2)), 2.0).tolist()
     [4.0, 4.0, 4.0]
 
     `in_axes` says along which axis the examples of each argument lie: an int for all arguments, or
-    one for each, or nests of them that match nested arguments; None for what all examples share.
-    Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in
-    what `f` returns; None is for results that do not differ between examples. With `chunk_size`, so
+    one for each, or nests of them that match nested arguments; None for values that all examples
+    share.
+    Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in the
+    results; None is for results that do not differ between examples. With `chunk_size`, so
     many examples are processed at a time. `axis_size` is the number of examples; it is needed only
     where no argument tells it, as where all that differs are random numbers:
 
@@ -66,7 +71,8 @@ def vmap(
     `f` is called once, or once for each chunk, on tensors that have a shape and a dtype but no
     value: they stand for all examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises
     `NoValueError`: choose with `gt.where` instead. Tensors and variables from outside are shared by
-    all examples. A variable may be assigned only what all examples share, and is assigned once.
+    all examples. A variable may be assigned only a value that all examples share, and is assigned
+    once.
 
     Random numbers are those that a loop over the examples would draw, one example after the other:
     each gets its own, and the generator ends where the loop would have left it. A generator made
@@ -76,19 +82,22 @@ def vmap(
     axis_size = _count("axis_size", axis_size, 0)
 
     @functools.wraps(f)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> object:
         call = _Call(f, args, kwargs, in_axes, size=axis_size)
         if chunk_size is None or call.size <= chunk_size:
             results, structure = call.run(call.mapped, call.size, out_axes)
             return unflatten(structure, results)
         return call.run_in_chunks(chunk_size, out_axes)
 
-    return mapped
+    return mapped  # type: ignore[return-value]  # a function with the signature of `f`
 
 
 def vectorized_map(
-    fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
-) -> Any:
+    fn: Callable[[Any], Row],
+    elems: object,
+    fallback_to_while_loop: bool = True,
+    warn: bool = True,
+) -> Row:
     """Apply a function to every example along axis 0 of a tensor or a nest of them.
 
     >>> gt.vectorized_map(lambda x: x * x, gt.asarray([1.0, 2.0])).tolist()
@@ -115,11 +124,11 @@ class _Call:
 
     def __init__(
         self,
-        f: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        in_axes: Any,
-        axes: list[Any] | None = None,
+        f: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        in_axes: object,
+        axes: list[int | None] | None = None,
         name: str = "vmap",
         size: int | None = None,
     ) -> None:
@@ -132,16 +141,17 @@ class _Call:
         self.positions = [at for at, axis in enumerate(axes) if axis is not None]
         if not self.positions and size is None:
             raise ValueError(_nothing_mapped(name, bool(self.leaves)))
-        # A shared array must take the index of an example, as a tensor does.
+        # A shared array is made a tensor, so that a tensor without a value can index it.
         shared = [at for at, axis in enumerate(axes) if axis is None]
         for at in shared:
             leaf = self.leaves[at]
             if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
                 self.leaves[at] = asarray(leaf)
         tensors = [self._tensor(at) for at in self.positions]
+        wanted = [axis for axis in axes if axis is not None]
         found = [
-            _axis(self, at, tensor, axes[at])
-            for at, tensor in zip(self.positions, tensors, strict=True)
+            _axis(self, at, tensor, axis)
+            for at, tensor, axis in zip(self.positions, tensors, wanted, strict=True)
         ]
         lengths = [tensor.shape[axis] for tensor, axis in zip(tensors, found, strict=True)]
         if len({*lengths, *(() if size is None else (size,))}) > 1:
@@ -161,7 +171,7 @@ class _Call:
             for tensor, axis in zip(tensors, found, strict=True)
         ]
 
-    def _tensor(self, position: int) -> Any:
+    def _tensor(self, position: int) -> Tensor:
         try:
             return asarray(self.leaves[position])
         except (TypeError, ValueError) as error:
@@ -170,7 +180,7 @@ class _Call:
             ) from None
 
     def describe(self, position: int) -> str:
-        """The argument that a leaf belongs to, by name where the function tells it."""
+        """The argument that a leaf belongs to, with the name of its parameter if there is one."""
         args, kwargs = self.structure.children
         counts = [child.count for child in args.children]
         for number, count in enumerate(counts):
@@ -185,7 +195,7 @@ class _Call:
         return "an argument"
 
     def remedy(self, position: int) -> str:
-        """What to do about an argument that has no examples."""
+        """The advice of the error for an argument without an axis of examples."""
         args = self.structure.children[0]
         if self.name != "vmap":
             return "Use it from outside the function, or give it an axis of length 1."
@@ -197,12 +207,12 @@ class _Call:
             return "Make an array of a list of numbers, or pass None in in_axes for what is shared."
         return "Pass None in in_axes for what all examples share."
 
-    def run(self, mapped: Sequence[Any], size: int, out_axes: Any) -> tuple[list[Any], Structure]:
+    def run(
+        self, mapped: Sequence[Tensor], size: int, out_axes: object
+    ) -> tuple[list[Tensor], Structure]:
         """Trace the function on one example, and record it for all."""
-        outer = state.recording
-        if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
-            # As where a tape begins a step: pending updates run now, and what is too much.
-            flush(outer)
+        settled()
+        # Entering an operand may flush and close the recording: then all are entered again.
         while True:
             outer = state.recording
             nodes = [tensor.enter(outer) for tensor in mapped]
@@ -232,7 +242,7 @@ class _Call:
         finally:
             trace.end()
 
-    def _out_axis(self, root: Node, found: Any, axis: Any) -> int | None:
+    def _out_axis(self, root: Node, found: Node | Unbatched, axis: int | None) -> int | None:
         if axis is None:
             if not isinstance(found, Unbatched):
                 raise ValueError(
@@ -242,9 +252,9 @@ class _Call:
             return None
         return normalize_axis(f"{self.name}: out_axes", axis, root.ndim + 1)
 
-    def run_in_chunks(self, chunk: int, out_axes: Any) -> Any:
-        """Results of so many examples at a time, one after the other."""
-        rows: list[list[Any]] = []
+    def run_in_chunks(self, chunk: int, out_axes: object) -> object:
+        """The results of all examples, computed for so many at a time."""
+        rows: list[list[Tensor]] = []
         for start in range(0, self.size, chunk):
             length = min(chunk, self.size - start)
             parts = [_examples(tensor, start, length) for tensor in self.mapped]
@@ -261,7 +271,7 @@ class _Call:
         return unflatten(structure, joined)
 
 
-# What else can be done where lengths differ.
+# The second half of the advice where lengths differ.
 _OR_SHARED = {
     "vmap": ", or pass None in in_axes for what all examples share",
     "vectorized_map": ", or of length 1 for what all examples share",
@@ -279,20 +289,21 @@ def _nothing_mapped(name: str, given: bool) -> str:
     )
 
 
-def _count(name: str, given: Any, least: int) -> int | None:
+def _count(name: str, given: object, least: int) -> int | None:
     """A number of examples that a user gave."""
     if given is None:
         return None
     if not isinstance(given, Integral):
         raise TypeError(f"vmap: {name}={given!r} is not a number of examples. Use an int, or None.")
-    if given < least:
+    count = int(given)
+    if count < least:
         raise ValueError(
-            f"vmap: {name} {given} is less than {least}. Use {least} or more, or None."
+            f"vmap: {name} {count} is less than {least}. Use {least} or more, or None."
         )
-    return int(given)
+    return count
 
 
-def _for_arguments(in_axes: Any, args: tuple[Any, ...]) -> Any:
+def _for_arguments(in_axes: object, args: tuple[object, ...]) -> object:
     """Axes for each argument; a list is a tuple here."""
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
@@ -309,7 +320,7 @@ def _for_arguments(in_axes: Any, args: tuple[Any, ...]) -> Any:
     return in_axes
 
 
-def _axis(call: _Call, position: int, tensor: Any, axis: int) -> int:
+def _axis(call: _Call, position: int, tensor: Tensor, axis: int) -> int:
     if not tensor.ndim:
         raise ShapeError(
             f"{call.name}: {call.describe(position)} is 0-d and has no axis {axis} of examples. "
@@ -320,7 +331,7 @@ def _axis(call: _Call, position: int, tensor: Any, axis: int) -> int:
     return normalize_axis(f"{call.name}: {call.describe(position)}", axis, tensor.ndim)
 
 
-def _parameter_name(f: Any, number: int) -> str:
+def _parameter_name(f: Callable[..., object], number: int) -> str:
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -331,28 +342,28 @@ def _parameter_name(f: Any, number: int) -> str:
     return ""
 
 
-def _root(trace: Trace, output: Any) -> Node:
-    """The node of something that the function returned."""
+def _root(trace: Trace, output: TensorLike) -> Node:
+    """The node of a leaf that the function returned."""
     if isinstance(output, (Tensor, Variable)):
         return output.enter(trace)
     return enter(trace, asarray(output))
 
 
-def _examples(tensor: Any, start: int, length: int) -> Any:
-    """Some examples; where they start is an operand, so that all chunks are one program."""
+def _examples(tensor: Tensor, start: int, length: int) -> Tensor:
+    """Some examples; their start is an operand of the op, so that all chunks are one program."""
     rest = tensor.shape[1:]
     starts = (None, *(0,) * len(rest))
     shape = (length, *rest)
     return record(SLICE, (tensor, start), (starts, shape, (1,) * len(shape), shape))
 
 
-def _chunk_axes(out_axes: Any) -> Any:
-    """Axis 0 wherever there is one."""
+def _chunk_axes(out_axes: object) -> object:
+    """Axis 0 in the place of every axis."""
     leaves, structure = flatten(out_axes)
     return unflatten(structure, [0] * len(leaves))
 
 
-def _joined(parts: Sequence[Any], axis: int) -> Any:
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
     whole = record(CONCAT, tuple(parts), (0,))
     place = normalize_axis("vmap: out_axes", axis, whole.ndim)
     return identity(moveaxis(whole, 0, place)) if place else whole

@@ -1,4 +1,4 @@
-"""Computes what is pending in a recording, and keeps what a later gradient needs.
+"""Evaluate computes the pending work of a recording, and keeps the residuals of live tapes.
 
 Door, what other rooms import:
 

@@ -98,12 +98,12 @@ class Captured:
             if self.history.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
             replay = self.replay = steps.replay()
-        if steps.changed_arguments and steps.cannot_change(arguments.given()):
+        if steps.changed_arguments and steps.cannot_change(arguments.passed()):
             return self.function(*arguments.args, **arguments.kwargs)
         if replay is None:
             return self._capture(arguments, leaves, {})
         try:
-            found = replay(leaves, arguments.given)
+            found = replay(leaves, arguments.passed)
         except JournaledError as failed:
             return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:

@@ -17,7 +17,7 @@ FILLED_BY = {
     "compute_pending": "gradtape.evaluate.flush",
     "consider_native_recorder": "gradtape.codegen.cpython.switch",
     "handle_class": "gradtape.tensor.tensor",
-    "row_sparse_class": "gradtape.tensor.tensor",
+    "row_sparse_class": "gradtape.tensor.row_sparse",
     "stack": "gradtape.ops.arrays.joining",
     "carry_out": "gradtape.control.batched_trace",
     "forward": "gradtape.derive.body_transforms",

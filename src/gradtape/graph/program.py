@@ -118,7 +118,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     key: list[object] = [tuple(node.spec for node in inputs)]
     for node in order:
         if node.op is LEAF or node.op is PLACEHOLDER:
-            raise GraphError(f"closed: {node} is read, but is no input.")
+            raise GraphError(f"closed: {node} is read, but is not an input.")
         number[node] = len(number)
         key.append((node.op, node.params, *[number[parent] for parent in node.inputs]))
     key.append(tuple(number[node] for node in outputs))

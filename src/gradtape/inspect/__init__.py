@@ -1,1 +1,8 @@
-"""What happened and why: plans, kernels, bad values, checks of ops."""
+"""What happened, and why: configuration, plans and kernels as text, NaNs, checks of ops.
+
+The door, for other rooms:
+
+- `plans_and_kernels`: `show_config`, `plan_of`, `kernels_of`;
+- `debug_nans`: `debug_nans`, which uses `first_bad_value`;
+- `check_op`, `check_declaration`: the checks behind `gt.extend`.
+"""

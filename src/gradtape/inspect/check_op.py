@@ -1,11 +1,11 @@
-"""What an op's declaration promises, tested at its samples; see `gt.extend.check`."""
+"""Checks of an op's declaration at its samples; see `gt.extend.check`."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from gradtape.recording.value import Value
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.testing import check_gradients
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.forward import forward
@@ -30,10 +30,11 @@ from gradtape.transforms.forward import forward
 DOUBLE = (np.dtype("float64"), np.dtype("complex128"))
 # Examples in a batch.
 SIZES = (3, 1)
+Values: TypeAlias = dict[Node, np.ndarray]
 
 
 def check_op(op: Op, order: int = 2) -> str:
-    """Run all checks at all samples; gives what was done."""
+    """Run all checks at all samples; the names of those that apply, as text."""
     samples = op.samples()
     if not samples:
         raise ValueError(
@@ -68,7 +69,7 @@ class Case:
         self.inputs = tuple(np.array(array, order="C") for array in sample.inputs)
         self.params = tuple(sample.params[name] for name in op.params)
         self.nodes = tuple(placeholder(spec(one.shape, one.dtype)) for one in self.inputs)
-        self.values = dict(zip(self.nodes, self.inputs, strict=True))
+        self.values: Values = dict(zip(self.nodes, self.inputs, strict=True))
 
     @property
     def inexact(self) -> list[int]:
@@ -83,25 +84,27 @@ class Case:
         root = apply(self.op, tuple(self.nodes if nodes is None else nodes), self.params)
         return outputs(root) if isinstance(root.spec, tuple) else (root,)
 
-    def call(self, *given: Any) -> Any:
+    def call(self, *given: Tensor) -> Any:
         """The op on `given` in place of its inexact inputs."""
-        operands: list[Any] = [asarray(array) for array in self.inputs]
+        operands = [asarray(array) for array in self.inputs]
         for position, operand in zip(self.inexact, given, strict=True):
             operands[position] = operand
         return record(self.op, tuple(operands), self.params)
 
-    def sources(self) -> list[Any]:
+    def sources(self) -> list[Tensor]:
         return [asarray(self.inputs[position]) for position in self.inexact]
 
 
-def evaluated(nodes: Sequence[Node], values: dict[Node, Any]) -> list[Any]:
-    """The values of nodes, by NumPy's kernels."""
+def evaluated(nodes: Sequence[Node], values: Values) -> list[np.ndarray]:
+    """The values of nodes, by the numpy plan."""
     found = program(nodes)
-    return NumpyPlan(found).run([values[node] for node in found.inputs])
+    # A numpy plan gives arrays, or NumPy's scalars, which have the same attributes.
+    contents: Any = NumpyPlan(found).run([values[node] for node in found.inputs])
+    return contents
 
 
-def compare(got: Any, expected: Any, rounding: float = 1e-9) -> None:
-    """Equal shapes and dtypes, and values up to rounding."""
+def compare(got: np.ndarray, expected: np.ndarray, rounding: float = 1e-9) -> None:
+    """Assert equal shapes and dtypes, and equal values up to rounding."""
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype), (
         f"got {got.dtype} of shape {got.shape}, expected {expected.dtype} of shape {expected.shape}"
     )
@@ -133,7 +136,7 @@ def check_spec(case: Case, order: int) -> bool:
 
 
 def check_recorded(case: Case, order: int) -> bool:
-    """Recording and evaluating gives what the kernel does."""
+    """Recording and evaluating gives the values of the kernel."""
     recorded = record(case.op, tuple(map(asarray, case.inputs)), case.params)
     tensors = recorded if isinstance(recorded, tuple) else (recorded,)
     for tensor, array in zip(tensors, evaluated(case.results(), case.values), strict=True):
@@ -152,29 +155,33 @@ def check_derivatives(case: Case, order: int) -> bool:
 
 
 def check_mask(case: Case, order: int) -> bool:
-    """A `where` above the op gives all of the gradient, or none of it."""
+    """A `where` after the op passes all of the gradient, or none of it."""
     results = case.results()
     if not case.is_differentiable or len(results) > 1 or case.sample.order < 1:
         return False
     sources = case.sources()
     of = results[0].spec
-    # All different: what is carried back must not happen to be nothing.
+    # All different, so that no gradient vanishes by cancellation.
     weights = np.linspace(0.5, 1.5, of.size).reshape(of.shape).astype(of.dtype)
 
-    def gradients(chosen: bool | None) -> list[Any]:
+    def gradients(chosen: bool | None) -> list[np.ndarray | None]:
         with GradientTape() as tape:
             tape.watch(sources)
             found = case.call(*sources)
             if chosen is not None:
                 found = where(asarray(np.full(of.shape, chosen)), found, 0)
-        slopes = tape.gradient(found, sources, output_gradients=asarray(weights))
-        return [None if slope is None else asarray(slope).numpy() for slope in slopes]
+        slopes: list[Tensor | None] = tape.gradient(  # type: ignore[assignment]
+            found, sources, output_gradients=asarray(weights)
+        )
+        return [None if slope is None else slope.numpy() for slope in slopes]
 
     rows = zip(gradients(None), gradients(True), gradients(False), strict=True)
     for plain, everything, nothing in rows:
         if plain is not None:
+            assert everything is not None, "no gradient passes where the branch is taken"
             compare(everything, plain, 1e-6)
-            assert not nothing.any(), "a gradient passes where the branch is not taken"
+            lost = nothing is None or not nothing.any()
+            assert lost, "a gradient passes where the branch is not taken"
     return True
 
 
@@ -204,14 +211,14 @@ def check_batch(case: Case, order: int) -> bool:
 
 
 def subsets(count: int) -> list[tuple[bool, ...]]:
-    """Which operands are batched: all choices of a few, of more all and each alone."""
+    """Choices of batched operands: all of up to three; of more, all together and each alone."""
     if count <= 3:
         return [flags for flags in itertools.product((True, False), repeat=count) if any(flags)]
     return [(True,) * count, *[tuple(i == j for j in range(count)) for i in range(count)]]
 
 
-def varied(array: Any, number: int) -> Any:
-    """Another example, as near as samples are from where the op is undefined."""
+def varied(array: np.ndarray, number: int) -> np.ndarray:
+    """Another example, so near to the sample that the op is defined there, too."""
     if number == 0 or array.dtype.kind not in "fc":
         return array
     return (array * array.dtype.type(1 + 0.01 * number)).astype(array.dtype)
@@ -236,8 +243,8 @@ def check_sparsity(case: Case, order: int) -> bool:
     return True
 
 
-def jacobians(case: Case, targets: Sequence[Node], source: Node) -> Iterator[Any]:
-    """Where derivatives are not zero, by forward mode along one element at a time."""
+def jacobians(case: Case, targets: Sequence[Node], source: Node) -> Iterator[np.ndarray]:
+    """Which derivatives are not zero, by forward mode along one element at a time."""
     tangent = placeholder(source.spec)
     pushed = forward(targets, [source], [tangent])
     for target, node in zip(targets, pushed, strict=True):
@@ -253,7 +260,8 @@ def jacobians(case: Case, targets: Sequence[Node], source: Node) -> Iterator[Any
 
 
 def check_compiled(case: Case, order: int) -> bool:
-    """The compiled tier gives what NumPy does, values and first derivatives."""
+    """The compiled plan gives the values and first derivatives of the numpy plan."""
+    # At the first call: it loads the compiler.
     from gradtape.runtime.compiled_plan import CompiledPlan
 
     nodes = list(case.results())
@@ -264,7 +272,7 @@ def check_compiled(case: Case, order: int) -> bool:
             nodes += [n for n in forward(targets, sources, sources) if n is not None]
     found = optimize(program(nodes))
     inputs = [Value(case.values[node], node.spec) for node in found.inputs]
-    expected = NumpyPlan(found).run(inputs)
+    expected: Any = NumpyPlan(found).run(inputs)
     contents = CompiledPlan(found).run(inputs)
     for content, want, node in zip(contents, expected, found.outputs, strict=True):
         compare(Value(content, node.spec).array, want)

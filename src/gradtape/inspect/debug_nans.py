@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from gradtape.graph.node import LEAF, PICK, Node, Table, exchange
 from gradtape.graph.program import program
 from gradtape.graph.provenance import Provenance, note_into
 from gradtape.inspect.first_bad_value import Found, search
+from gradtape.recording.handle import Handle
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -45,8 +45,8 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
     watch = Watch(infinities)
     before, noting = exchange(Table()), note_into(watch.noted)
 
-    class Watched(list[Any]):
-        def append(self, handle: Any) -> None:
+    class Watched(list[Handle]):
+        def append(self, handle: Handle) -> None:
             super().append(handle)
             watch.see(handle, self)
 
@@ -66,18 +66,19 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
 
 
 class Watch:
-    """Looks at every value that is computed, and knows where each op was recorded."""
+    """Computes every op when it is recorded, checks its value, and knows the user's line."""
 
     def __init__(self, infinities: bool) -> None:
         self.infinities = infinities
         self.noted = Provenance()
 
-    def see(self, handle: Any, handles: list[Any]) -> None:
-        """Compute what has just been recorded, and look at it."""
+    def see(self, handle: Handle, handles: list[Handle]) -> None:
+        """Compute the op that has just been recorded, and check its value."""
         node = handle.node
         note_line(handle)
         recording = handle.recording
-        # Before it is computed: a flush may end the recording.
+        assert recording is not None
+        # The operands are noted before the op is computed, because a flush may close the recording.
         several = node.inputs[0] if node.op is PICK else node
         wanted = program([several], recording.values.keys())
         values = {found: _value(recording, found) for found in wanted.inputs}
@@ -92,13 +93,14 @@ class Watch:
             together.append(other)
         for one in together:
             compute_handle(one)
-        if any(self._is_bad(one.computed.array) for one in together):
+        computed = [one.computed for one in together if one.computed is not None]
+        if any(self._is_bad(value.array) for value in computed):
             found = search(wanted.nodes, values, self._is_bad)
             if found is not None:
                 raise NonFiniteError(self._sentence(found))
 
-    def _is_bad(self, array: Any) -> bool:
-        array = np.asarray(array)
+    def _is_bad(self, given: np.ndarray) -> bool:
+        array = np.asarray(given)
         if array.dtype.kind not in "fc":
             return False
         fine = np.isfinite(array) if self.infinities else ~np.isnan(array)
@@ -124,7 +126,7 @@ class Watch:
         )
 
 
-def _value(recording: Recording, node: Node) -> Any:
+def _value(recording: Recording, node: Node) -> np.ndarray:
     if node in recording.values:
         return recording.values[node].array
     assert node.op is LEAF

@@ -1,10 +1,10 @@
-"""Where in a program a value that is not finite first appears: also inside loops and branches."""
+"""The first node of a program whose value is not finite, also inside loops and branches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,27 +16,28 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 
-IsBad = Callable[[Any], bool]
+IsBad: TypeAlias = Callable[[np.ndarray], bool]
+Arrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass
 class Found:
-    """The node that made it, all that it made, and whether an operand was bad before."""
+    """The node that made a bad value, its results, and whether an operand was bad before."""
 
     node: Node
-    made: Sequence[Any]
+    made: Arrays
     came_in: bool
     # The steps of the loops around it, innermost first.
     steps: list[str] = field(default_factory=list)
 
 
-def search(nodes: Sequence[Node], values: dict[Node, Any], is_bad: IsBad) -> Found | None:
+def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad) -> Found | None:
     """Compute nodes one by one until one makes a bad value; `values` has those known, and grows."""
     for node in nodes:
         arrays = [values[parent] for parent in node.inputs]
         with np.errstate(all="ignore"):
             values[node] = node.op.numpy(*arrays, **node.keywords)
-        made = values[node] if type(node.spec) is tuple else (values[node],)
+        made: Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
         if any(is_bad(array) for array in made):
             inside = INSIDE.get(node.op)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)
@@ -45,14 +46,14 @@ def search(nodes: Sequence[Node], values: dict[Node, Any], is_bad: IsBad) -> Fou
     return None
 
 
-def _run(body: Program, arrays: Sequence[Any], is_bad: IsBad) -> tuple[Found | None, list[Any]]:
+def _run(body: Program, arrays: Arrays, is_bad: IsBad) -> tuple[Found | None, list[np.ndarray]]:
     values = dict(zip(body.inputs, map(np.asarray, arrays), strict=True))
     found = search(body.nodes, values, is_bad)
     outputs = [] if found else [np.asarray(values[n], n.dtype) for n in body.outputs]
     return found, outputs
 
 
-def _in_scan(arrays: Sequence[Any], is_bad: IsBad, **params: Any) -> Found | None:
+def _in_scan(arrays: Arrays, is_bad: IsBad, **params: Any) -> Found | None:
     scan = Scan(**params)
     fixed, carried, rows = scan.parts(arrays)
     for step in scan.positions():
@@ -65,7 +66,7 @@ def _in_scan(arrays: Sequence[Any], is_bad: IsBad, **params: Any) -> Found | Non
 
 
 def _in_while(
-    arrays: Sequence[Any], is_bad: IsBad, *, condition: Program, body: Program, constants: int,
+    arrays: Arrays, is_bad: IsBad, *, condition: Program, body: Program, constants: int,
     maximum: int | None,
 ) -> Found | None:  # fmt: skip
     fixed, carried = arrays[:constants], arrays[constants:]
@@ -83,9 +84,7 @@ def _in_while(
     return None
 
 
-def _in_branch(
-    arrays: Sequence[Any], is_bad: IsBad, *, branches: Sequence[Program]
-) -> Found | None:
+def _in_branch(arrays: Arrays, is_bad: IsBad, *, branches: Sequence[Program]) -> Found | None:
     chosen = int(np.clip(arrays[0], 0, len(branches) - 1))
     found, _ = _run(branches[chosen], arrays[1:], is_bad)
     if found is not None:
@@ -93,6 +92,7 @@ def _in_branch(
     return found
 
 
+# How to search the bodies of an op.
 INSIDE: dict[Op, Callable[..., Found | None]] = {
     SCAN: _in_scan,
     WHILE: _in_while,

@@ -1,20 +1,20 @@
-"""What the library would do, as text: its configuration, plans and kernels."""
+"""The configuration of the library, and the plans and kernels that it would make, as text."""
 
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import numpy as np
 
 from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
-from gradtape.graph.program import names
+from gradtape.graph.program import Program, names
 from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.fuse import Loop
+from gradtape.optimize.fuse import Fused, Loop
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
-from gradtape.tensor.tensor import program_of
+from gradtape.tensor.tensor import Tensor, program_of
+from gradtape.tensor.variable import Variable
 from gradtape.version import __version__
 
 __all__ = ["kernels_of", "plan_of", "show_config"]
@@ -26,6 +26,7 @@ def show_config() -> str:
     >>> "threads" in gt.show_config()
     True
     """
+    # At the first call: these load the compiler.
     from gradtape.codegen import llvm
     from gradtape.codegen.kernels import builder
     from gradtape.codegen.math import mathlibrary
@@ -52,7 +53,7 @@ def show_config() -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
 
 
-def plan_of(*tensors: Any) -> str:
+def plan_of(*tensors: Tensor | Variable) -> str:
     """How the compiled tier would compute these tensors: loops and library calls in order.
 
     >>> print(gt.plan_of(gt.sum(gt.sin(gt.asarray([1.0, 2.0])) * 2.0)))
@@ -62,9 +63,7 @@ def plan_of(*tensors: Any) -> str:
       d = multiply(c, b)
       e = sum(d) -> memory
     """
-    from gradtape.codegen.kernels.lower import fusible  # loads the compiler
-
-    program, fused = loops_of(optimize(program_of(*tensors)), fusible)
+    program, fused = _fused(tensors)
     fresh = names()
     name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
     lines = ["inputs " + ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)]
@@ -96,17 +95,18 @@ def plan_of(*tensors: Any) -> str:
     return "\n".join(lines)
 
 
-def kernels_of(*tensors: Any, assembly: bool = False) -> str:
+def kernels_of(*tensors: Tensor | Variable, assembly: bool = False) -> str:
     """The vector IR, or the machine code, of the kernels that would compute these tensors.
 
     >>> "define void @kernel_0" in gt.kernels_of(gt.sin(gt.asarray([1.0, 2.0])))
     True
     """
+    # At the first call: these load the compiler.
     from gradtape.codegen import llvm
     from gradtape.codegen.kernels.compile import module_text
-    from gradtape.codegen.kernels.lower import fusible, lower
+    from gradtape.codegen.kernels.lower import lower
 
-    _, fused = loops_of(optimize(program_of(*tensors)), fusible)
+    _, fused = _fused(tensors)
     bits = llvm.host().bits
     kernels = [
         item.kernel
@@ -116,3 +116,11 @@ def kernels_of(*tensors: Any, assembly: bool = False) -> str:
     ]
     text, _ = module_text(dict.fromkeys(kernels))
     return llvm.assembly(text) if assembly else text
+
+
+def _fused(tensors: tuple[Tensor | Variable, ...]) -> tuple[Program, Fused]:
+    """The optimised program of these tensors, and its loops and library calls."""
+    # At the first call: it loads the compiler.
+    from gradtape.codegen.kernels.lower import fusible
+
+    return loops_of(optimize(program_of(*tensors)), fusible)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape import dtypes
-from gradtape.control.loops import scan
+from gradtape.control.scan import scan
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State, StateLike

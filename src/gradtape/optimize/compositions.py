@@ -1,6 +1,6 @@
 """Compositions: ops that are made of others become those, for the compiled tier, which fuses them.
 
-NumPy computes such an op in one call, so this is no pass of `optimize`.
+NumPy computes such an op in one call, so this is not a pass of `optimize`.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class _Fusion:
             self._unit_of[node] = self._append(Call(node))
 
     def _place(self, node: Node) -> int:
-        """Put a node that is no view into a unit, and give the number of that."""
+        """Put a node that is not a view into a unit, and give the number of that."""
         op = node.op
         if not self._fusible(node):
             return self._append(Call(node))

@@ -41,7 +41,7 @@ def delay_transposes(program: Program) -> Program:
 
 
 def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node | None:
-    """The value of a chain as the transposition of another chain, or None if it is no chain."""
+    """The value of a chain as the transposition of another chain, or None if it is not a chain."""
     axes = _axes(node, readers)
     if axes is None or not _is_chain(node, readers):
         return None

@@ -13,7 +13,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
-from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -20,7 +20,8 @@ from gradtape.optimizers.rows import update_rows
 from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
-from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
@@ -234,7 +235,7 @@ class Optimizer:
         else:
             loss = loss_fn
         found = list(variables() if callable(variables) else variables)
-        self._take_step(tape.gradient(loss, found), found)
+        self._take_step(list(tape.gradient(loss, found)), found)
         return loss
 
     def exclude_from_weight_decay(
@@ -273,10 +274,12 @@ class Optimizer:
     ) -> None:
         """Assign new values to one variable and its slots, from its decayed weight."""
         cells = self._slots[variable.number]
-        sparsely = isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice)
-        compute = self.update_sparsely if sparsely else self.update
-        new, slots = compute(gradient, weight, [cell.value for cell in cells], *rates)
-        for cell, value in zip(cells, slots, strict=True):
+        before = [cell.value for cell in cells]
+        if isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice):
+            new, after = self.update_sparsely(gradient, weight, before, *rates)
+        else:
+            new, after = self.update(gradient, weight, before, *rates)
+        for cell, value in zip(cells, after, strict=True):
             cell.assign(value)
         variable.assign(new)
 

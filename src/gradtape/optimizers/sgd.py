@@ -7,7 +7,8 @@ from typing import Unpack
 from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
 from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
-from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["SGD"]
 

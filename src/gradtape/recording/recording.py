@@ -200,15 +200,15 @@ class Recording:
 
     def escape(self, what: str = "", meant: bool = False) -> None:
         """Note that a value leaves for Python code that the capture does not see."""
-        raise AssertionError("this recording is no capture")
+        raise AssertionError("this recording is not a capture")
 
     def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
         """Handles on deferred effects that the wanted handles do not read."""
-        raise AssertionError("this recording is no capture")
+        raise AssertionError("this recording is not a capture")
 
     def run(self, bound: Any) -> dict[Node, Content]:
         """Run a bound plan of this recording and note it as a part of the replay."""
-        raise AssertionError("this recording is no capture")
+        raise AssertionError("this recording is not a capture")
 
     def is_pinned(self) -> bool:
         """Whether only persistent tapes hold this: any other will ask for its gradient soon."""

@@ -28,12 +28,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
 from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
+from gradtape.dtypes import DTypeLike
 from gradtape.runtime.shallow_products import panel_instruction
 from gradtape.runtime.thread_team import get_num_threads
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike
 
+from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 

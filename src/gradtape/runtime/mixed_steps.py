@@ -95,7 +95,7 @@ class MixedSteps:
         )
 
     def _memory_of(self, base: Node, inputs: Sequence[Input], alive: Alive) -> np.ndarray:
-        """The array of a node that is no view."""
+        """The array of a node that is not a view."""
         lowered = self._lowered
         if base in self._position:
             value = inputs[self._position[base]]

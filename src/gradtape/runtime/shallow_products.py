@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gradtape.codegen import llvm
 from gradtape.codegen.plans import panels
 from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import PanelArguments, Shape
+from gradtape.dtypes import DTypeLike
 
 # The least multiplications, and the least rows that a packed panel must serve.
 WORK = 2_000_000

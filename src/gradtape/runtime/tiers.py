@@ -152,5 +152,7 @@ def _elements(node: Node) -> int:
 
 
 if MODE == "always":
-    # The first evaluation will compile, so LLVM is loaded with the rest of the library.
+    # The first evaluation will compile, so the compiler is loaded with the rest of the library.
+    from gradtape.runtime import compiled_plan as _compiled_plan  # noqa: F401
+
     host()

@@ -1,1 +1,10 @@
-"""Roots, fixed points and minima with their derivatives, and adapters for SciPy."""
+"""Roots, fixed points and minima with their derivatives, linear maps, and adapters for SciPy.
+
+The door, for other rooms:
+
+- `implicit`: `root`, `fixed_point`, `minimize`;
+- `linearize`: `linearize`; `linear_operators`: derivatives as SciPy's `LinearOperator`;
+- `scipy_bridges`: `objective`, `residuals`, `ode`.
+
+`searches` and `solvers` are how `implicit` finds a solution.
+"""

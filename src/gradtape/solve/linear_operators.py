@@ -1,25 +1,49 @@
-"""Derivatives at a point as SciPy's linear operators: products, and no matrix."""
+"""Derivatives at a point as SciPy's linear operators: products without a matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from gradtape.control.vmap import vmap
+from gradtape.dtypes import DType
 from gradtape.errors import DtypeError
-from gradtape.tape.evaluation import Point
 from gradtape.tape.flat_vector import join, layout_of
-from gradtape.tensor.tensor import asarray
+from gradtape.tape.point import Point
+from gradtape.tensor.tensor import Tensor, asarray
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 __all__ = ["hessian_operator", "linear_operator"]
 
 
+class Products(Protocol):
+    """A derivative that gives products: a `Point`, or a linearized function."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray: ...
+
+
+class Linear(Protocol):
+    """A linear map of tensors, and its transpose."""
+
+    def __call__(self, *tangents: object) -> object: ...
+
+    def transpose(self, cotangent: object) -> tuple[object, ...]: ...
+
+
 @cache
-def _operator_class() -> Any:
-    # Not at import: scipy.sparse.linalg takes longer to load than all of gradtape.
+def _operator_class() -> Callable[[Products, str, str], LinearOperator]:
+    # At the first call, because scipy.sparse.linalg takes longer to load than all of gradtape.
     from scipy.sparse import linalg
 
     base: Any = linalg.LinearOperator
@@ -27,33 +51,33 @@ def _operator_class() -> Any:
     class DerivativeOperator(base):
         """A derivative at a point; several columns are one batched product."""
 
-        def __init__(self, point: Any, forward: str, adjoint: str) -> None:
+        def __init__(self, point: Products, forward: str, adjoint: str) -> None:
             rows, columns = point.shape
             super().__init__(point.dtype, (columns if forward == "hessian" else rows, columns))
             self._point = point
             self._forward = forward
             self._back = adjoint
 
-        def _matvec(self, x: Any) -> Any:
+        def _matvec(self, x: np.ndarray) -> np.ndarray:
             return self._times(self._forward, x)
 
-        def _rmatvec(self, x: Any) -> Any:
+        def _rmatvec(self, x: np.ndarray) -> np.ndarray:
             return self._times(self._back, x)
 
-        def _matmat(self, X: Any) -> Any:
+        def _matmat(self, X: np.ndarray) -> np.ndarray:
             return self._times_all(self._forward, X)
 
-        def _rmatmat(self, X: Any) -> Any:
+        def _rmatmat(self, X: np.ndarray) -> np.ndarray:
             return self._times_all(self._back, X)
 
-        def _times(self, kind: str, x: Any) -> Any:
+        def _times(self, kind: str, x: np.ndarray) -> np.ndarray:
             x = np.reshape(x, -1)
             if np.iscomplexobj(x) and self.dtype.kind == "f":
-                # Linear over the reals, so the parts go through one after the other.
+                # A real map takes the real and the imaginary part one after the other.
                 return self._times(kind, x.real) + 1j * self._times(kind, x.imag)
             return np.array(self._point.product(kind, x)).reshape(-1)
 
-        def _times_all(self, kind: str, X: Any) -> Any:
+        def _times_all(self, kind: str, X: np.ndarray) -> np.ndarray:
             if np.iscomplexobj(X) and self.dtype.kind == "f":
                 return self._times_all(kind, X.real) + 1j * self._times_all(kind, X.imag)
             count = X.shape[1]
@@ -67,35 +91,35 @@ def _operator_class() -> Any:
 
 
 class _Flat:
-    """A linearized function on vectors: what the operator asks of a point."""
+    """A linearized function on flat vectors."""
 
-    def __init__(self, push: Any, sources: list[Any], value: Any) -> None:
+    def __init__(self, push: Linear, sources: list[Any], value: object) -> None:
         self._push = push
         self._sources = layout_of(tuple(sources), "linearize")
         self._value = layout_of(value, "linearize")
         self.shape = (self._value.size, self._sources.size)
         self.dtype = np.result_type(self._value.dtype, self._sources.dtype)
 
-    def product(self, kind: str, direction: Any, count: int | None = None) -> Any:
+    def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray:
         """The map, or its adjoint, times a vector or times rows."""
         layout = self._value if kind == "pull" else self._sources
         given = asarray(np.ascontiguousarray(direction, layout.dtype))
         one = self._pulled if kind == "pull" else self._pushed
         return (one if count is None else vmap(one))(given).numpy()
 
-    def _pushed(self, direction: Any) -> Any:
+    def _pushed(self, direction: Tensor) -> Tensor:
         return join(self._push(*self._sources.unravel(direction)))
 
-    def _pulled(self, direction: Any) -> Any:
+    def _pulled(self, direction: Tensor) -> Tensor:
         return join(self._push.transpose(self._value.unravel(direction)))
 
 
-def operator_of(push: Any, sources: list[Any], value: Any) -> Any:
-    """The operator of what `linearize` gives."""
+def operator_of(push: Linear, sources: list[Any], value: object) -> LinearOperator:
+    """The operator of a linearized function."""
     return _operator_class()(_Flat(push, sources, value), "push", "pull")
 
 
-def linear_operator(f: Callable[..., Any], *primals: Any) -> Any:
+def linear_operator(f: Callable[..., object], *primals: object) -> LinearOperator:
     """The Jacobian of `f` at the primals as a `scipy.sparse.linalg.LinearOperator`.
 
     >>> A = gt.linear_operator(lambda x: x**2, np.array([1.0, 2.0]))
@@ -106,12 +130,12 @@ def linear_operator(f: Callable[..., Any], *primals: Any) -> Any:
 
     `f` is recorded once. A product is a forward pass, one with the adjoint a reverse pass, and one
     with a matrix a pass over all its columns together. Several primals, and nests of them, are laid
-    end to end, and so is what `f` returns.
+    end to end, and so are the parts of the value.
     """
     return _operator(f, primals, "push", "pull", None)
 
 
-def hessian_operator(f: Callable[..., Any], *primals: Any) -> Any:
+def hessian_operator(f: Callable[..., object], *primals: object) -> LinearOperator:
     """The Hessian of a scalar function at the primals as a `scipy.sparse.linalg.LinearOperator`.
 
     >>> H = gt.hessian_operator(lambda x: gt.sum(x**3), np.array([1.0, 2.0]))
@@ -122,8 +146,12 @@ def hessian_operator(f: Callable[..., Any], *primals: Any) -> Any:
 
 
 def _operator(
-    f: Callable[..., Any], primals: tuple[Any, ...], forward: str, adjoint: str, scalar: str | None
-) -> Any:
+    f: Callable[..., object],
+    primals: tuple[object, ...],
+    forward: str,
+    adjoint: str,
+    scalar: str | None,
+) -> LinearOperator:
     name = scalar or "linear_operator"
     if not primals:
         raise ValueError(f"{name}: there are no primals. Pass the point to differentiate at.")

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from gradtape.solve.linear_operators import operator_of
-from gradtape.tape.grad_vjp_jvp import pushed_forward, recorded_at
+from gradtape.tape.grad_vjp_jvp import pulled_back, pushed_forward, recorded_at
 from gradtape.tape.gradient_tape import GradientTape
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 __all__ = ["Linearized", "linearize"]
 
+Result = TypeVar("Result")
+Aux = TypeVar("Aux")
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+
+@overload
+def linearize(
+    f: Callable[..., Result], *primals: object, has_aux: Literal[False] = False
+) -> tuple[Result, Linearized[Result]]: ...
+
+
+@overload
+def linearize(
+    f: Callable[..., tuple[Result, Aux]], *primals: object, has_aux: Literal[True]
+) -> tuple[Result, Linearized[Result], Aux]: ...
+
+
+def linearize(f: Callable[..., object], *primals: object, has_aux: bool = False) -> Any:
     """The value of `f` and its derivative at the primals, a linear map to be called with tangents.
 
     >>> y, push = gt.linearize(lambda x: x * x, gt.asarray(3.0))
@@ -22,12 +40,12 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     `push.transpose(cotangent)` is the same derivative the other way, and
     `push.as_linear_operator()` is it for SciPy's iterative solvers.
     """
-    tape, sources, value, aux = recorded_at(f, primals, has_aux)
-    push = Linearized(tape, sources, value)
+    tape, sources, value, aux = recorded_at("linearize", f, primals, has_aux)
+    push: Linearized[Any] = Linearized(tape, sources, value)
     return (value, push, aux) if has_aux else (value, push)
 
 
-class Linearized:
+class Linearized(Generic[Result]):
     """The derivative of a function at a point, as a linear map.
 
     >>> _, push = gt.linearize(lambda x: x[1:] * x[:-1], gt.asarray([1.0, 2.0, 3.0]))
@@ -38,23 +56,20 @@ class Linearized:
            [0., 3., 2.]])
     """
 
-    def __init__(self, tape: GradientTape, sources: list[Any], value: Any) -> None:
+    def __init__(self, tape: GradientTape, sources: list[Any], value: Result) -> None:
         self._tape = tape
         self._sources = sources
         self._value = value
 
-    def __call__(self, *tangents: Any) -> Any:
+    def __call__(self, *tangents: object) -> Result:
         """The derivative of the value along the tangents, one for each primal."""
         return pushed_forward(self._tape, self._sources, self._value, tangents)
 
-    def transpose(self, cotangent: Any) -> tuple[Any, ...]:
-        """The cotangents of the primals, given that of the value: what `vjp` gives."""
-        found = self._tape.gradient(
-            self._value, self._sources, cotangent, unconnected_gradients="zero"
-        )
-        return tuple(found)
+    def transpose(self, cotangent: object) -> tuple[Any, ...]:
+        """The cotangents of the primals from that of the value, as `vjp` gives them."""
+        return pulled_back(self._tape, self._sources, self._value, cotangent)
 
-    def as_linear_operator(self) -> Any:
+    def as_linear_operator(self) -> LinearOperator:
         """The map as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
 
         Several primals, and nests of them, are laid end to end, and so are the parts of the value.

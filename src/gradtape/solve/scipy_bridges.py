@@ -1,34 +1,42 @@
-"""Functions as SciPy's solvers want them: arrays in, arrays out, derivatives beside them."""
+"""Adapters for SciPy's solvers: functions of arrays, with their derivatives beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gradtape.tape.evaluation import LARGE, Point, pays
 from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
+from gradtape.tape.point import LARGE, Point, pays
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csc_array, csr_array
+
+    from gradtape.tape.tape_jacobians import SparseOption
+
+    HostMatrix: TypeAlias = np.ndarray | csr_array
 
 __all__ = ["Objective", "Ode", "Residuals", "objective", "ode", "residuals"]
 
 
 @dataclass(frozen=True)
 class _Visit:
-    """The point evaluated last, as one object: threads that share a bridge never see half."""
+    """The point evaluated last, as one object, so that threads never see half of a change."""
 
     point: Point
-    x: Any
-    args: tuple[Any, ...]
+    x: np.ndarray
+    args: tuple[object, ...]
     # Recordings belong to the thread that made them.
     thread: int
-    # What was asked there.
+    # The questions asked at this point.
     answered: set[str]
 
-    def is_at(self, x: Any, args: tuple[Any, ...]) -> bool:
+    def is_at(self, x: np.ndarray, args: tuple[object, ...]) -> bool:
         return (
             self.thread == get_ident()
             and np.array_equal(x, self.x)
@@ -38,12 +46,14 @@ class _Visit:
 
 
 class _Bridge:
-    """What the bridges share: the point evaluated last, and the form of the argument."""
+    """What the adapters share: the point evaluated last, and the layout of the argument."""
 
     _name = ""
     _scalar = False
 
-    def __init__(self, f: Callable[..., Any], example: Any, sparse: Any, mode: str) -> None:
+    def __init__(
+        self, f: Callable[..., object], example: object, sparse: SparseOption, mode: str
+    ) -> None:
         sparse = check_sparse(self._name, sparse)
         check_mode(self._name, mode)
         self._f = f
@@ -56,32 +66,38 @@ class _Bridge:
         self._is_sparse: bool | None = None
 
     def forget(self) -> None:
-        """Let go of the point evaluated last; to be called when what `f` closes over changed."""
+        """Let go of the point evaluated last; call it when a value that `f` closes over changed."""
         self._last: _Visit | None = None
 
-    def ravel(self, tree: Any) -> Any:
-        """The vector that SciPy is to be given for a nest like the example."""
+    def ravel(self, tree: object) -> np.ndarray:
+        """The vector to give SciPy for a nest like the example."""
         return self._known_layout().ravel(tree)
 
-    def unravel(self, x: Any) -> Any:
+    def unravel(self, x: ArrayLike) -> Any:
         """The nest of a vector that SciPy gave."""
         return self._known_layout().unravel(np.asarray(x))
 
     def _known_layout(self) -> Layout:
         if self._layout is None:
             raise ValueError(
-                f"{self._name}: there is no nest to go by. Pass one like the argument of the "
-                "function as example=."
+                f"{self._name}: the structure of the argument is not known. Pass one like it as "
+                "example=."
             )
         return self._layout
 
-    def _at(self, what: str, x: Any, args: tuple[Any, ...], before: tuple[Any, ...] = ()) -> Point:
-        """The recording at this point: that of the last question if it was another one there.
+    def _at(
+        self,
+        what: str,
+        given_x: ArrayLike,
+        args: tuple[object, ...],
+        before: tuple[object, ...] = (),
+    ) -> Point:
+        """The recording at a point: the last one, if this question was not asked there yet.
 
-        The same question again is evaluated again: what the function closes over may have changed.
-        Only products, which have no name here, are asked for many times at one point.
+        A question that is asked again is recorded again, because values that the function closes
+        over may have changed. Only products, which have no name here, are asked many times.
         """
-        x = np.asarray(x, np.float64).reshape(-1)
+        x = np.asarray(given_x, np.float64).reshape(-1)
         given = (*before, *args)
         last = self._last
         if last is None or what in last.answered or not last.is_at(x, given):
@@ -91,17 +107,17 @@ class _Bridge:
                     f"{self._name}: got {x.size} numbers, the example has {layout.size}. "
                     "Start from .ravel(example)."
                 )
-            # Before the new one is recorded, so that both are never held together.
+            # The old point goes before the new one is recorded: memory never holds both.
             self._last = last = None
             name = self._name if self._scalar else None
             point = Point(self._f, x, layout, before, args, name)
-            # SciPy changes its vectors in place: what is compared with later must be a copy.
+            # SciPy changes its vectors in place, so x is copied for later comparisons.
             self._last = last = _Visit(point, np.array(x), given, get_ident(), set())
         if what:
             last.answered.add(what)
         return last.point
 
-    def _matrix(self, point: Point) -> Any:
+    def _matrix(self, point: Point) -> HostMatrix:
         """The Jacobian or Hessian at a point, in the form asked for."""
         if self._sparse is not False and self._is_sparse is not False:
             rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
@@ -123,7 +139,7 @@ class _Bridge:
         return f"{type(self).__name__}({name})"
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if a is b:
         # An array may have been changed in place since.
         return not isinstance(a, np.ndarray)
@@ -142,26 +158,26 @@ class Objective(_Bridge):
     _name = "objective"
     _scalar = True
 
-    def __call__(self, x: Any, *args: Any) -> tuple[float, Any]:
+    def __call__(self, x: ArrayLike, *args: object) -> tuple[float, np.ndarray]:
         """Value and gradient, for `minimize(p, x0, jac=True)`."""
         value, slope = self._at("both", x, args).value_and_gradient()
         return value, np.asarray(slope, np.float64)
 
-    def fun(self, x: Any, *args: Any) -> float:
+    def fun(self, x: ArrayLike, *args: object) -> float:
         """The value."""
         return float(self._at("value", x, args).value())
 
-    def jac(self, x: Any, *args: Any) -> Any:
+    def jac(self, x: ArrayLike, *args: object) -> np.ndarray:
         """The gradient."""
         return np.asarray(self._at("gradient", x, args).gradient(), np.float64)
 
-    def hess(self, x: Any, *args: Any) -> Any:
+    def hess(self, x: ArrayLike, *args: object) -> HostMatrix:
         """The Hessian: an array, or a CSR array where that was asked for."""
         return self._matrix(self._at("hessian", x, args))
 
-    def hessp(self, x: Any, p: Any, *args: Any) -> Any:
-        """The Hessian times a vector; the program is that of the point, whatever the vector."""
-        return np.array(self._at("", x, args).product("hessian", p), np.float64)
+    def hessp(self, x: ArrayLike, p: ArrayLike, *args: object) -> np.ndarray:
+        """The Hessian times a vector, from the recording at the point."""
+        return np.array(self._at("", x, args).product("hessian", np.asarray(p)), np.float64)
 
 
 class Residuals(_Bridge):
@@ -174,21 +190,21 @@ class Residuals(_Bridge):
 
     _name = "residuals"
 
-    def __call__(self, x: Any, *args: Any) -> Any:
+    def __call__(self, x: ArrayLike, *args: object) -> np.ndarray:
         """The residuals, flattened."""
         return np.asarray(self._at("value", x, args).value(), np.float64)
 
     fun = __call__
 
-    def jac(self, x: Any, *args: Any) -> Any:
+    def jac(self, x: ArrayLike, *args: object) -> HostMatrix:
         """The Jacobian: an array, or a CSR array where it pays or was asked for."""
         return self._matrix(self._at("jacobian", x, args))
 
     @property
-    def jac_sparsity(self) -> Any:
+    def jac_sparsity(self) -> csr_array | None:
         """The pattern of a sparse Jacobian as a CSR array, else None.
 
-        It takes a point to know it: that of `example`, or of the last evaluation.
+        It is detected at the point of `example`, or of the last evaluation.
         """
         last = self._last
         point = None if last is None else last.point
@@ -212,20 +228,22 @@ class Ode(_Bridge):
 
     _name = "ode"
 
-    def __call__(self, t: float, y: Any, *args: Any) -> Any:
+    def __call__(self, t: float, y: ArrayLike, *args: object) -> np.ndarray:
         """dy/dt, flattened."""
         return np.asarray(self._at("value", y, args, (float(t),)).value(), np.float64)
 
     fun = __call__
 
-    def jac(self, t: float, y: Any, *args: Any) -> Any:
+    def jac(self, t: float, y: ArrayLike, *args: object) -> np.ndarray | csc_array:
         """The Jacobian by y: an array, or a CSC array where it pays or was asked for."""
         found = self._matrix(self._at("jacobian", y, args, (float(t),)))
         return found if isinstance(found, np.ndarray) else found.tocsc()
 
 
-def objective(f: Callable[..., Any], example: Any = None, *, sparse: Any = False) -> Objective:
-    """A scalar function as `scipy.optimize.minimize` wants it: value, gradient, Hessian, products.
+def objective(
+    f: Callable[..., object], example: object = None, *, sparse: SparseOption = False
+) -> Objective:
+    """A scalar function for `scipy.optimize.minimize`: value, gradient, Hessian and products.
 
     >>> from scipy.optimize import minimize
     >>> p = gt.objective(lambda x: gt.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
@@ -236,17 +254,21 @@ def objective(f: Callable[..., Any], example: Any = None, *, sparse: Any = False
     [1.0, 1.0, 1.0, 1.0, 1.0]
 
     `p.fun`, `p.jac`, `p.hess` and `p.hessp` take and give NumPy arrays; `p` itself gives value and
-    gradient in one run. What is asked about one point comes from one recording. With `example`, `f`
-    takes nests like it (or arrays of its shape), and `p.ravel` and `p.unravel` translate. With
+    gradient in one run. All questions about one point use one recording. With `example`, `f` takes
+    nests like it (or arrays of its shape), and `p.ravel` and `p.unravel` translate. With
     `sparse=True` the Hessian is a CSR array; `"auto"` makes it one where that pays.
     """
     return Objective(f, example, sparse, "auto")
 
 
 def residuals(
-    f: Callable[..., Any], example: Any = None, *, sparse: Any = "auto", mode: str = "auto"
+    f: Callable[..., object],
+    example: object = None,
+    *,
+    sparse: SparseOption = "auto",
+    mode: str = "auto",
 ) -> Residuals:
-    """A vector function as `scipy.optimize.least_squares` and `root` want it, with its Jacobian.
+    """A vector function with its Jacobian, for `scipy.optimize.least_squares` and `root`.
 
     >>> from scipy.optimize import least_squares
     >>> t = np.linspace(0.0, 1.0, 9)
@@ -255,7 +277,7 @@ def residuals(
     >>> np.round(found.x, 6).tolist()
     [2.0, -1.0]
 
-    What `f` returns, a tensor of any shape or a nest, is flattened. `r.jac` gives an array, or a
+    The value of `f`, a tensor of any shape or a nest, is flattened. `r.jac` gives an array, or a
     CSR array: always with `sparse=True` or a pattern, never with `sparse=False`, and with `"auto"`
     where the matrix is large and one entry in eight or fewer can be nonzero. `root` wants arrays:
     pass `sparse=False` there. `r.jac_sparsity` is the pattern. `example` and `mode` are as in
@@ -265,9 +287,13 @@ def residuals(
 
 
 def ode(
-    f: Callable[..., Any], example: Any = None, *, sparse: Any = "auto", mode: str = "auto"
+    f: Callable[..., object],
+    example: object = None,
+    *,
+    sparse: SparseOption = "auto",
+    mode: str = "auto",
 ) -> Ode:
-    """A right-hand side dy/dt = f(t, y) as `scipy.integrate.solve_ivp` wants it, with its Jacobian.
+    """A right-hand side dy/dt = f(t, y) with its Jacobian, for `scipy.integrate.solve_ivp`.
 
     >>> from scipy.integrate import solve_ivp
     >>> o = gt.ode(lambda t, y: [y[1], 10.0 * (1.0 - y[0] ** 2) * y[1] - y[0]])

@@ -1,7 +1,7 @@
-"""Searches: what finds the number that root, fixed_point or minimize give, by SciPy or by hand.
+"""Searches: how root, fixed_point and minimize find a solution, by SciPy or by own solvers.
 
-A search works on arrays. It is given a function on tensors and evaluates it in recordings of its
-own, as often as it likes. What it is called with says all about it, so a program may hold one.
+A search works on arrays. It takes a function on tensors and evaluates it in recordings of its own.
+It is compared by its options, so it can be a param of an op.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,14 @@ from gradtape.derive.linear_systems import ITERATIVE
 from gradtape.errors import ConvergenceError
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.solve.solvers import Equation, anderson, iteration, newton, polish
-from gradtape.tape.evaluation import Point
+from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.point import Point
+from gradtape.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradtape.tape.tape_jacobians import SparseOption
 
 SOLVERS = ("direct", *ITERATIVE)
 FIXED_POINT_METHODS = ("anderson", "iteration", "newton")
@@ -27,7 +32,7 @@ ROOT_METHODS = (
     "hybr", "newton", "lm", "broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden",
     "excitingmixing", "krylov", "df-sane",
 )  # fmt: skip
-# Of methods that are not SciPy's.
+# The options of methods that are not SciPy's.
 OPTIONS = {
     "newton": ("maxiter",),
     "iteration": ("maxiter",),
@@ -45,59 +50,60 @@ MINIMIZE_METHODS = (
 )  # fmt: skip
 # More unknowns than this are not polished by a dense matrix.
 POLISHED = 1000
-# How far a residual, and a gradient, must have fallen from the start where SciPy's word is not
-# enough and no Newton step confirms it.
+# How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
+# where no Newton step confirms it.
 FALLEN, FLATTER = 1e-6, 1e-2
 
-Bounds = tuple[Any, Any]
+# Lower and upper bounds of the unknowns: arrays for a search, tensors for the derivatives.
+Bounds: TypeAlias = tuple[Tensor, Tensor] | tuple[np.ndarray, np.ndarray]
+# A function of the unknowns, as a nest of tensors.
+Function: TypeAlias = Callable[[Any], object]
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What was asked for; each kind says what its equation is and how a solution is found."""
+    """The options of a call; each kind knows its equation and how a solution is found."""
 
     name: str
     method: str
     tol: float | None
     options: dict[str, Any] | None
     solver: str
-    sparse: Any
+    sparse: SparseOption
 
-    # Whether the function is a scalar, of which the equation is about the gradient.
+    # Whether the function is a scalar, and the equation says that its gradient is zero.
     scalar = False
 
     @cached_property
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[object, ...]:
         given = (self.name, self.method, self.tol, self.solver)
         options = () if self.options is None else tuple(self.options.items())
         return (type(self), *given, *map(_hashable, (options, self.sparse)))
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Search) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
 
-    def residual(
-        self, function: Callable[[Any], Any], bounds: Bounds | None
-    ) -> Callable[[Any], Any]:
-        """What is zero at a solution: a function of the unknowns as a nest."""
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+        """The function of the unknowns, as a nest, that is zero at a solution."""
         return function
 
     def is_symmetric(self, bounds: Bounds | None) -> bool:
-        """Whether the Jacobian of the residual is."""
+        """Whether the Jacobian of the residual is symmetric."""
         return False
 
     def find(
-        self, function: Callable[[Any], Any], layout: Layout, start: Any, bounds: Bounds | None
-    ) -> Any:
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
         """The solution, as a vector."""
         raise NotImplementedError
 
     def coloured(
-        self, function: Callable[[Any], Any], layout: Layout, found: Any, bounds: Bounds | None
-    ) -> Any:
-        """The colours of the sparse Jacobian; None if it is not to be sparse."""
+        self, function: Function, layout: Layout, found: np.ndarray, bounds: Bounds | None
+    ) -> Coloured | None:
+        """The colours of the sparse Jacobian; None if a dense one is asked for."""
         if self.sparse is False:
             return None
         if self.is_symmetric(bounds):
@@ -105,10 +111,10 @@ class Search:
         residual = self.residual(function, bounds)
         return self._equation(residual, layout).prepared(found).coloured
 
-    def _equation(self, f: Callable[[Any], Any], layout: Layout, scalar: bool = False) -> Equation:
+    def _equation(self, f: Function, layout: Layout, scalar: bool = False) -> Equation:
         name = self.name if scalar else None
 
-        def at(x: Any) -> Point:
+        def at(x: np.ndarray) -> Point:
             return Point(f, x, layout, scalar=name)
 
         return Equation(self.name, at, self.solver, self.sparse, scalar)
@@ -118,9 +124,14 @@ class Search:
         return not dense or layout.size <= POLISHED
 
     def _failed(
-        self, layout: Layout, found: Any, equation: Equation, iterations: int, result: Any = None
+        self,
+        layout: Layout,
+        found: np.ndarray,
+        equation: Equation,
+        iterations: int,
+        result: Any = None,
     ) -> ConvergenceError:
-        """The error of a search that did not get there, with all it has found."""
+        """The error of a search without a solution, with the point that it came to."""
         residual = equation.size(found)
         message = f" {result.message}" if getattr(result, "message", None) else ""
         return ConvergenceError(
@@ -135,8 +146,8 @@ class Search:
         )
 
 
-def _hashable(item: Any) -> Any:
-    """What can be hashed, or else the object itself, which is equal to itself alone."""
+def _hashable(item: object) -> object:
+    """An item that can be hashed as it is; any other is equal to itself alone."""
     try:
         hash(item)
     except TypeError:
@@ -145,10 +156,10 @@ def _hashable(item: Any) -> Any:
 
 
 class _Itself:
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: object) -> None:
         self.item = item
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, _Itself) and self.item is other.item
 
     def __hash__(self) -> int:
@@ -156,17 +167,18 @@ class _Itself:
 
 
 class RootSearch(Search):
-    """For an x with f(x) = 0."""
+    """The search for an x with f(x) = 0."""
 
     def find(
-        self, function: Callable[[Any], Any], layout: Layout, start: Any, bounds: Bounds | None
-    ) -> Any:
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
         equation = self._equation(function, layout)
         if self.method == "newton":
             found, iterations, good = newton(equation, start, self.tol, **(self.options or {}))
             if not good:
                 raise self._failed(layout, found, equation, iterations)
             return found
+        # An optional part of SciPy that takes long to load.
         from scipy import optimize
 
         solve: Any = optimize.root
@@ -180,7 +192,7 @@ class RootSearch(Search):
         solved = result.success
         if self._may_be_polished(layout):
             found, certain = polish(equation, found, start)
-            # A least-squares method is content where the residual cannot fall any more.
+            # A least-squares method succeeds at any minimum of the residual, zero or not.
             if self.method == "lm":
                 solved = solved and equation.size(found) <= FALLEN * equation.size(start)
             solved = solved or certain
@@ -191,16 +203,14 @@ class RootSearch(Search):
 
 
 class FixedPointSearch(Search):
-    """For an x with x = f(x)."""
+    """The search for an x with x = f(x)."""
 
-    def residual(
-        self, function: Callable[[Any], Any], bounds: Bounds | None
-    ) -> Callable[[Any], Any]:
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
         return lambda x: join(x) - join(function(x))
 
     def find(
-        self, function: Callable[[Any], Any], layout: Layout, start: Any, bounds: Bounds | None
-    ) -> Any:
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
         equation = self._equation(self.residual(function, bounds), layout)
         step = {"anderson": anderson, "iteration": iteration, "newton": newton}[self.method]
         found, iterations, good = step(equation, start, self.tol, **(self.options or {}))
@@ -210,27 +220,25 @@ class FixedPointSearch(Search):
 
 
 class MinimumSearch(Search):
-    """For an x where a scalar f(x) is least, within bounds if there are any."""
+    """The search for an x where a scalar f(x) is least, within bounds if there are any."""
 
     scalar = True
 
-    def residual(
-        self, function: Callable[[Any], Any], bounds: Bounds | None
-    ) -> Callable[[Any], Any]:
-        """The gradient or, with bounds, how far a step along it would move what may move.
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+        """The gradient or, with bounds, the part of it along which x may move.
 
         x - clip(x - f'(x)) is the gradient between the bounds. On a bound that holds x back it is
-        the distance from it, so x moves with the bound and with nothing else.
+        the distance from the bound, so x moves with the bound and with nothing else.
         """
 
-        def slope(x: Any) -> Any:
+        def slope(x: object) -> object:
             tape = GradientTape(watch_accessed_variables=False)
             with tape:
                 tape.watch(x)
                 value = function(x)
             return tape.gradient(value, x, unconnected_gradients="zero")
 
-        def moved(x: Any) -> Any:
+        def moved(x: object) -> Tensor:
             assert bounds is not None
             flat = join(x)
             return flat - clip(flat - join(slope(x)), *bounds)
@@ -241,8 +249,9 @@ class MinimumSearch(Search):
         return bounds is None
 
     def find(
-        self, function: Callable[[Any], Any], layout: Layout, start: Any, bounds: Bounds | None
-    ) -> Any:
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
+        # An optional part of SciPy that takes long to load.
         from scipy import optimize
 
         equation = self._equation(function, layout, scalar=True)
@@ -275,10 +284,11 @@ class MinimumSearch(Search):
             better, certain = polish(condition, found, inside)
             if bounds is not None:
                 better = np.clip(better, lower, upper)
-            # Rounding aside, a step that climbs leads to a saddle.
+            # A step that climbs by more than rounding leads to a saddle.
             if equation.objective(better) <= lowest + 1e-12 * (1.0 + abs(lowest)):
                 found = better
-            # SciPy also ends where numbers overflow, or steps become short beside a huge x.
+            # SciPy reports success also where numbers overflow, or where steps become short
+            # beside a huge x.
             solved = solved and condition.size(found) <= FLATTER * condition.size(inside)
             solved = solved or certain
         if not solved or not np.all(np.isfinite(found)):

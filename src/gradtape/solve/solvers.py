@@ -1,51 +1,60 @@
-"""Solvers on arrays: Newton's method, iteration, and iteration that learns from its last steps."""
+"""Solvers on arrays: Newton's method, fixed-point iteration, and Anderson acceleration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from gradtape.derive.linear_systems import factor, iterate
+from gradtape.derive.sparse_programs import SparseProgram
 from gradtape.errors import ShapeError
-from gradtape.tape.evaluation import Point
+from gradtape.tape.point import Point
+
+if TYPE_CHECKING:
+    from gradtape.tape.tape_jacobians import SparseOption
 
 # A full Newton step this much smaller than x says that x is a solution.
 NEGLIGIBLE = 1e-8
-# One longer than this may lead to another solution than the one that was found.
+# A step longer than this part of x may lead to another solution than the one that was found.
 CLOSE = 1e-2
 NEWTON_STEPS = 50
 ITERATIONS = 1000
 MEMORY = 5
-# Residuals below this fraction of a step that was tried are an improvement worth having.
+# A step is accepted if it reduces the residual by this part of its length, or more.
 SUFFICIENT = 1e-4
 SHORTEST = 2.0**-20
 
 # A solution or the last point, the number of iterations, and whether it is a solution.
-Outcome = tuple[Any, int, bool]
+Outcome: TypeAlias = tuple[np.ndarray, int, bool]
 
 
 class Equation:
     """F(x) = 0 as solvers see it; F may be the gradient of a scalar, and its Jacobian the Hessian.
 
-    What is asked about one point comes from one recording.
+    Value, Jacobian and products at one point come from one recording.
     """
 
     def __init__(
-        self, name: str, record: Callable[[Any], Point], solver: str, sparse: Any, scalar: bool
+        self,
+        name: str,
+        record: Callable[[np.ndarray], Point],
+        solver: str,
+        sparse: SparseOption,
+        scalar: bool,
     ) -> None:
         self._name = name
         self._record = record
         self._solver = solver
         self._sparse = sparse
         self._scalar = scalar
-        self._x: Any = None
+        self._x: np.ndarray | None = None
         self._point: Point | None = None
 
-    def at(self, x: Any) -> Point:
+    def at(self, x: np.ndarray) -> Point:
         """The recording at a point."""
-        if self._point is None or not np.array_equal(x, self._x):
+        if self._point is None or self._x is None or not np.array_equal(x, self._x):
             self._point = point = self._record(x)
             self._x = np.array(x)
             if not self._scalar and point.shape[0] != point.shape[1]:
@@ -55,40 +64,40 @@ class Equation:
                 )
         return self._point
 
-    def objective(self, x: Any) -> float:
+    def objective(self, x: np.ndarray) -> float:
         """The scalar whose gradient this is."""
         return float(self.at(x).value())
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: np.ndarray) -> np.ndarray:
         """F(x)."""
         point = self.at(x)
         found = point.gradient() if self._scalar else point.value()
         return np.asarray(found, np.float64)
 
-    def size(self, x: Any) -> float:
+    def size(self, x: np.ndarray) -> float:
         """The largest element of F(x)."""
         return largest(self.value(x))
 
-    def jacobian(self, x: Any) -> Any:
+    def jacobian(self, x: np.ndarray) -> np.ndarray:
         """The dense Jacobian."""
         point = self.at(x)
         found = point.hessian() if self._scalar else point.jacobian()
         return np.asarray(found, np.float64)
 
-    def product(self, x: Any, direction: Any) -> Any:
+    def product(self, x: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """The Jacobian times a vector."""
         kind = "hessian" if self._scalar else "push"
         return np.array(self.at(x).product(kind, direction), np.float64)
 
-    def prepared(self, x: Any) -> Any:
+    def prepared(self, x: np.ndarray) -> SparseProgram:
         """Pattern, colours and program of the sparse Jacobian."""
         point = self.at(x)
         if self._scalar:
             return point.sparse_hessian(self._sparse)
         return point.sparse_jacobian(self._sparse)
 
-    def step(self, x: Any) -> Any:
-        """Newton's step: the Jacobian divided into -F."""
+    def step(self, x: np.ndarray) -> np.ndarray:
+        """Newton's step, which solves (Jacobian) step = -F."""
         right = -self.value(x)
         if self._solver != "direct":
             return iterate(self._solver, lambda v: self.product(x, v), right, right.size)
@@ -96,13 +105,13 @@ class Equation:
             return factor(self.at(x).matrix(self.prepared(x)).tocsc()).solve(right)
         return np.linalg.solve(self.jacobian(x), right)
 
-    def least_step(self, x: Any) -> Any:
-        """Where the Jacobian is singular: the shortest step that reduces the residual most."""
+    def least_step(self, x: np.ndarray) -> np.ndarray:
+        """The least-squares step of least norm, for a singular Jacobian."""
         return np.linalg.lstsq(self.jacobian(x), -self.value(x), rcond=None)[0]
 
 
 def newton(
-    equation: Equation, x: Any, tolerance: float | None, maxiter: int = NEWTON_STEPS
+    equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = NEWTON_STEPS
 ) -> Outcome:
     """Newton's method; a step that does not reduce the residual is shortened."""
     tolerance = _tolerance(tolerance, 1e-10)
@@ -116,7 +125,7 @@ def newton(
         try:
             step = equation.step(x)
         except np.linalg.LinAlgError:
-            # Short or not, such a step does not say that a solution is near.
+            # A short least-squares step is no evidence that a solution is near.
             step, regular = equation.least_step(x), False
         small = regular and largest(step) <= tolerance * scale
         length = 1.0
@@ -135,8 +144,10 @@ def newton(
     return x, maxiter, False
 
 
-def polish(equation: Equation, x: Any, start: Any, steps: int = 3) -> tuple[Any, bool]:
-    """A few full Newton steps while they help; and whether the first one shows a solution."""
+def polish(
+    equation: Equation, x: np.ndarray, start: np.ndarray, steps: int = 3
+) -> tuple[np.ndarray, bool]:
+    """x after a few Newton steps, and whether the first was so short that x is a solution."""
     size = equation.size(x)
     solved = size == 0
     scale = max(largest(x), largest(start))
@@ -160,7 +171,7 @@ def polish(equation: Equation, x: Any, start: Any, steps: int = 3) -> tuple[Any,
 
 
 def iteration(
-    equation: Equation, x: Any, tolerance: float | None, maxiter: int = ITERATIONS
+    equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = ITERATIONS
 ) -> Outcome:
     """x becomes f(x), until it stays; the equation is x - f(x)."""
     tolerance = _tolerance(tolerance, 1e-12)
@@ -178,7 +189,7 @@ def iteration(
 
 def anderson(
     equation: Equation,
-    x: Any,
+    x: np.ndarray,
     tolerance: float | None,
     maxiter: int = ITERATIONS,
     memory: int = MEMORY,
@@ -188,15 +199,15 @@ def anderson(
     D. G. Anderson (1965), in the form of Walker and Ni (2011) with unconstrained differences.
     """
     tolerance = _tolerance(tolerance, 1e-12)
-    points: list[Any] = []
-    steps: list[Any] = []
+    points: list[np.ndarray] = []
+    steps: list[np.ndarray] = []
     scale = 0.0
     for count in range(1, maxiter + 1):
         step = -equation.value(x)
         if not np.all(np.isfinite(step)):
             if not points:
                 return x, count, False
-            # Too bold: back to the last point, and a plain step from there.
+            # The accelerated step left the domain: back to the last point, and a plain step.
             x = points[-1] + steps[-1]
             points, steps = [], []
             continue
@@ -222,7 +233,7 @@ def _tolerance(given: float | None, default: float) -> float:
     return given
 
 
-def largest(x: Any) -> float:
+def largest(x: np.ndarray) -> float:
     """The largest magnitude in an array.
 
     Steps are compared with the largest x so far: a solution may be 0, and has no scale of its own.

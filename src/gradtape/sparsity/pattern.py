@@ -134,9 +134,9 @@ def pattern_of(matrix: Any) -> Pattern:
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biufc":
         raise SparsityError(
-            f"a pattern of shape {matrix.shape} and dtype {matrix.dtype} is no matrix. Give a row "
-            "for each element of the target and a column for each of the source, nonzero where the "
-            "derivative can be."
+            f"expected a matrix of numbers as the pattern, got shape {matrix.shape} and dtype "
+            f"{matrix.dtype}. Give a row for each element of the target and a column for each of "
+            "the source, nonzero where the derivative can be."
         )
     found = csr_array(matrix, copy=True)
     found.sum_duplicates()

@@ -1,11 +1,11 @@
-"""checkpoint: compute again in the backward pass what a policy does not save."""
+"""checkpoint: compute values again in the backward pass, but for those that a policy saves."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ParamSpec, TypeVar, overload
 
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.evaluate.kept_for_backward import is_expensive
@@ -15,17 +15,21 @@ from gradtape.ops.custom.saving import NAMED
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
-from gradtape.tape.custom_derivatives import check_callable, wrapped
+from gradtape.tape.custom_rules import check_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 
 KINDS = ("nothing", "everything", "contractions")
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Tree = TypeVar("Tree")
+
 
 @dataclass(frozen=True)
 class Policy:
-    """What a checkpoint saves; made by `save_only` and `save_any_except`, or of a word.
+    """Which values a checkpoint saves; made by `save_only`, `save_any_except` or from a word.
 
     >>> gt.save_only("attention")
     Policy(kind='only', names=frozenset({'attention'}))
@@ -35,8 +39,8 @@ class Policy:
     names: frozenset[str] = frozenset()
 
     def saved(self, nodes: Sequence[Node]) -> set[Node]:
-        """Those of the nodes inside a checkpoint whose values are saved."""
-        # What comes from Python may be another value the next time: it is never asked for twice.
+        """The nodes, of those inside a checkpoint, whose values are saved."""
+        # A Python callback may give another value the next time, so it is never called twice.
         found = {node for node in nodes if _producer(node).opaque}
         if self.kind == "contractions":
             found.update(node for node in nodes if _takes_long(_producer(node)))
@@ -47,7 +51,7 @@ class Policy:
         elif self.kind in ("everything", "except"):
             named = [node for node in nodes if node.op is NAMED and node.params[0] in self.names]
             without = {*named, *[node.inputs[0] for node in named]}
-            # A name costs nothing: it is there when the value is.
+            # The node of a name is the value under it, and costs nothing.
             found.update(n for n in nodes if n not in without and n.op is not NAMED)
         return {node for node in found if type(node.spec) is not tuple}
 
@@ -61,16 +65,26 @@ def _takes_long(op: Op) -> bool:
     return op.labels is not None or op.solves
 
 
+@overload
+def checkpoint(f: Callable[P, R], *, policy: str | Policy = "nothing") -> Callable[P, R]: ...
+
+
+@overload
 def checkpoint(
-    f: Callable[..., Any] | None = None, *, policy: str | Policy = "nothing"
-) -> Callable[..., Any]:
+    f: None = None, *, policy: str | Policy = "nothing"
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def checkpoint(
+    f: Callable[..., object] | None = None, *, policy: str | Policy = "nothing"
+) -> Callable[..., object]:
     """The same function, whose inner values are computed again in the backward pass, not kept.
 
     >>> layer = gt.checkpoint(lambda x: gt.tanh(gt.sin(x) * 2.0))
     >>> round(float(gt.grad(layer)(0.5)), 6)
     0.784234
 
-    What is saved nevertheless is up to the policy:
+    The policy says which of them are saved nevertheless:
 
     - `"nothing"`: only arguments and results;
     - `"contractions"`: results of `matmul`, `einsum`, `solve`, `cholesky` and `inv`;
@@ -85,7 +99,7 @@ def checkpoint(
     [1.0]
 
     Results of `numpy_function` and `py_function` are always saved: Python may give another answer
-    when it is asked again. `gt.saved_for_backward` lists what is kept.
+    when it is asked again. `gt.saved_for_backward` lists the values that are kept.
     """
     chosen = _as_policy(policy)
     if f is None:
@@ -93,7 +107,7 @@ def checkpoint(
     check_callable("checkpoint", f)
 
     @functools.wraps(f)
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
+    def recomputed(*args: object, **kwargs: object) -> object:
         recording = state.recording
         start = len(recording.nodes)
         outputs, structure = flatten(f(*args, **kwargs))
@@ -106,7 +120,7 @@ def checkpoint(
             return unflatten(structure, tensors)
         saved = chosen.saved(inside)
         again = {node for node in inside if node not in saved}
-        # An outer policy is asked after the inner ones, and has the last word.
+        # An outer checkpoint returns after those inside it, so its policy overrides theirs.
         recording.saved.difference_update(again)
         recording.saved.update(saved)
         recording.recomputed.difference_update(saved)
@@ -116,9 +130,10 @@ def checkpoint(
             return unflatten(structure, tensors)
         handles = [recording.hold(node, Tensor) for node in sources]
         rule = Checkpointed(chosen)
-        results = wrapped(rule, tensors, handles, rule)
+        results = with_rule(rule, tensors, handles, rule)
         if any(is_expensive(node) for node in again):
-            # Without the result, all of it would be computed once more by what comes after.
+            # The backward pass of later ops reads these results: without them it would compute
+            # the whole checkpoint once more.
             recording.saved.update(result.node for result in results)
         return unflatten(structure, results)
 
@@ -126,10 +141,10 @@ def checkpoint(
 
 
 def _interior(roots: Sequence[Node], recorded: Sequence[Node]) -> tuple[list[Node], list[Node]]:
-    """Which of the nodes recorded the roots need, and which others those read, in a fixed order."""
+    """The recorded nodes that the roots need, and the nodes outside that these read, in order."""
     own = set(recorded)
     needed: set[Node] = set()
-    # Outputs of an op with several are no applications of their own: they come right after it.
+    # A PICK is not recorded as an application; it is put right after the op it picks from.
     picks: dict[Node, dict[Node, None]] = {}
 
     def need(nodes: Sequence[Node]) -> None:
@@ -153,7 +168,7 @@ def _interior(roots: Sequence[Node], recorded: Sequence[Node]) -> tuple[list[Nod
     return order, list(sources)
 
 
-def _as_policy(policy: Any) -> Policy:
+def _as_policy(policy: str | Policy) -> Policy:
     if isinstance(policy, Policy):
         return policy
     if policy not in KINDS:
@@ -164,8 +179,8 @@ def _as_policy(policy: Any) -> Policy:
     return Policy(policy)
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
-    """The same tensors under a name that policies of `gt.checkpoint` know.
+def checkpoint_name(x: Tree, name: str) -> Tree:
+    """The same tensors under a name, by which policies of `gt.checkpoint` choose them.
 
     >>> f = gt.checkpoint(
     ...     lambda x: gt.sin(gt.checkpoint_name(gt.exp(x), "growth")),
@@ -200,7 +215,7 @@ def save_any_except(*names: str) -> Policy:
     return Policy("except", _names("save_any_except", names))
 
 
-def _names(function: str, names: tuple[Any, ...]) -> frozenset[str]:
+def _names(function: str, names: tuple[str, ...]) -> frozenset[str]:
     for name in names:
         if type(name) is not str:
             raise TypeError(f"{function}: {name!r} is not a name. Give strings.")

@@ -1,4 +1,4 @@
-"""Layout: a nest of arrays as one flat vector, which is what SciPy's solvers take, and back."""
+"""Layout: a nest of arrays as one flat vector, which SciPy's solvers take, and back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.joining import concat
@@ -23,7 +24,7 @@ class Layout:
 
     structure: Structure
     shapes: tuple[Shape, ...]
-    dtypes: tuple[Any, ...]
+    dtypes: tuple[DType, ...]
 
     @property
     def size(self) -> int:
@@ -31,7 +32,7 @@ class Layout:
         return sum(map(math.prod, self.shapes))
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of the vector, which holds every leaf."""
         return np.result_type(*self.dtypes) if self.dtypes else np.dtype(np.float64)
 
@@ -40,7 +41,7 @@ class Layout:
         """Whether the nest is a flat vector itself."""
         return self.structure.kind is None and len(self.shapes[0]) == 1
 
-    def ravel(self, tree: Any) -> Any:
+    def ravel(self, tree: object) -> np.ndarray:
         """The vector of a nest like the one this was made from, as a NumPy array."""
         leaves, structure = flatten(tree)
         arrays = [_host(leaf) for leaf in leaves]
@@ -51,43 +52,41 @@ class Layout:
             )
         return np.concatenate([a.reshape(-1) for a in arrays], dtype=self.dtype)
 
-    def unravel(self, flat: Any) -> Any:
+    def unravel(self, flat: Tensor | np.ndarray) -> Any:
         """The nest of a vector: of tensors if it is one, of arrays if it is an array."""
         on_tensors = isinstance(flat, Tensor)
         if len(self.shapes) == 1:
-            shape, dtype = self.shapes[0], self.dtypes[0]
-            part = flat if flat.shape == shape else _reshaped(flat, shape, on_tensors)
-            return unflatten(self.structure, [_as(part, dtype, on_tensors)])
+            part = _shaped(flat, self.shapes[0], self.dtypes[0], on_tensors)
+            return unflatten(self.structure, [part])
         parts = []
         start = 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             stop = start + math.prod(shape)
-            part = _reshaped(flat[start:stop], shape, on_tensors)
-            parts.append(_as(part, dtype, on_tensors))
+            parts.append(_shaped(flat[start:stop], shape, dtype, on_tensors))
             start = stop
         return unflatten(self.structure, parts)
 
 
-def layout_of(tree: Any, name: str) -> Layout:
+def layout_of(tree: object, name: str) -> Layout:
     """The layout of nests like this one; `name` is who asks, for the error."""
     leaves, structure = flatten(tree)
-    # Of tensors only the form: they may have no values yet.
+    # Of tensors only shape and dtype are read: they may have no values yet.
     arrays = [leaf if isinstance(leaf, Tensor) else _host(leaf) for leaf in leaves]
     dtypes = tuple(a.dtype if a.dtype.kind in "fc" else np.dtype(np.float64) for a in arrays)
     for array in arrays:
         if array.dtype.kind not in "biufc":
             raise DtypeError(
-                f"{name}: a leaf of dtype {array.dtype} is no number. Pass arrays of floats."
+                f"{name}: a leaf has dtype {array.dtype}, not numbers. Pass arrays of floats."
             )
     return Layout(structure, tuple(a.shape for a in arrays), dtypes)
 
 
-def vector_layout(size: int, dtype: Any = np.float64) -> Layout:
-    """The layout of a vector, which it leaves as it is."""
-    return Layout(LEAF, ((size,),), (np.dtype(dtype),))
+def vector_layout(size: int, dtype: DType | None = None) -> Layout:
+    """The layout of a flat vector, of float64 by default: `ravel` and `unravel` keep it."""
+    return Layout(LEAF, ((size,),), (np.dtype(np.float64) if dtype is None else dtype,))
 
 
-def join(tree: Any) -> Any:
+def join(tree: object) -> Tensor:
     """A nest of tensors and numbers as one flat tensor."""
     leaves, _ = flatten(tree)
     parts = [asarray(leaf) for leaf in leaves]
@@ -95,15 +94,15 @@ def join(tree: Any) -> Any:
     return parts[0] if len(parts) == 1 else concat(parts)
 
 
-def _host(leaf: Any) -> Any:
+def _host(leaf: Any) -> np.ndarray:
     return np.asarray(leaf.numpy() if hasattr(leaf, "numpy") else leaf)
 
 
-def _reshaped(part: Any, shape: Shape, on_tensors: bool) -> Any:
-    return reshape(part, shape) if on_tensors else part.reshape(shape)
-
-
-def _as(part: Any, dtype: Any, on_tensors: bool) -> Any:
+def _shaped(
+    part: Tensor | np.ndarray, shape: Shape, dtype: DType, on_tensors: bool
+) -> Tensor | np.ndarray:
+    if part.shape != shape:
+        part = reshape(part, shape) if on_tensors else part.reshape(shape)
     if part.dtype == dtype:
         return part
     return cast(part, dtype) if on_tensors else part.astype(dtype)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, overload
 
 from gradtape.errors import NotRecordingError
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.recording_scope import Scope, check_unconnected, directions, finish, push
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["ForwardAccumulator"]
 
@@ -22,13 +23,13 @@ class ForwardAccumulator(Scope):
     6.0
     """
 
-    def __init__(self, primals: Any, tangents: Any) -> None:
+    def __init__(self, primals: object, tangents: object) -> None:
         super().__init__()
         self._leaves, shape = flatten(primals)
         self._tangents = directions("tangents", shape, tangents)
         self._nodes: list[Node] | None = None
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         super().__enter__()
         if self._nodes is None:
             self._nodes = [self._enter(leaf, "ForwardAccumulator: primal") for leaf in self._leaves]
@@ -36,7 +37,13 @@ class ForwardAccumulator(Scope):
                 self._watch_node(leaf, node)
         return self
 
-    def jvp(self, target: Any, unconnected_gradients: str = "none") -> Any:
+    @overload
+    def jvp(self, target: Tensor, unconnected_gradients: str = "none") -> Tensor: ...
+
+    @overload
+    def jvp(self, target: object, unconnected_gradients: str = "none") -> Any: ...
+
+    def jvp(self, target: object, unconnected_gradients: str = "none") -> Any:
         """The tangent of a target computed inside, in the structure of `target`.
 
         >>> x = gt.asarray([1.0, 2.0])

@@ -5,19 +5,50 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import map_leaves
+from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 
 __all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 
+P = ParamSpec("P")
+Tree = TypeVar("Tree")
+Result = TypeVar("Result")
+Aux = TypeVar("Aux")
+# From a cotangent of the value to a tuple of cotangents, one like each primal.
+Pullback: TypeAlias = Callable[[object], tuple[Any, ...]]
+
+
+@overload
+def grad(
+    f: FunctionOf[Tensor, P, TensorLike],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[TensorLike, P], Tensor]: ...
+
+
+@overload
+def grad(
+    f: FunctionOf[Tree, P, TensorLike],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[Tree, P], Tree]: ...
+
+
+@overload
+def grad(
+    f: Callable[..., object], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]: ...
+
 
 def grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    f: Callable[..., object], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """The function that gives the gradient of a scalar function by some of its arguments.
 
@@ -31,16 +62,38 @@ def grad(
     both = value_and_grad(f, argnums, has_aux)
 
     @functools.wraps(f)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: object, **kwargs: object) -> object:
         value, slopes = both(*args, **kwargs)
         return (slopes, value[1]) if has_aux else slopes
 
     return gradient
 
 
+@overload
 def value_and_grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+    f: FunctionOf[Tensor, P, TensorLike],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[TensorLike, P], tuple[Tensor, Tensor]]: ...
+
+
+@overload
+def value_and_grad(
+    f: FunctionOf[Tree, P, TensorLike],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[Tree, P], tuple[Tensor, Tree]]: ...
+
+
+@overload
+def value_and_grad(
+    f: Callable[..., object], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]: ...
+
+
+def value_and_grad(
+    f: Callable[..., object], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
     """Like `grad`, and gives (value, gradient).
 
     >>> value, slope = gt.value_and_grad(lambda x: x * x)(3.0)
@@ -50,13 +103,13 @@ def value_and_grad(
     chosen = chosen_arguments("grad", argnums)
 
     @functools.wraps(f)
-    def both(*args: Any, **kwargs: Any) -> Any:
+    def both(*args: object, **kwargs: object) -> tuple[object, object]:
         tape = GradientTape(watch_accessed_variables=False)
         with tape:
             sources, given = watched_arguments("grad", tape, args, chosen)
             result = f(*given, **kwargs)
-        value, aux = split_result(result, has_aux)
-        value = asarray(value)
+        returned, aux = split_result(result, has_aux)
+        value = asarray(returned)
         if value.shape != ():
             raise ShapeError(
                 f"grad: the function returned shape {value.shape}, not a scalar. "
@@ -68,35 +121,55 @@ def value_and_grad(
                 "Return a real loss, such as gt.real(y) or gt.abs(y)."
             )
         slopes = tape.gradient(value, sources, unconnected_gradients="zero")
-        slopes = slopes[0] if isinstance(chosen, int) else tuple(slopes)
-        return ((value, aux) if has_aux else value), slopes
+        found = slopes[0] if isinstance(chosen, int) else tuple(slopes)
+        return ((value, aux) if has_aux else value), found
 
     return both
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(
+    f: Callable[..., Result], *primals: object, has_aux: Literal[False] = False
+) -> tuple[Result, Pullback]: ...
+
+
+@overload
+def vjp(
+    f: Callable[..., tuple[Result, Aux]], *primals: object, has_aux: Literal[True]
+) -> tuple[Result, Pullback, Aux]: ...
+
+
+def vjp(f: Callable[..., object], *primals: object, has_aux: bool = False) -> Any:
     """The value of `f` and the function that pulls a cotangent of it back to the primals.
 
     >>> y, pull = gt.vjp(lambda x: x * x, gt.asarray([1.0, 2.0]))
     >>> pull([1.0, 1.0])[0].tolist()
     [2.0, 4.0]
     """
-    tape = GradientTape(persistent=True, watch_accessed_variables=False)
-    with tape:
-        sources = [as_sources(primal, "vjp") for primal in primals]
-        tape.watch(sources)
-        result = f(*sources)
-    value, aux = split_result(result, has_aux)
-    value = map_leaves(asarray, value)
+    tape, sources, value, aux = recorded_at("vjp", f, primals, has_aux)
 
-    def pull(cotangent: Any) -> tuple[Any, ...]:
-        slopes = tape.gradient(value, sources, cotangent, unconnected_gradients="zero")
-        return tuple(slopes)
+    def pull(cotangent: object) -> tuple[Any, ...]:
+        return pulled_back(tape, sources, value, cotangent)
 
     return (value, pull, aux) if has_aux else (value, pull)
 
 
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+@overload
+def jvp(
+    f: Callable[..., Result], primals: object, tangents: object, has_aux: Literal[False] = False
+) -> tuple[Result, Result]: ...
+
+
+@overload
+def jvp(
+    f: Callable[..., tuple[Result, Aux]],
+    primals: object,
+    tangents: object,
+    has_aux: Literal[True],
+) -> tuple[Result, Result, Aux]: ...
+
+
+def jvp(f: Callable[..., object], primals: object, tangents: object, has_aux: bool = False) -> Any:
     """The value of `f` and its derivative along the tangents, in forward mode.
 
     >>> y, dy = gt.jvp(lambda x: x * x, (gt.asarray(3.0),), (gt.asarray(1.0),))
@@ -113,18 +186,18 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
             f"jvp: tangents of type {type(tangents).__name__} for a {type(primals).__name__} of "
             f"{len(primals)} primals. Give a tuple with one for each."
         )
-    tape, sources, value, aux = recorded_at(f, primals, has_aux)
+    tape, sources, value, aux = recorded_at("jvp", f, primals, has_aux)
     pushed = pushed_forward(tape, sources, value, tangents)
     return (value, pushed, aux) if has_aux else (value, pushed)
 
 
 def recorded_at(
-    f: Callable[..., Any], primals: Sequence[Any], has_aux: bool
+    name: str, f: Callable[..., object], primals: Sequence[object], has_aux: bool
 ) -> tuple[GradientTape, list[Any], Any, Any]:
-    """A persistent tape over a call of `f`: with the sources, the value, and what came with it."""
+    """A persistent tape over a call of `f`, with the sources, the value and the aux of the call."""
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
-        sources = [as_sources(primal, "jvp") for primal in primals]
+        sources = [as_sources(primal, name, at) for at, primal in enumerate(primals)]
         tape.watch(sources)
         result = f(*sources)
     value, aux = split_result(result, has_aux)
@@ -132,7 +205,7 @@ def recorded_at(
 
 
 def pushed_forward(
-    tape: GradientTape, sources: list[Any], value: Any, tangents: Sequence[Any]
+    tape: GradientTape, sources: list[Any], value: object, tangents: Sequence[object]
 ) -> Any:
     """The derivative of a recorded value along tangents, one for each source."""
     if len(tangents) != len(sources):
@@ -140,6 +213,13 @@ def pushed_forward(
             f"jvp: {len(sources)} primals and {len(tangents)} tangents. Give one each."
         )
     return tape.jvp(value, sources, list(tangents))
+
+
+def pulled_back(
+    tape: GradientTape, sources: list[Any], value: object, cotangent: object
+) -> tuple[Any, ...]:
+    """The cotangents of the sources, from that of a recorded value."""
+    return tuple(tape.gradient(value, sources, cotangent, unconnected_gradients="zero"))
 
 
 def chosen_arguments(name: str, argnums: Any) -> int | tuple[int, ...]:
@@ -167,35 +247,40 @@ def argument_position(name: str, number: int, count: int) -> int:
 
 
 def watched_arguments(
-    name: str, tape: GradientTape, args: tuple[Any, ...], chosen: int | tuple[int, ...]
-) -> tuple[list[Any], list[Any]]:
-    """A source for each number that was chosen, and all arguments with the sources among them."""
+    name: str, tape: GradientTape, args: tuple[object, ...], chosen: int | tuple[int, ...]
+) -> tuple[list[Any], list[object]]:
+    """A source for each chosen number, and all arguments with the sources among them."""
     numbers = (chosen,) if isinstance(chosen, int) else chosen
     positions = [argument_position(name, number, len(args)) for number in numbers]
     # By position: an argument that is chosen twice is one source.
-    sources = {position: as_sources(args[position], name) for position in positions}
+    sources = {position: as_sources(args[position], name, position) for position in positions}
     tape.watch(list(sources.values()))
     given = [sources.get(position, argument) for position, argument in enumerate(args)]
     return [sources[position] for position in positions], given
 
 
-def as_sources(tree: Any, name: str) -> Any:
-    """Every leaf as a tensor of its own: nested derivatives of one value must not be confused."""
+def as_sources(tree: object, name: str, position: int) -> Any:
+    """Every leaf as the result of an `identity` of its own.
 
-    def source(leaf: Any) -> Any:
+    A derivative by a source is found by the node of the source. Without the identity, an argument
+    that is passed twice, or that an enclosing derivative watches as well, would be one node for
+    both, and derivatives by the one would include those by the other.
+    """
+
+    def source(leaf: TensorLike) -> Tensor:
         tensor = asarray(leaf)
         if tensor.dtype.kind not in "fc":
             raise DtypeError(
-                f"{name}: an argument of dtype {tensor.dtype} has no derivative. "
-                "Pass floats, or choose other argnums."
+                f"{name}: argument {position} has dtype {tensor.dtype}, which has no derivative. "
+                "Pass floats, or differentiate by other arguments."
             )
         return identity(tensor)
 
     return map_leaves(source, tree)
 
 
-def split_result(result: Any, has_aux: bool) -> tuple[Any, Any]:
-    """The value of a function and what it returned beside it."""
+def split_result(result: object, has_aux: bool) -> tuple[Any, Any]:
+    """The value of a function, and the aux that it returned beside it."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:

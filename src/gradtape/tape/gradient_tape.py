@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, overload
 
 from gradtape.derive.gradient import derive_reverse
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.node import Node
+from gradtape.graph.rows import Rows
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+from gradtape.recording.value import Value
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import Jacobians, check_real
 from gradtape.tensor.tensor import Tensor, asarray
@@ -47,7 +49,7 @@ class GradientTape(Jacobians):
         self._watch_accessed = bool(watch_accessed_variables)
         self._consumed = False
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: object) -> None:
         """Treat a tensor, a Variable or any nest of them as a source from here on.
 
         >>> x = gt.asarray([1.0, 2.0])
@@ -76,12 +78,10 @@ class GradientTape(Jacobians):
             node = self._enter(leaf, "watch")
             if isinstance(leaf, Variable):
                 self._variables[leaf.number] = (leaf, node)
-                self._watch_node(leaf, node)
-            else:
-                self._watch_node(leaf, node)
+            self._watch_node(leaf, node)
 
     def note_read(self, variable: Variable, node: Node) -> None:
-        """A variable was read while this tape records: watch it, if that is wanted."""
+        """Watch a variable that was read while this tape records, if it watches such."""
         if self._watch_accessed and variable.trainable and variable.number not in self._variables:
             self._variables[variable.number] = (variable, node)
             if variable.dtype.kind in "fc":
@@ -100,7 +100,7 @@ class GradientTape(Jacobians):
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """Do not record what happens inside.
+        """Do not record the ops inside.
 
         >>> x = gt.Variable(2.0)
         >>> with gt.GradientTape() as tape:
@@ -122,7 +122,7 @@ class GradientTape(Jacobians):
                 self._open()
 
     def reset(self) -> None:
-        """Drop what was recorded and watched, and go on.
+        """Forget all that was recorded and watched, and go on recording.
 
         >>> x = gt.Variable(2.0)
         >>> with gt.GradientTape() as tape:
@@ -142,11 +142,38 @@ class GradientTape(Jacobians):
         elif recording is not None:
             self._detach()
 
+    @overload
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: object,
+        sources: Tensor | Variable,
+        output_gradients: object = None,
+        unconnected_gradients: str = "none",
+    ) -> Tensor: ...
+
+    @overload
+    def gradient(
+        self,
+        target: object,
+        sources: list[Variable] | list[Tensor],
+        output_gradients: object = None,
+        unconnected_gradients: str = "none",
+    ) -> list[Tensor]: ...
+
+    @overload
+    def gradient(
+        self,
+        target: object,
+        sources: object,
+        output_gradients: object = None,
+        unconnected_gradients: str = "none",
+    ) -> Any: ...
+
+    def gradient(
+        self,
+        target: object,
+        sources: object,
+        output_gradients: object = None,
         unconnected_gradients: str = "none",
     ) -> Any:
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
@@ -156,6 +183,9 @@ class GradientTape(Jacobians):
         ...     y = x * x
         >>> tape.gradient(y, x, output_gradients=[1.0, 10.0]).tolist()
         [2.0, 40.0]
+
+        Where nothing connects a source with the targets its gradient is None, or zeros with
+        `unconnected_gradients="zero"`.
         """
         check_unconnected(unconnected_gradients)
         recording = self._ask()
@@ -174,11 +204,16 @@ class GradientTape(Jacobians):
             finish(recording, leaf, result, unconnected_gradients)
             for leaf, result in zip(leaves, found, strict=True)
         ]
-        if not self.persistent:
-            self._consume()
+        self._answered()
         return unflatten(structure, results)
 
-    def jvp(self, target: Any, sources: Any, tangents: Any) -> Any:
+    @overload
+    def jvp(self, target: Tensor, sources: object, tangents: object) -> Tensor: ...
+
+    @overload
+    def jvp(self, target: object, sources: object, tangents: object) -> Any: ...
+
+    def jvp(self, target: object, sources: object, tangents: object) -> Any:
         """The derivative of `target` along `tangents` of the sources, in forward mode.
 
         >>> x = gt.Variable(3.0)
@@ -198,11 +233,16 @@ class GradientTape(Jacobians):
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = push(recording, entered, nodes, along, self._outside())
         results = [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)]
-        if not self.persistent:
-            self._consume()
+        self._answered()
         return unflatten(structure, results)
 
-    def hvp(self, target: Any, sources: Any, vectors: Any) -> Any:
+    @overload
+    def hvp(self, target: Tensor, sources: Tensor | Variable, vectors: object) -> Tensor: ...
+
+    @overload
+    def hvp(self, target: object, sources: object, vectors: object) -> Any: ...
+
+    def hvp(self, target: object, sources: object, vectors: object) -> Any:
         """The Hessian of a scalar target times a vector, forward over reverse.
 
         >>> x = gt.Variable([1.0, 2.0])
@@ -220,9 +260,10 @@ class GradientTape(Jacobians):
         y = self._enter(target, "hvp: target")
         check_real("hvp", y, nodes)
         cotangent = direction(recording, y, None)
-        # The gradient may contain nodes that were recorded outside: they are not constants in it.
-        alone = self._view(recording).isolated(y, tuple(nodes))
-        watched = tuple(node for _, node in self._watched.values())
+        # The gradient may contain nodes that were recorded outside the windows, such as cos(x) as
+        # the derivative of sin(x). In it they are not constants, so the target is copied first.
+        alone = self._window_of(recording).isolated(y, tuple(nodes))
+        watched = self._watched_nodes()
         inner, held = [alone.target], alone.sources
         slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)
         known = [slope for slope in slopes if slope is not None]
@@ -232,12 +273,11 @@ class GradientTape(Jacobians):
         restored = iter(alone.restored([node for node in found if node is not None]))
         found = [None if node is None else next(restored) for node in found]
         results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
-        if not self.persistent:
-            self._consume()
+        self._answered()
         return unflatten(structure, results)
 
     def report(self) -> str:
-        """What this tape recorded, watched and keeps, as text.
+        """The ops that this tape recorded, its sources and the values it keeps, as text.
 
         >>> x = gt.Variable(2.0, name="x")
         >>> with gt.GradientTape() as tape:
@@ -248,7 +288,7 @@ class GradientTape(Jacobians):
         """
         recording = self._recording
         inside = 0
-        kept: list[Any] = []
+        kept: list[Value] = []
         if recording is not None:
             inside = len(recording.nodes) - len(self._outside())
             kept = list(recording.values.values())
@@ -272,7 +312,7 @@ class GradientTape(Jacobians):
             )
 
     def _ask(self) -> Recording:
-        """Checks before a derivative; a tape that is not persistent stops recording first."""
+        """The recording to derive from; a tape that is not persistent stops recording first."""
         self._require_open()
         if self._recording is None:
             raise NotRecordingError(
@@ -282,12 +322,13 @@ class GradientTape(Jacobians):
             self._close()
         return self._recording
 
-    def _consume(self) -> None:
-        self._consumed = True
-        self._detach()
+    def _answered(self) -> None:
+        if not self.persistent:
+            self._consumed = True
+            self._detach()
 
-    def _source(self, leaf: Any) -> Node:
-        """The node of a source: what it was when it was watched, or what it is."""
+    def _source(self, leaf: object) -> Node:
+        """The node of a source: the one that was watched, or that of its current value."""
         if isinstance(leaf, Variable) and leaf.number in self._variables:
             node = self._variables[leaf.number][1]
             if node is not None:
@@ -296,25 +337,27 @@ class GradientTape(Jacobians):
         if entry is not None and entry[0] is leaf:
             return entry[1]
         if isinstance(leaf, Variable):
-            # Not read under this tape: look without being noticed.
+            # It was not read under this tape: that it is asked for must not count as a read.
             return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
         return self._enter(leaf, "source")
 
-    def _reverse(self, targets: list[Node], cotangents: list[Node], leaves: list[Any]) -> list[Any]:
+    def _reverse(
+        self, targets: list[Node], cotangents: list[Node], leaves: list[object]
+    ) -> list[Node | Rows | None]:
         assert self._recording is not None
         nodes = [self._source(leaf) for leaf in leaves]
-        watched = tuple(node for _, node in self._watched.values())
+        watched = self._watched_nodes()
         return derive_reverse(self._recording, targets, cotangents, nodes, self._outside(), watched)
 
 
 def gradients(
-    ys: Any,
-    xs: Any,
-    grad_ys: Any = None,
-    stop_gradients: Any = None,
+    ys: object,
+    xs: object,
+    grad_ys: object = None,
+    stop_gradients: object = None,
     unconnected_gradients: str = "none",
-) -> list[Any]:
-    """Partial derivatives of the sum of `ys`, by each of `xs`, of what a live tape has recorded.
+) -> list[Tensor | None]:
+    """Partial derivatives of the sum of `ys` by each of `xs`, in the recording of a live tape.
 
     >>> x = gt.asarray([2.0])
     >>> with gt.GradientTape():

@@ -4,23 +4,57 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from gradtape.errors import ShapeError
 from gradtape.pytree import flatten, map_leaves
+from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.tape_jacobians import check_real
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLeaf, TensorLike
+
+if TYPE_CHECKING:
+    from gradtape.tape.tape_jacobians import SparseOption
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"]
 
+P = ParamSpec("P")
+Tree = TypeVar("Tree")
 
+
+@overload
 def jacobian(
-    f: Callable[..., Any],
+    f: FunctionOf[Tensor, P, Tensor],
+    argnums: Literal[0] = 0,
+    mode: str = "auto",
+    sparse: Literal[False] = False,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
+) -> Callable[Concatenate[TensorLike, P], Tensor]: ...
+
+
+@overload
+def jacobian(
+    f: Callable[..., object],
     argnums: int | Sequence[int] = 0,
     mode: str = "auto",
-    sparse: Any = False,
+    sparse: SparseOption = False,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
+) -> Callable[..., Any]: ...
+
+
+def jacobian(
+    f: Callable[..., object],
+    argnums: int | Sequence[int] = 0,
+    mode: str = "auto",
+    sparse: SparseOption = False,
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
@@ -44,75 +78,78 @@ def jacobian(
     "512M"; by default GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory) is computed for some
     seeds at a time; `chunk_size` says for how many.
     """
-    chosen = chosen_arguments("jacobian", argnums)
 
-    @functools.wraps(f)
-    def at(*args: Any, **kwargs: Any) -> Any:
-        tape, sources, value, aux = _recorded("jacobian", f, chosen, args, kwargs, has_aux)
-        found = tape.jacobian(
-            value,
-            sources[0] if isinstance(chosen, int) else tuple(sources),
-            "zero",
-            mode=mode,
-            sparse=sparse,
-            chunk_size=chunk_size,
+    def ask(tape: GradientTape, value: object, sources: object) -> object:
+        return tape.jacobian(
+            value, sources, "zero", mode=mode, sparse=sparse, chunk_size=chunk_size,
             memory_budget=memory_budget,
-        )
-        return (found, aux) if has_aux else found
+        )  # fmt: skip
 
-    return at
+    return _matrix_of("jacobian", f, argnums, has_aux, ask)
 
 
 def jacfwd(
-    f: Callable[..., Any],
+    f: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
     memory_budget: int | str | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """`jacobian` in forward mode: one pass for each element of the argument.
 
     >>> gt.jacfwd(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-    return jacobian(
-        f,
-        argnums,
-        "forward",
-        has_aux=has_aux,
-        chunk_size=chunk_size,
-        memory_budget=memory_budget,
-    )
+    limits: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
+    return jacobian(f, argnums, "forward", has_aux=has_aux, **limits)
 
 
 def jacrev(
-    f: Callable[..., Any],
+    f: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
     memory_budget: int | str | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """`jacobian` in reverse mode: one pass for each element of the value.
 
     >>> gt.jacrev(lambda x: gt.sum(x * x))(gt.asarray([1.0, 2.0])).tolist()
     [2.0, 4.0]
     """
-    return jacobian(
-        f,
-        argnums,
-        "reverse",
-        has_aux=has_aux,
-        chunk_size=chunk_size,
-        memory_budget=memory_budget,
-    )
+    limits: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
+    return jacobian(f, argnums, "reverse", has_aux=has_aux, **limits)
+
+
+@overload
+def hessian(
+    f: FunctionOf[Tensor, P, Tensor],
+    argnums: Literal[0] = 0,
+    sparse: Literal[False] = False,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
+) -> Callable[Concatenate[TensorLike, P], Tensor]: ...
+
+
+@overload
+def hessian(
+    f: Callable[..., object],
+    argnums: int | Sequence[int] = 0,
+    sparse: SparseOption = False,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    memory_budget: int | str | None = None,
+) -> Callable[..., Any]: ...
 
 
 def hessian(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     argnums: int | Sequence[int] = 0,
-    sparse: Any = False,
+    sparse: SparseOption = False,
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
@@ -129,26 +166,44 @@ def hessian(
     that is holomorphic; where that is not so, no complex matrix has all second derivatives: take
     products by `hvp`, or derivatives by real and imaginary parts.
     """
-    chosen = chosen_arguments("hessian", argnums)
+
+    def ask(tape: GradientTape, value: object, sources: object) -> object:
+        return tape.hessian(
+            _scalar("hessian", value), sources, "zero", sparse=sparse, chunk_size=chunk_size,
+            memory_budget=memory_budget,
+        )  # fmt: skip
+
+    return _matrix_of("hessian", f, argnums, has_aux, ask)
+
+
+def _matrix_of(
+    name: str,
+    f: Callable[..., object],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    ask: Callable[[GradientTape, object, object], object],
+) -> Callable[..., Any]:
+    """The function that records `f` and asks the tape for a matrix of derivatives."""
+    chosen = chosen_arguments(name, argnums)
 
     @functools.wraps(f)
-    def at(*args: Any, **kwargs: Any) -> Any:
-        tape, sources, value, aux = _recorded("hessian", f, chosen, args, kwargs, has_aux)
-        value = _scalar("hessian", value)
-        found = tape.hessian(
-            value,
-            sources[0] if isinstance(chosen, int) else tuple(sources),
-            "zero",
-            sparse=sparse,
-            chunk_size=chunk_size,
-            memory_budget=memory_budget,
-        )
+    def at(*args: object, **kwargs: object) -> object:
+        tape, sources, value, aux = _recorded(name, f, chosen, args, kwargs, has_aux)
+        found = ask(tape, value, sources[0] if isinstance(chosen, int) else tuple(sources))
         return (found, aux) if has_aux else found
 
     return at
 
 
-def hvp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
+@overload
+def hvp(f: Callable[..., TensorLike], primals: TensorLeaf, vectors: TensorLike) -> Tensor: ...
+
+
+@overload
+def hvp(f: Callable[..., TensorLike], primals: Tree, vectors: object) -> Tree: ...
+
+
+def hvp(f: Callable[..., TensorLike], primals: object, vectors: object) -> object:
     """The Hessian of a scalar function at `primals`, times `vectors`: forward over reverse.
 
     >>> gt.hvp(lambda x: gt.sum(x**3), gt.asarray([1.0, 2.0]), gt.asarray([1.0, 0.0])).tolist()
@@ -156,21 +211,30 @@ def hvp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
 
     A tuple of primals is a list of arguments; the result then is a tuple, too.
     """
-    return _hessian_product("hvp", f, primals, vectors)
+    given, along = _arguments(primals, vectors)
+    tape, sources, value, _ = _recorded("hvp", f, tuple(range(len(given))), given, {}, False)
+    found = tape.hvp(_scalar("hvp", value), sources, along)
+    return tuple(found) if isinstance(primals, tuple) else found[0]
 
 
-def vhp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
+@overload
+def vhp(f: Callable[..., TensorLike], primals: TensorLeaf, vectors: TensorLike) -> Tensor: ...
+
+
+@overload
+def vhp(f: Callable[..., TensorLike], primals: Tree, vectors: object) -> Tree: ...
+
+
+def vhp(f: Callable[..., TensorLike], primals: object, vectors: object) -> object:
     """`vectors` times the Hessian of a scalar function: reverse over reverse.
 
     >>> gt.vhp(lambda x: gt.sum(x**3), gt.asarray([1.0, 2.0]), gt.asarray([0.0, 1.0])).tolist()
     [0.0, 12.0]
     """
-    several = isinstance(primals, tuple)
-    given = primals if several else (primals,)
-    along = vectors if several else (vectors,)
+    given, along = _arguments(primals, vectors)
     outer = GradientTape(watch_accessed_variables=False)
     with outer:
-        sources = [as_sources(primal, "vhp") for primal in given]
+        sources = [as_sources(primal, "vhp", at) for at, primal in enumerate(given)]
         outer.watch(sources)
         inner = GradientTape(watch_accessed_variables=False)
         with inner:
@@ -178,24 +242,23 @@ def vhp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
             value = _scalar("vhp", f(*sources))
         check_real("vhp", value, flatten(sources)[0])
         slopes = inner.gradient(value, sources, unconnected_gradients="zero")
-    found = outer.gradient(slopes, sources, list(along), unconnected_gradients="zero")
-    return tuple(found) if several else found[0]
+    found = outer.gradient(slopes, sources, along, unconnected_gradients="zero")
+    return tuple(found) if isinstance(primals, tuple) else found[0]
 
 
-def _hessian_product(name: str, f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
-    several = isinstance(primals, tuple)
-    given = primals if several else (primals,)
-    tape, sources, value, _ = _recorded(name, f, tuple(range(len(given))), given, {}, False)
-    found = tape.hvp(_scalar(name, value), sources, list(vectors) if several else [vectors])
-    return tuple(found) if several else found[0]
+def _arguments(primals: object, vectors: Any) -> tuple[tuple[object, ...], list[object]]:
+    """The arguments of a function, and a vector for each: those of a tuple, or one."""
+    if isinstance(primals, tuple):
+        return primals, list(vectors)
+    return (primals,), [vectors]
 
 
 def _recorded(
     name: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     chosen: int | tuple[int, ...],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     has_aux: bool,
 ) -> tuple[GradientTape, list[Any], Any, Any]:
     """Call `f` under a tape that watches the chosen arguments."""
@@ -207,8 +270,8 @@ def _recorded(
     return tape, sources, map_leaves(asarray, value), aux
 
 
-def _scalar(name: str, value: Any) -> Any:
-    value = asarray(value)
+def _scalar(name: str, returned: Any) -> Tensor:
+    value = asarray(returned)
     if value.shape != ():
         raise ShapeError(
             f"{name}: the function returned shape {value.shape}, not a scalar. "

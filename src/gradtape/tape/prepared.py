@@ -1,17 +1,28 @@
-"""Derivatives prepared once: pattern, colours and program are held, calls only evaluate."""
+"""Derivatives prepared once: pattern, colours and program are kept, and calls only evaluate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS
+import numpy as np
+
+from gradtape.derive.sparse_programs import SparseProgram
+from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.sparsity.orders import known_order
 from gradtape.sparsity.pattern import Pattern
-from gradtape.tape.evaluation import LARGE, Point, pays
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
+from gradtape.tape.point import LARGE, Point, pays
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from gradtape.tape.tape_jacobians import SparseOption
+
+    # The evaluated matrix, by whether it is dense or sparse.
+    HostMatrix: TypeAlias = np.ndarray | csr_array
 
 __all__ = ["PreparedHessian", "PreparedJacobian", "prepare_hessian", "prepare_jacobian"]
 
@@ -32,10 +43,10 @@ class PreparedJacobian:
 
     def __init__(
         self,
-        f: Callable[..., Any],
-        examples: tuple[Any, ...],
+        f: Callable[..., object],
+        examples: tuple[object, ...],
         argnums: int = 0,
-        sparse: Any = "auto",
+        sparse: SparseOption = "auto",
         mode: str = "auto",
         colouring: str | None = None,
         order: str | None = None,
@@ -64,17 +75,22 @@ class PreparedJacobian:
         self._sparse = sparse is not False
         if isinstance(sparse, str) and self.shape[0] * self.shape[1] < LARGE:
             self._sparse = False
-        self._coloured: Any = None
+        self._coloured: Coloured | None = None
         if self._sparse:
             prepared = self._prepared(point)
             self._sparse = not isinstance(sparse, str) or pays(prepared)
             self._coloured = prepared.coloured if self._sparse else None
-        # The first run interprets, the second compiles: from here on calls only evaluate.
+        # The first run uses the numpy plan, the second compiles: from here on calls only evaluate.
         for _ in range(2):
             self(*examples)
 
     def _check_colouring(
-        self, name: str, colouring: str | None, order: str | None, sparse: Any, mode: str
+        self,
+        name: str,
+        colouring: str | None,
+        order: str | None,
+        sparse: SparseOption,
+        mode: str,
     ) -> None:
         if order is not None:
             known_order(order)
@@ -91,7 +107,7 @@ class PreparedJacobian:
                 "Drop sparse=False and mode=."
             )
 
-    def _at(self, args: tuple[Any, ...]) -> Point:
+    def _at(self, args: tuple[object, ...]) -> Point:
         at = self._position
         x = self._layout.ravel(args[at])
         return Point(self._f, x, self._layout, args[:at], args[at + 1 :], self._scalar)
@@ -99,19 +115,19 @@ class PreparedJacobian:
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape
 
-    def _prepared(self, point: Point) -> Any:
+    def _prepared(self, point: Point) -> SparseProgram:
         return point.sparse_jacobian(self._given, self._colouring or self._mode, self._order)
 
-    def _dense(self, point: Point) -> Any:
+    def _dense(self, point: Point) -> np.ndarray:
         return point.jacobian(self._mode)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> HostMatrix:
         """The matrix at these arguments: a CSR array, or a NumPy array if it is dense."""
         point = self._at(args)
         if not self._sparse:
             return self._dense(point)
-        # Found by structure. A function that takes another path, or indexes otherwise, is prepared
-        # for that one too.
+        # This is a look-up by the structure of the recording. Where the function takes another
+        # path, or indexes by other integers, it is prepared for these as well.
         prepared = self._prepared(point)
         self._coloured = prepared.coloured
         return point.matrix(prepared)
@@ -156,18 +172,18 @@ class PreparedHessian(PreparedJacobian):
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape[1], point.shape[1]
 
-    def _prepared(self, point: Point) -> Any:
+    def _prepared(self, point: Point) -> SparseProgram:
         return point.sparse_hessian(self._given, self._colouring or "star", self._order)
 
-    def _dense(self, point: Point) -> Any:
+    def _dense(self, point: Point) -> np.ndarray:
         return point.hessian()
 
 
 def prepare_jacobian(
-    f: Callable[..., Any],
-    *examples: Any,
+    f: Callable[..., object],
+    *examples: object,
     argnums: int = 0,
-    sparse: Any = "auto",
+    sparse: SparseOption = "auto",
     mode: str = "auto",
     colouring: str | None = None,
     order: str | None = None,
@@ -192,10 +208,10 @@ def prepare_jacobian(
 
 
 def prepare_hessian(
-    f: Callable[..., Any],
-    *examples: Any,
+    f: Callable[..., object],
+    *examples: object,
     argnums: int = 0,
-    sparse: Any = "auto",
+    sparse: SparseOption = "auto",
     colouring: str | None = None,
     order: str | None = None,
 ) -> PreparedHessian:

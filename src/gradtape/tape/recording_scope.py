@@ -1,14 +1,20 @@
-"""Scope: what tapes and accumulators share: entering, watching, and the windows that count."""
+"""Scope: what tapes and accumulators share: entering, watching, and their windows.
+
+All tapes of a thread share one recording. Its *windows* say what belongs to a tape: ranges of
+positions in `recording.nodes`, one for each stretch of time in which the tape was recording. A node
+that was applied outside these windows is a constant to the tape, unless the tape watches it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Self
 
 from gradtape.derive.gradient import derive_forward, hold_result
 from gradtape.errors import ShapeError
 from gradtape.evaluate.flush import flush, release
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
+from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
@@ -20,6 +26,7 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace, adopt
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
 # At the start of an outermost tape, more pending work than this is computed first.
@@ -34,14 +41,16 @@ class Scope:
     def __init__(self) -> None:
         self._recording: Recording | None = None
         self._active = False
-        # The recording this is entered in, even after it let go of it by giving its gradient.
+        # The recording that counts this scope as entered; it outlives `_recording`, which a tape
+        # lets go of when it has given its gradient.
         self._entered: Recording | None = None
-        # Stretches of the recording, by position, during which this scope was recording.
+        # Start and end of each window; an open one has no end.
         self._windows: list[list[int | None]] = []
-        self._watched: dict[int, tuple[Any, Node]] = {}
+        # What is watched, by id: the tensor or variable, and its node when it was watched.
+        self._watched: dict[int, tuple[Handle | Variable, Node]] = {}
         self._variables: dict[int, tuple[Variable, Node | None]] = {}
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         if self._active:
             raise ValueError(
                 "this tape is recording already. Leave it first, or make another tape."
@@ -55,7 +64,7 @@ class Scope:
         self._open()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
         self._active = False
         if self._entered is not None:
@@ -70,7 +79,7 @@ class Scope:
             pass
 
     def _begin_step(self) -> None:
-        """An outermost tape begins a step: pending updates run now, ended tapes keep their own."""
+        """Compute pending updates before an outermost tape; ended tapes keep their recording."""
         recording = state.recording
         own = self._recording
         if own is recording:
@@ -131,15 +140,18 @@ class Scope:
         outside += recording.nodes[position:]
         return frozenset(outside)
 
-    def _watch_node(self, key: Any, node: Node) -> None:
-        self._watched.setdefault(id(key), (key, node))
+    def _watch_node(self, source: Handle | Variable, node: Node) -> None:
+        self._watched.setdefault(id(source), (source, node))
         if self._recording is not None:
             self._recording.watched[node] = None
 
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
 
-    def _enter(self, leaf: Any, what: str) -> Node:
+    def _watched_nodes(self) -> tuple[Node, ...]:
+        return tuple(node for _, node in self._watched.values())
+
+    def _enter(self, leaf: object, what: str) -> Node:
         """The node of a tensor or variable in this tape's recording."""
         recording = self._recording
         assert recording is not None
@@ -160,9 +172,9 @@ def push(
     recording: Recording,
     targets: Sequence[Node],
     nodes: Sequence[Node],
-    tangents: Sequence[Any],
+    tangents: Sequence[TensorLike | None],
     outside: frozenset[Node],
-) -> list[Any]:
+) -> list[Node | None]:
     """Tangents of targets, in forward mode; a tangent that is None is zero."""
     entered = [
         slope_constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
@@ -176,7 +188,7 @@ def check_unconnected(word: str) -> None:
         raise ValueError(f'unconnected_gradients: {word!r} is unknown. Use "none" or "zero".')
 
 
-def directions(name: str, structure: Structure, given: Any) -> list[Any]:
+def directions(name: str, structure: Structure, given: object) -> list[TensorLike | None]:
     """One direction for each leaf of a structure; None throughout where none is given."""
     if given is None:
         return [None] * structure.count
@@ -190,12 +202,13 @@ def directions(name: str, structure: Structure, given: Any) -> list[Any]:
     return flatten_up_to(structure, given, name)
 
 
-def direction(recording: Recording, node: Node, given: Any) -> Node:
-    """Ones, or what the user gave, in the dtype and shape of `node`."""
+def direction(recording: Recording, node: Node, given: TensorLike | None) -> Node:
+    """The user's direction, or ones, in the dtype and shape of `node`."""
     if given is None:
         return slope_constant(1, node.spec)
     tensor, trace = asarray(given), state.recording
     if isinstance(trace, Trace) and tensor.recording is trace is not recording:
+        # The tape is outside the traced function and cannot hold its nodes.
         entered = trace.stand_in_for(tensor.node)
     else:
         entered = tensor.enter(recording)
@@ -208,15 +221,20 @@ def direction(recording: Recording, node: Node, given: Any) -> Node:
         return broadcast_to(cast(entered, node.dtype), node.shape)
 
 
-def finish(recording: Recording, leaf: Any, result: Any, unconnected: str) -> Any:
-    """A handle on a derivative; None or zeros where nothing connects."""
+def finish(
+    recording: Recording,
+    source: Handle | Variable | None,
+    result: Node | Rows | None,
+    unconnected: str,
+) -> Tensor | None:
+    """A handle on a derivative; where nothing connects, None or zeros like the source."""
     if result is None:
         if unconnected == "none":
             return None
-        result = slope_constant(0, spec(leaf.shape, leaf.dtype))
+        result = slope_constant(0, spec(source.shape, source.dtype))  # type: ignore[union-attr]
     current = state.recording
     if isinstance(current, Trace) and current is not recording:
-        # Asked for inside a traced function, of what was recorded outside it.
+        # The derivative was asked for inside a traced function, of work recorded outside it.
         return current.hold(adopt(current, recording, result), Tensor)
     if current is not recording and state.tapes and isinstance(result, Node):
         return current.hold(graft(current, recording, result), Tensor)

@@ -1,12 +1,13 @@
-"""saved_for_backward: what a tape keeps of a function until its gradient is asked for."""
+"""saved_for_backward: the values that a tape keeps of a function until its gradient is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 from gradtape.derive.gradient import derive_reverse
+from gradtape.dtypes import DType
 from gradtape.evaluate.flush import compute_pending, flush
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node, Table, exchange
@@ -29,7 +30,6 @@ from gradtape.tensor.variable import Variable
 
 __all__ = ["Saved", "SavedValues", "saved_for_backward"]
 
-
 LineOf = Callable[[Node], str]
 
 
@@ -45,7 +45,7 @@ class Saved:
 
     op: str
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: DType
     nbytes: int
     # The user's code that recorded it, as `file:line`.
     line: str
@@ -54,7 +54,7 @@ class Saved:
 
 
 class SavedValues(list[Saved]):
-    """What is kept for the backward pass; `print` shows it as a table.
+    """The values kept for the backward pass; `print` shows them as a table.
 
     >>> print(gt.saved_for_backward(lambda x: gt.sin(x), 1.0))
     0 values kept (0 bytes)
@@ -62,7 +62,7 @@ class SavedValues(list[Saved]):
 
     @property
     def nbytes(self) -> int:
-        """All of it, in bytes."""
+        """The size of all values, in bytes."""
         return sum(saved.nbytes for saved in self)
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ def _called(saved: Saved) -> str:
     return saved.op if saved.name is None else f"{saved.op} ({saved.name})"
 
 
-def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> SavedValues:
-    """What a tape keeps of `f(*args)` between its evaluation and its gradient.
+def saved_for_backward(f: Callable[..., object], *args: object, **kwargs: object) -> SavedValues:
+    """The values that a tape keeps of `f(*args)` between its evaluation and its gradient.
 
     >>> w = gt.asarray([[1.0, 2.0], [3.0, 4.0]])
     >>> def layer(x):
@@ -98,13 +98,13 @@ def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Save
     (['matmul', 'matmul'], 32)
 
     Each entry has `op`, `shape`, `dtype`, `nbytes` and `line`, where the user's code recorded it.
-    Arguments, variables and constants are not listed: they are there anyway. Cheap element-wise
-    values are not kept but computed again inside the backward kernels, so they are not listed
-    either. `gt.checkpoint` chooses otherwise.
+    Arguments, variables and constants are not listed: they exist in any case. Cheap element-wise
+    values are not kept but computed again inside the backward kernels. `gt.checkpoint` changes that
+    choice.
     """
     compute_pending()
     earlier = modes.handle_list
-    # A recording that looks at every op, which a native recorder leaves alone.
+    # A list of handles that notes the line of each op; the native recorder leaves it to Python.
     modes.handle_list = NotedHandles
     noted = Provenance()
     table, noting = exchange(Table()), note_into(noted)
@@ -120,7 +120,7 @@ def saved_for_backward(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Save
 
 
 def _line(noted: Provenance, node: Node) -> str:
-    """Where a value was recorded; what a loop saves of its steps, inside it."""
+    """The line that recorded a value; for a value that a loop saves of its steps, in its body."""
     several = node.inputs[0] if node.op is PICK else node
     if several.op is SCAN:
         inner = several.params[0].outputs[node.params[0]]
@@ -133,7 +133,9 @@ def _line(noted: Provenance, node: Node) -> str:
     return "unknown" if found is None else found
 
 
-def _run(f: Callable[..., Any], args: Any, kwargs: Any, line_of: LineOf) -> SavedValues:
+def _run(
+    f: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], line_of: LineOf
+) -> SavedValues:
     with GradientTape(persistent=True) as tape:
         sources = map_leaves(_source, (args, kwargs))
         given = [leaf for leaf in flatten(sources)[0] if _is_differentiable(leaf)]
@@ -149,7 +151,7 @@ def _run(f: Callable[..., Any], args: Any, kwargs: Any, line_of: LineOf) -> Save
     shown = [
         (node, value)
         for node, value in recording.values.items()
-        # What was computed only because it is the result is the caller's, unless it is read again.
+        # A result is computed for the caller; it counts as kept only if the gradient reads it.
         if node in read or (node not in roots and (is_expensive(node) or node in recording.saved))
     ]
     found = SavedValues()
@@ -199,16 +201,16 @@ def _described(node: Node, line_of: LineOf) -> Saved:
     return Saved(op, of.shape, of.dtype, of.nbytes, line_of(origin), name)
 
 
-def _source(leaf: Any) -> Any:
+def _source(leaf: object) -> object:
     if isinstance(leaf, (Tensor, Variable)):
         return leaf
     is_number = isinstance(leaf, float) or hasattr(leaf, "__array__")
-    return asarray(leaf) if is_number else leaf
+    return asarray(leaf) if is_number else leaf  # type: ignore[arg-type]
 
 
-def _is_tensor(leaf: Any) -> bool:
+def _is_tensor(leaf: object) -> TypeGuard[Tensor | Variable]:
     return isinstance(leaf, (Tensor, Variable))
 
 
-def _is_differentiable(leaf: Any) -> bool:
+def _is_differentiable(leaf: object) -> bool:
     return _is_tensor(leaf) and leaf.dtype.kind in "fc"

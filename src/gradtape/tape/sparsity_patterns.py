@@ -1,27 +1,30 @@
-"""Structure of derivatives: the entries of a Jacobian or Hessian that can be nonzero."""
+"""Sparsity patterns: the entries of a Jacobian or Hessian that can be nonzero."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.derive.index_contents import follows, known_positions
 from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
-from gradtape.errors import DtypeError
-from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.pytree import flatten, map_leaves, unflatten
+from gradtape.pytree import flatten, unflatten
+from gradtape.recording.recording import Recording
 from gradtape.sparsity.detect import detect
 from gradtape.sparsity.pattern import Pattern, pattern_of
+from gradtape.tape.grad_vjp_jvp import watched_arguments
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import asarray
+
+if TYPE_CHECKING:
+    from gradtape.tape.tape_jacobians import PatternLike
 
 __all__ = ["hessian_pattern", "sparsity_pattern", "spy"]
 
 
-def sparsity_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Any:
+def sparsity_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -> Any:
     """The entries of the Jacobian of `f` that can be nonzero, at any values of the arguments.
 
     >>> pattern = gt.sparsity_pattern(lambda x: gt.sin(x[1:]) - x[:-1], np.zeros(4))
@@ -35,8 +38,7 @@ def sparsity_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Any
     of argument number `argnums`. A nest of results gives a nest of patterns, and so does a nest of
     arguments, inside it.
     """
-    tape, result, sources = _recorded(f, args, argnums, "sparsity_pattern")
-    recording: Any = tape._recording
+    tape, recording, result, sources = _recorded(f, args, argnums, "sparsity_pattern")
     outside = tape._outside()
     outputs, shape = flatten(result)
     entered = [asarray(output) for output in outputs]
@@ -53,7 +55,7 @@ def sparsity_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Any
     )
 
 
-def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Pattern:
+def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -> Pattern:
     """The entries of the Hessian of a scalar function that can be nonzero; a symmetric pattern.
 
     >>> pattern = gt.hessian_pattern(lambda x: gt.sum(x**4) + x[0] * gt.sum(x), np.zeros(4))
@@ -63,7 +65,7 @@ def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Patt
     x.x.
     x..x
     """
-    tape, result, sources = _recorded(f, args, argnums, "hessian_pattern")
+    tape, recording, result, sources = _recorded(f, args, argnums, "hessian_pattern")
     leaves = flatten(sources)[0]
     target = asarray(result)
     if len(leaves) != 1 or target.shape != ():
@@ -71,49 +73,32 @@ def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: int = 0) -> Patt
             f"hessian_pattern: {len(leaves)} tensors as the argument and a result of shape "
             f"{target.shape}. The Hessian is that of a scalar by one tensor."
         )
-    recording: Any = tape._recording
     node = tape._source(leaves[0])
-    return recorded_hessian_pattern(tape._view(recording), target.enter(recording), node, None)
+    return recorded_hessian_pattern(tape._window_of(recording), target.enter(recording), node, None)
 
 
 def _recorded(
-    f: Callable[..., Any], args: tuple[Any, ...], argnums: int, name: str
-) -> tuple[GradientTape, Any, Any]:
-    def source(leaf: Any) -> Any:
-        tensor = asarray(leaf)
-        if tensor.dtype.kind not in "fc":
-            raise DtypeError(
-                f"{name}: argument {argnums} has dtype {tensor.dtype}, which has no derivative. "
-                "Pass floats, or choose another argument with argnums."
-            )
-        return identity(tensor)
-
-    if not -len(args) <= argnums < len(args):
-        raise ValueError(
-            f"{name}: argnums {argnums} with {len(args)} positional arguments. "
-            "Pass them by position."
-        )
+    f: Callable[..., object], args: tuple[object, ...], argnums: int, name: str
+) -> tuple[GradientTape, Recording, Any, Any]:
+    """A tape over a call of `f`, its recording, the result, and the argument as sources."""
     tape = GradientTape(persistent=True, watch_accessed_variables=False)
     with tape:
-        sources = map_leaves(source, args[argnums])
-        tape.watch(sources)
-        given = list(args)
-        given[argnums] = sources
+        (sources,), given = watched_arguments(name, tape, args, argnums)
         result = f(*given)
-    return tape, result, sources
+    assert tape._recording is not None
+    return tape, tape._recording, result, sources
 
 
 # The bits of a Braille cell: four rows of two dots.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 
 
-def spy(pattern: Any, *, dots: bool = True, width: int = 80, plot: bool = False) -> Any:
+def spy(pattern: PatternLike, *, dots: bool = True, width: int = 80, plot: bool = False) -> Any:
     """A picture of a pattern, a sparse matrix or an array, as text to print.
 
     Each character stands for 4 × 2 entries, as Braille dots, or with `dots=False` for one entry, as
-    `x` or `.`. Larger patterns are scaled down to `width` characters and lines at most; what is
-    drawn then has an entry somewhere. `plot=True` draws with matplotlib instead and returns the
-    axes.
+    `x` or `.`. Larger patterns are scaled down to `width` characters and lines at most: a mark then
+    says that there is an entry in a block. `plot=True` draws with matplotlib and returns the axes.
 
     >>> print(gt.spy(np.eye(8)))
     ⠑⢄⠀⠀
@@ -139,12 +124,13 @@ def spy(pattern: Any, *, dots: bool = True, width: int = 80, plot: bool = False)
     return "\n".join("".join(map(chr, row)) for row in codes.tolist())
 
 
-def _stored(matrix: Any) -> Any:
+def _stored(matrix: object) -> Any:
     return matrix if hasattr(matrix, "tocsr") else np.atleast_2d(np.asarray(matrix))
 
 
 def _plotted(pattern: Pattern) -> Any:
     try:
+        # matplotlib is an optional package.
         pyplot: Any = import_module("matplotlib.pyplot")
     except ImportError:
         raise ImportError(

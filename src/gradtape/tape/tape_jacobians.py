@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -22,12 +23,24 @@ from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.recording.recording import Recording
+from gradtape.sparsity.pattern import Pattern
 from gradtape.tape.recording_scope import Scope, check_unconnected, finish
-from gradtape.tensor.tensor import from_value
+from gradtape.tensor.tensor import Tensor, from_value
+from gradtape.tensor.tensor_like import NestedSequence
+from gradtape.tensor.variable import Variable
 from gradtape.transforms.independence import DependenceError, check_independence
 from gradtape.transforms.jacobian import jacobian_dtype
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array, sparray, spmatrix
+
+    # The entries that can be nonzero: a pattern, a sparse matrix, an array or nested lists.
+    PatternLike: TypeAlias = Pattern | sparray | spmatrix | np.ndarray | NestedSequence[complex]
+    # How a matrix is asked for: dense, sparse, whichever is smaller ("auto"), or by its pattern.
+    SparseOption: TypeAlias = bool | str | PatternLike
+    Matrix: TypeAlias = Tensor | csr_array
 
 MODES = ("auto", "forward", "reverse")
 
@@ -35,21 +48,55 @@ MODES = ("auto", "forward", "reverse")
 class Jacobians(Scope):
     """The part of a tape that asks for whole matrices of derivatives."""
 
-    # Provided by GradientTape.
-    _ask: Callable[[], Recording]
-    _source: Callable[[Any], Node]
-    _consume: Callable[[], None]
+    @abstractmethod
+    def _ask(self) -> Recording:
+        """The recording to derive from, after checks that a derivative may be asked for."""
 
+    @abstractmethod
+    def _source(self, leaf: object) -> Node:
+        """The node of a source."""
+
+    @abstractmethod
+    def _answered(self) -> None:
+        """A derivative was given: a tape that is not persistent lets go of its recording."""
+
+    @overload
     def jacobian(
         self,
-        target: Any,
-        sources: Any,
+        target: Tensor,
+        sources: Tensor | Variable,
         unconnected_gradients: str = "none",
-        parallel_iterations: Any = None,
+        *,
+        mode: str = "auto",
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> Tensor: ...
+
+    @overload
+    def jacobian(
+        self,
+        target: object,
+        sources: object,
+        unconnected_gradients: str = "none",
+        parallel_iterations: object = None,
         experimental_use_pfor: bool = True,
         *,
         mode: str = "auto",
-        sparse: Any = False,
+        sparse: SparseOption = False,
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> Any: ...
+
+    def jacobian(
+        self,
+        target: object,
+        sources: object,
+        unconnected_gradients: str = "none",
+        parallel_iterations: object = None,
+        experimental_use_pfor: bool = True,
+        *,
+        mode: str = "auto",
+        sparse: SparseOption = False,
         chunk_size: int | None = None,
         memory_budget: int | str | None = None,
     ) -> Any:
@@ -74,44 +121,34 @@ class Jacobians(Scope):
         """
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
-        sparse = check_sparse("jacobian", sparse)
-        wanted = _UNLIMITED
-        if chunk_size is not None or memory_budget is not None:
-            wanted = limits("jacobian", chunk_size, memory_budget)
-        recording = self._ask()
-        view = self._view(recording)
-        targets, target_structure = flatten(target)
+        wanted = check_sparse("jacobian", sparse)
+        chunks = _limits("jacobian", chunk_size, memory_budget)
+        window = self._window_of(self._ask())
+        targets, shape = flatten(target)
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
-        rows = []
-        for one in targets:
-            y = self._enter(one, "jacobian: target")
-            found: list[Any] = []
-            for node in nodes:
-                if sparse is False:
-                    matrix = _dense_jacobian(view, y, node, mode, wanted)
-                else:
-                    dense = partial(_dense_jacobian, view, y, node, mode, wanted)
-                    matrix = sparse_jacobian(view, y, node, mode, sparse, dense)
-                if matrix is None and unconnected_gradients == "zero":
-                    matrix = _zeros(recording, y, node, sparse)
-                found.append(matrix)
-            rows.append(unflatten(structure, found))
-        if not self.persistent:
-            self._consume()
-        return unflatten(target_structure, rows)
+        rows = [self._enter(one, "jacobian: target") for one in targets]
+
+        def block(y: Node, x: Node) -> Matrix | None:
+            dense = partial(_dense_jacobian, window, y, x, mode, chunks)
+            return (
+                dense() if wanted is False else sparse_jacobian(window, y, x, mode, wanted, dense)
+            )
+
+        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
+        return self._blocks(block, zeros, (rows, shape), (nodes, structure))
 
     def batch_jacobian(
         self,
-        target: Any,
-        source: Any,
+        target: Tensor | Variable,
+        source: Tensor | Variable,
         unconnected_gradients: str = "none",
-        parallel_iterations: Any = None,
+        parallel_iterations: object = None,
         experimental_use_pfor: bool = True,
         *,
         mode: str = "auto",
         check: bool = True,
-    ) -> Any:
+    ) -> Tensor | None:
         """The Jacobian of each example: row b of `target` by row b of `source`.
 
         >>> x = gt.Variable([2.0, 3.0])
@@ -121,12 +158,12 @@ class Jacobians(Scope):
         [12.0, 27.0]
 
         It is refused unless the graph proves that no example depends on another one;
-        `check=False` says that you know.
+        `check=False` skips the proof, for graphs whose examples you know to be independent.
         """
         check_unconnected(unconnected_gradients)
         check_mode("batch_jacobian", mode)
         recording = self._ask()
-        view = self._view(recording)
+        window = self._window_of(recording)
         y = self._enter(target, "batch_jacobian: target")
         x = self._source(source)
         if not y.shape or not x.shape or y.shape[0] != x.shape[0]:
@@ -134,23 +171,45 @@ class Jacobians(Scope):
                 f"batch_jacobian: target of shape {y.shape} and source of shape {x.shape} have no "
                 "first axis in common that counts examples. Use jacobian, which needs none."
             )
-        if check:
-            self._check(y, x, view, recording)
-        result = derive_batch_jacobian(view, y, x, mode)
+        if check and y.spec.inexact and x.spec.inexact:
+            _prove_independence(window, y, x)
+        result = derive_batch_jacobian(window, y, x, mode)
         if result is None and unconnected_gradients == "zero":
             result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
         found = None if result is None else finish(recording, None, result, "none")
-        if not self.persistent:
-            self._consume()
+        self._answered()
         return found
+
+    @overload
+    def hessian(
+        self,
+        target: Tensor,
+        sources: Tensor | Variable,
+        unconnected_gradients: str = "none",
+        *,
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> Tensor: ...
+
+    @overload
+    def hessian(
+        self,
+        target: object,
+        sources: object,
+        unconnected_gradients: str = "none",
+        *,
+        sparse: SparseOption = False,
+        chunk_size: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> Any: ...
 
     def hessian(
         self,
-        target: Any,
-        sources: Any,
+        target: object,
+        sources: object,
         unconnected_gradients: str = "none",
         *,
-        sparse: Any = False,
+        sparse: SparseOption = False,
         chunk_size: int | None = None,
         memory_budget: int | str | None = None,
     ) -> Any:
@@ -167,99 +226,130 @@ class Jacobians(Scope):
         are those of `jacobian`.
         """
         check_unconnected(unconnected_gradients)
-        sparse = check_sparse("hessian", sparse)
-        wanted = _UNLIMITED
-        if chunk_size is not None or memory_budget is not None:
-            wanted = limits("hessian", chunk_size, memory_budget)
-        recording = self._ask()
-        view = self._view(recording)
+        wanted = check_sparse("hessian", sparse)
+        chunks = _limits("hessian", chunk_size, memory_budget)
+        window = self._window_of(self._ask())
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
-        rows = []
-        for first in nodes:
-            found: list[Any] = []
-            for second in nodes:
-                if sparse is False:
-                    matrix = _dense_hessian(view, y, first, second, wanted)
-                else:
-                    dense = partial(_dense_hessian, view, y, first, second, wanted)
-                    matrix = sparse_hessian(view, y, first, second, sparse, dense)
-                if matrix is None and unconnected_gradients == "zero":
-                    matrix = _zeros(recording, first, second, sparse)
-                found.append(matrix)
-            rows.append(unflatten(structure, found))
-        if not self.persistent:
-            self._consume()
-        return unflatten(structure, rows)
 
-    def _view(self, recording: Recording) -> Window:
-        watched = tuple(node for _, node in self._watched.values())
-        return Window(recording, self._outside(), watched)
+        def block(first: Node, second: Node) -> Matrix | None:
+            dense = partial(_dense_hessian, window, y, first, second, chunks)
+            if wanted is False:
+                return dense()
+            return sparse_hessian(window, y, first, second, wanted, dense)
 
-    def _check(self, y: Node, x: Node, view: Window, recording: Recording) -> None:
-        def check(_: Any) -> bool:
-            try:
-                check_independence(y, x, view.outside, follows(recording))
-            except DependenceError:
-                # Not axis by axis, but perhaps element by element: slices that are joined again.
-                if not is_block_diagonal(view, y, x):
-                    raise
-            return True
+        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
+        return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
 
-        if not (y.spec.inexact and x.spec.inexact):
-            return
+    def _blocks(
+        self,
+        block: Callable[[Node, Node], Matrix | None],
+        zeros: Callable[[Node, Node], Matrix] | None,
+        rows: tuple[Sequence[Node], Structure],
+        columns: tuple[Sequence[Node], Structure],
+    ) -> Any:
+        """The matrix of each row and column, as a nest of nests."""
+        found: list[object] = []
+        for row in rows[0]:
+            matrices = [block(row, column) for column in columns[0]]
+            if zeros is not None:
+                pairs = zip(matrices, columns[0], strict=True)
+                matrices = [zeros(row, column) if m is None else m for m, column in pairs]
+            found.append(unflatten(columns[1], matrices))
+        self._answered()
+        return unflatten(rows[1], found)
+
+    def _window_of(self, recording: Recording) -> Window:
+        return Window(recording, self._outside(), self._watched_nodes())
+
+
+def _prove_independence(window: Window, y: Node, x: Node) -> None:
+    """Raise unless the graph shows that row b of `y` depends on row b of `x` alone.
+
+    The first proof follows the axis of examples through every op. Where that fails, as where slices
+    are joined again, the sparsity pattern may still show a block diagonal, element by element.
+    """
+
+    def check(_: object) -> bool:
         try:
-            view.remembered(("independent", y, x), check)
-        except DependenceError as found:
-            raise MixedExamplesError(
-                f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
-                f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
-                "know that examples are independent."
-            ) from None
+            check_independence(y, x, window.outside, follows(window.recording))
+        except DependenceError:
+            if not is_block_diagonal(window, y, x):
+                raise
+        return True
+
+    try:
+        window.remembered(("independent", y, x), check)
+    except DependenceError as found:
+        raise MixedExamplesError(
+            f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
+            f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
+            "know that examples are independent."
+        ) from None
 
 
 _UNLIMITED = Limits()
 
 
-def _dense_jacobian(view: Window, target: Node, source: Node, mode: str, wanted: Limits) -> Any:
-    whole = derive_jacobian(view, target, source, mode)
+def _limits(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
+    if chunk_size is None and memory_budget is None:
+        return _UNLIMITED
+    return limits(name, chunk_size, memory_budget)
+
+
+def _dense_jacobian(
+    window: Window, target: Node, source: Node, mode: str, wanted: Limits
+) -> Tensor | None:
+    whole = derive_jacobian(window, target, source, mode)
     if whole is None:
         return None
-    chunks = chunks_for(view, target, source, mode, whole, wanted)
+    chunks = chunks_for(window, target, source, mode, whole, wanted)
     if chunks is not None:
-        return from_value(chunks.run(view.recording))
-    return finish(view.recording, None, whole, "none")
+        return from_value(chunks.run(window.recording))
+    return finish(window.recording, None, whole, "none")
 
 
-def _dense_hessian(view: Window, target: Node, first: Node, second: Node, wanted: Limits) -> Any:
-    whole = derive_hessian(view, target, first, second)
+def _dense_hessian(
+    window: Window, target: Node, first: Node, second: Node, wanted: Limits
+) -> Tensor | None:
+    whole = derive_hessian(window, target, first, second)
     if whole is None:
         return None
-    slope = derive_slope(view, target, first, second)
+    slope = derive_slope(window, target, first, second)
     assert slope is not None
-    chunks = chunks_for(view.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
+    chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
-        return from_value(chunks.run(view.recording))
-    return finish(view.recording, None, whole, "none")
+        return from_value(chunks.run(window.recording))
+    return finish(window.recording, None, whole, "none")
 
 
-def _zeros(recording: Recording, target: Node, source: Node, sparse: Any) -> Any:
+def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matrix]:
     """The derivative where nothing connects target and source."""
     if sparse is not False:
-        return no_entries(target, source)
-    of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-    return finish(recording, None, slope_constant(0, of), "none")
+        return no_entries
+
+    def dense(target: Node, source: Node) -> Tensor:
+        of = spec(target.shape + source.shape, jacobian_dtype(target, source))
+        found = finish(window.recording, None, slope_constant(0, of), "none")
+        assert found is not None
+        return found
+
+    return dense
 
 
 def check_mode(name: str, mode: str) -> None:
+    """Raise a ValueError for an unknown mode."""
     if mode not in MODES:
         raise ValueError(f"{name}: mode {mode!r} is unknown. Use one of {', '.join(MODES)}.")
 
 
-def check_real(name: str, target: Any, sources: Sequence[Any]) -> None:
-    """Second derivatives start from a gradient, which is that of a real target."""
+def check_real(name: str, target: Node | Tensor, sources: Sequence[Node | Tensor]) -> None:
+    """Raise a DtypeError where a second derivative would start from a gradient that is none.
+
+    By real sources only a real target has a gradient.
+    """
     if target.dtype.kind == "c" and any(source.dtype.kind == "f" for source in sources):
         raise DtypeError(
             f"{name}: a target of {target.dtype} has no gradient by a real source. Take the "
@@ -267,8 +357,8 @@ def check_real(name: str, target: Any, sources: Sequence[Any]) -> None:
         )
 
 
-def check_sparse(name: str, sparse: Any) -> Any:
-    """What was asked for: a bool, `auto` or a pattern."""
+def check_sparse(name: str, sparse: SparseOption) -> SparseOption:
+    """The option as a bool, `"auto"` or a pattern; anything else is a ValueError."""
     if isinstance(sparse, (bool, np.bool_)):
         return bool(sparse)
     if sparse != "auto" if isinstance(sparse, str) else not _is_matrix(sparse):
@@ -278,5 +368,5 @@ def check_sparse(name: str, sparse: Any) -> Any:
     return sparse
 
 
-def _is_matrix(given: Any) -> bool:
+def _is_matrix(given: object) -> bool:
     return isinstance(given, (list, tuple)) or hasattr(given, "shape")

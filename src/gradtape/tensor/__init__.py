@@ -1,1 +1,14 @@
-"""What users hold: tensors, variables, and the protocols they speak."""
+"""What users hold: tensors, variables, and the protocols they speak.
+
+The door, for other rooms:
+
+- `tensor`: `Tensor`, `asarray` and `from_value`, which make one, `evaluate`, `program_of`;
+- `variable`: `Variable`;
+- `tensor_like`: the static types of operands, `TensorLike` and `TensorLeaf`;
+- `row_sparse`: `RowSparse`, the gradient of a look-up;
+- `operators`: `Operators`, what `Tensor` and `Variable` have in common;
+- `modes`: the eager and the deterministic mode;
+- `generator`: `Generator` of random numbers, which `gradtape.random` draws from;
+- `array_api`: the dtype and device functions of the array API standard;
+- `saved_state`: variables by name, saved and loaded.
+"""

@@ -1,21 +1,31 @@
-"""The array API standard: what is known of dtypes and devices, and which versions are spoken."""
+"""The array API standard: its functions of dtypes and devices, and the versions supported."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from gradtape import dtypes
-from gradtape.dtypes import COMPLEX_OF, SUPPORTED, as_dtype, default_dtype
+from gradtape.dtypes import COMPLEX_OF, SUPPORTED, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError
 from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.recording.operands import SCALARS
+
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+    from gradtape.tensor.tensor import Tensor
+    from gradtape.tensor.tensor_like import TensorLike
+    from gradtape.tensor.variable import Variable
+
+    Kind: TypeAlias = DTypeLike | tuple["Kind", ...]
+    # A dtype, or something that has one.
+    Typed: TypeAlias = DTypeLike | Tensor | Variable | np.ndarray
 
 __all__ = [
     "__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
@@ -24,8 +34,8 @@ __all__ = [
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
-def check_version(api_version: str | None = None) -> Any:
-    """The namespace that speaks a version of the standard.
+def check_version(api_version: str | None = None) -> ModuleType:
+    """The namespace that implements a version of the standard.
 
     >>> gt.asarray(1.0).__array_namespace__(api_version="2024.12") is gt
     True
@@ -40,32 +50,33 @@ def check_version(api_version: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class FloatLimits:
-    """What a floating dtype can hold; a complex dtype is described by its parts."""
+    """The limits of a floating dtype; those of a complex dtype are the limits of its parts."""
 
     bits: int
     eps: float
     max: float
     min: float
     smallest_normal: float
-    dtype: Any
+    dtype: DType
 
 
 @dataclass(frozen=True)
 class IntegerLimits:
-    """What an integer dtype can hold."""
+    """The limits of an integer dtype."""
 
     bits: int
     max: int
     min: int
-    dtype: Any
+    dtype: DType
 
 
-def _dtype_of(thing: Any) -> Any:
-    is_dtype = isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype")
-    return as_dtype(thing if is_dtype else thing.dtype)
+def _dtype_of(thing: Typed) -> DType:
+    if isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype"):
+        return as_dtype(thing)
+    return as_dtype(thing.dtype)
 
 
-def finfo(type: Any, /) -> FloatLimits:
+def finfo(type: Typed, /) -> FloatLimits:
     """The limits of a floating dtype, or of a tensor's.
 
     >>> gt.finfo(gt.float32).bits
@@ -85,7 +96,7 @@ def finfo(type: Any, /) -> FloatLimits:
     )
 
 
-def iinfo(type: Any, /) -> IntegerLimits:
+def iinfo(type: Typed, /) -> IntegerLimits:
     """The limits of an integer dtype, or of a tensor's.
 
     >>> gt.iinfo(gt.int8).max
@@ -109,7 +120,7 @@ KINDS = {
 }
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: Kind) -> bool:
     """Whether a dtype is another, or of a kind such as "integral", or of any of several.
 
     >>> gt.isdtype(gt.float32, "real floating")
@@ -126,7 +137,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return as_dtype(dtype) == as_dtype(kind)
 
 
-def result_type(*arrays_and_dtypes: Any) -> Any:
+def result_type(*arrays_and_dtypes: Typed | complex) -> DType:
     """The dtype that operands have in common; Python scalars adapt to the rest.
 
     >>> gt.result_type(gt.float32, gt.asarray([1], dtype=gt.int8), 2.0)
@@ -135,7 +146,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     found = None
     for thing in arrays_and_dtypes:
         if type(thing) not in SCALARS:
-            dtype = _dtype_of(thing)
+            dtype = _dtype_of(thing)  # type: ignore[arg-type]  # no scalar
             found = dtype if found is None else dtypes.promote(found, dtype)
     for thing in arrays_and_dtypes:
         if type(thing) in SCALARS:
@@ -145,7 +156,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     return found
 
 
-def can_cast(from_: Any, to: Any, /) -> bool:
+def can_cast(from_: Typed, to: DTypeLike, /) -> bool:
     """Whether a dtype, or a tensor's, can become another without loss by promotion.
 
     >>> gt.can_cast(gt.int8, gt.float32)
@@ -154,17 +165,19 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return bool(np.can_cast(_dtype_of(from_), as_dtype(to)))
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
+def astype(
+    x: TensorLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
+) -> Tensor:
     """Convert to another dtype; differentiable between floating dtypes.
 
     >>> gt.astype(gt.asarray([1.5, 2.5]), gt.int64).tolist()
     [1, 2]
     """
     check_device("astype", device)
-    x = record_operand(x)
-    if x.dtype != as_dtype(dtype):
-        return cast(x, dtype)
-    return identity(x) if copy else x
+    operand: Tensor = record_operand(x)
+    if operand.dtype != as_dtype(dtype):
+        return cast(operand, dtype)
+    return identity(operand) if copy else operand
 
 
 class __array_namespace_info__:  # noqa: N801 - the standard's name
@@ -174,8 +187,8 @@ class __array_namespace_info__:  # noqa: N801 - the standard's name
     'cpu'
     """
 
-    def capabilities(self) -> dict[str, Any]:
-        """What depends on data: shapes of results may, and so may boolean indexing."""
+    def capabilities(self) -> dict[str, bool | int]:
+        """Shapes of results may depend on values, and boolean indexing works."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
@@ -186,7 +199,7 @@ class __array_namespace_info__:  # noqa: N801 - the standard's name
         """All devices."""
         return ["cpu"]
 
-    def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The dtypes that Python scalars and creation functions get."""
         check_device("default_dtypes", device)
         return {
@@ -196,10 +209,8 @@ class __array_namespace_info__:  # noqa: N801 - the standard's name
             "indexing": dtypes.int64,
         }
 
-    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: str | None = None, kind: Kind | None = None) -> dict[str, DType]:
         """Dtypes by name, all of them or those of a kind."""
         check_device("dtypes", device)
-        wanted: Callable[[Any], bool] = (
-            (lambda dtype: True) if kind is None else (lambda dtype: isdtype(dtype, kind))
-        )
-        return {str(dtype): dtype for dtype in sorted(SUPPORTED, key=str) if wanted(dtype)}
+        wanted = [d for d in SUPPORTED if kind is None or isdtype(d, kind)]
+        return {str(dtype): dtype for dtype in sorted(wanted, key=str)}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from gradtape.evaluate.flush import compute_handle, compute_pending
+from gradtape.recording.handle import Handle
 from gradtape.recording.modes import modes
 from gradtape.recording.thread_state import state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 
 
-class EagerHandles(list[Any]):
-    """A recording's handles in the eager mode: whatever joins is computed on the spot."""
+class EagerHandles(list[Handle]):
+    """The list of a recording's handles in the eager mode: it computes each handle appended."""
 
-    def append(self, handle: Any) -> None:
+    def append(self, handle: Handle) -> None:
         super().append(handle)
         compute_handle(handle)
 
@@ -41,7 +41,7 @@ def eager(on: bool = True) -> Iterator[None]:
         _use(earlier)
 
 
-def _use(kind: type[list[Any]]) -> None:
+def _use(kind: type[list[Handle]]) -> None:
     modes.handle_list = kind
     state.recording.handles = kind()
 

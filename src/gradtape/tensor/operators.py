@@ -1,26 +1,37 @@
-"""Operators and methods that Tensor and Variable have in common: each is a public function."""
+"""Operators and methods that Tensor and Variable have in common: each calls a public function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import Binary
+from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
 from gradtape.recording.thread_state import state
 
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+    from gradtape.tensor.tensor import Tensor
+    from gradtape.tensor.tensor_like import TensorLike
 
-def reflected(function: Any) -> Binary:
-    """The operator for when ours is the right operand."""
-    known = getattr(function, "reflected", None)
+    BinaryMethod: TypeAlias = Callable[["Operators", TensorLike], Tensor]
+
+Number = TypeVar("Number", bool, int)
+Same = TypeVar("Same", bound="Operators")
+
+
+def reflected(function: BinaryFunction) -> BinaryMethod:
+    """The method for a tensor that is the right operand."""
+    known: BinaryMethod | None = getattr(function, "reflected", None)
     return known or (lambda right, left: function(left, right))
 
 
@@ -28,13 +39,13 @@ class Operators:
     """Python's operators and NumPy's method names, recorded."""
 
     __slots__ = ()
-    # NumPy must not broadcast over us element by element: our reflected operators take precedence.
+    # NumPy would apply its operator to each element; with a priority it calls our reflected one.
     __array_priority__ = 1000
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: DType
 
-    # Bound as they are, without a frame in between: recording is all about such costs.
+    # The functions themselves: a method that calls one would add a Python frame to every record.
     __add__ = __radd__ = arithmetic.add
     __sub__ = arithmetic.subtract
     __rsub__ = reflected(arithmetic.subtract)
@@ -66,25 +77,25 @@ class Operators:
     __gt__ = arithmetic.greater
     __ge__ = arithmetic.greater_equal
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Tensor:
         if digits:
             scale = 10.0**digits
             return elementwise.round(arithmetic.multiply(self, scale)) / scale
         return elementwise.round(self)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         return NotImplemented if _incomparable(other) else arithmetic.equal(self, other)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
         return NotImplemented if _incomparable(other) else arithmetic.not_equal(self, other)
 
     # Equality is element by element, so handles hash by identity, as dictionary keys expect.
     __hash__ = object.__hash__
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Tensor:
         return indexing.get_item(self, key)
 
     def __len__(self) -> int:
@@ -92,7 +103,7 @@ class Operators:
             raise TypeError("len: a 0-d tensor has no length. Use .size or .item().")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor. Use .item() or reshape it first.")
         return iter(joining.unstack(self))
@@ -100,14 +111,14 @@ class Operators:
     def __contains__(self, item: Any) -> bool:
         return bool(reduction.any(arithmetic.equal(self, item)))
 
-    # Observation: each of these computes what is pending.
+    # Observation: each of these methods computes the pending work of the tensor.
 
     if TYPE_CHECKING:  # Tensor and Variable each have their own
 
-        def numpy(self) -> Any:
+        def numpy(self) -> np.ndarray:
             """The value as a read-only NumPy array, computed now if it is pending."""
 
-        def _look(self) -> Any: ...
+        def _look(self) -> np.ndarray: ...
 
     def __bool__(self) -> bool:
         return self._decided(bool)
@@ -129,8 +140,8 @@ class Operators:
             )
         return self._decided(int)
 
-    def _decided(self, kind: type) -> Any:
-        """A value that Python is about to act on: a captured function acts on it in every call."""
+    def _decided(self, kind: type[Number]) -> Number:
+        """A value that Python is about to act on: in a captured function it becomes a guard."""
         tensor: Any = getattr(self, "value", self)
         recording = tensor.recording
         if recording is None or not recording.capturing:
@@ -188,7 +199,7 @@ class Operators:
         """Always "cpu"."""
         return "cpu"
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+    def to_device(self: Same, device: str, /, *, stream: object = None) -> Same:
         """This tensor: "cpu" is the only device."""
         if device != "cpu" or stream is not None:
             raise ValueError(f"to_device: {device!r} is not a device here. The only one is 'cpu'.")
@@ -197,107 +208,115 @@ class Operators:
     # Methods under NumPy's names.
 
     @property
-    def T(self) -> Any:  # noqa: N802
+    def T(self) -> Tensor:  # noqa: N802
         """Axes in reverse order."""
         return movement.permute_dims(self, tuple(reversed(range(self.ndim))))
 
     @property
-    def mT(self) -> Any:  # noqa: N802
+    def mT(self) -> Tensor:  # noqa: N802
         """The last two axes exchanged."""
         return movement.matrix_transpose(self)
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Tensor:
         """The real part."""
         return complexes.real(self)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Tensor:
         """The imaginary part."""
         return complexes.imag(self)
 
-    def conj(self) -> Any:
+    def conj(self) -> Tensor:
         """The complex conjugate."""
         return complexes.conj(self)
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: DTypeLike) -> Tensor:
         """Convert to another dtype."""
         return cast(self, dtype)
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: ShapeLike) -> Tensor:
         """The same elements in another shape."""
-        return movement.reshape(self, shape[0] if len(shape) == 1 else shape)
+        whole: Any = shape[0] if len(shape) == 1 else shape
+        return movement.reshape(self, whole)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Axis) -> Tensor:
         """Axes in the given order, reversed by default."""
         if not axes or axes == (None,):
             return self.T
-        return movement.permute_dims(self, axes[0] if len(axes) == 1 else axes)
+        order: Any = axes[0] if len(axes) == 1 else axes
+        return movement.permute_dims(self, order)
 
-    def ravel(self) -> Any:
+    def ravel(self) -> Tensor:
         """All elements along one axis."""
         return movement.reshape(self, (-1,)) if self.size else movement.reshape(self, (0,))
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Tensor:
         """All elements along one axis."""
         return self.ravel()
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: Axis = None) -> Tensor:
         """Without the axes of length 1."""
         return movement.squeeze(self, axis=axis)
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def sum(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    ) -> Tensor:
         """Sum over axes."""
         return reduction.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def prod(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    ) -> Tensor:
         """Product over axes."""
         return reduction.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Mean over axes."""
         return reduction.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    def var(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Variance over axes."""
         return reduction.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    def std(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Standard deviation over axes."""
         return reduction.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Maximum over axes."""
         return reduction.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Minimum over axes."""
         return reduction.min(self, axis=axis, keepdims=keepdims)
 
-    def argmax(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def argmax(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
         """Index of the maximum."""
         return reduction.argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def argmin(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
         """Index of the minimum."""
         return reduction.argmin(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Whether any element is nonzero."""
         return reduction.any(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Whether every element is nonzero."""
         return reduction.all(self, axis=axis, keepdims=keepdims)
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: TensorLike) -> Tensor:
         """Matrix or inner product."""
-        return contraction.matmul(self, other) if self.ndim and np.ndim(other) else self * other
+        if self.ndim and np.ndim(other):  # type: ignore[arg-type]  # of whatever has an ndim
+            return contraction.matmul(self, other)
+        return self * other
 
-    def clip(self, min: Any = None, max: Any = None) -> Any:
+    def clip(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
         """Limited to [min, max]."""
         return arithmetic.clip(self, min, max)
 
 
-def _incomparable(other: Any) -> bool:
+def _incomparable(other: object) -> bool:
     return other is None or isinstance(other, (str, bytes, dict, type))

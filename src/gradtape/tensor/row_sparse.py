@@ -2,81 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
+from gradtape.ops.arrays.creation import FULL
+from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
 from gradtape.recording.handle import Handle
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.tensor_view import TensorView
+
+__all__ = ["RowSparse"]
 
 
-def make_row_sparse(base: Any) -> Any:
-    """The class of row-sparse tensors on top of the Tensor class, which is defined above us."""
+class KeptAsRows(Handle):
+    """The behaviour of a row-sparse tensor, to be put before a class of tensors."""
 
-    class RowSparse(base):
-        """A tensor that is zero but for some rows: `values[i]` adds to row `indices[i]`.
+    __slots__ = ("_spec", "indices", "values")
 
-        It is what `gradient` gives for a table that was only looked up. Used like any tensor it
-        becomes dense; `assign_sub` and optimisers read `indices` and `values` instead.
+    def __init__(self, indices: Tensor, values: Tensor, of: Spec) -> None:
+        super().__init__(None, None, None)
+        self.indices = indices
+        self.values = values
+        self._spec = of
 
-        >>> table = gt.Variable(np.zeros((1000, 2)))
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype."""
+        return self._spec
+
+    @property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """Indices and values."""
+        return self.indices, self.values
+
+    def dense(self) -> Tensor:
+        """The same as an ordinary tensor.
+
+        >>> table = gt.Variable([[1.0], [2.0]])
         >>> with gt.GradientTape() as tape:
-        ...     y = gt.sum(gt.take(table, gt.asarray([3, 3]), axis=0))
-        >>> g = tape.gradient(y, table)
-        >>> g.indices.tolist(), g.values.shape, g.shape
-        ([3, 3], (2, 2), (1000, 2))
-        >>> g[3].tolist()
-        [2.0, 2.0]
+        ...     y = gt.sum(gt.take(table, gt.asarray([1]), axis=0))
+        >>> tape.gradient(y, table).dense().tolist()
+        [[0.0], [1.0]]
         """
+        zeros = record(FULL, (), (self.spec.shape, 0, self.spec.dtype))
+        return record(SCATTER_ADD_ROWS, (zeros, self.indices, self.values))
 
-        __slots__ = ("_spec", "indices", "values")
+    def enter(self, recording: Recording) -> Node:
+        """The node of the dense tensor in `recording`."""
+        if self.computed is not None:
+            return recording.enter_value(self.computed)
+        return self.dense_node(recording)
 
-        def __init__(self, indices: Any, values: Any, of: Spec) -> None:
-            Handle.__init__(self, None, None, None)
-            self.indices = indices
-            self.values = values
-            self._spec = of
+    def dense_node(self, recording: Recording) -> Node:
+        """The node of the dense tensor, which is not counted as an application there."""
+        inputs = (self.indices.enter(recording), self.values.enter(recording))
+        return apply(SCATTER_ADD_ROWS, (constant(0, self.spec), *inputs))
 
-        @property
-        def spec(self) -> Spec:
-            """Shape and dtype."""
-            return self._spec
+    def materialize(self) -> None:
+        """Compute the dense value: this handle is pending in no recording of its own."""
+        dense = self.dense()
+        compute_handle(dense)
+        self.computed = dense.computed
 
-        @property
-        def rows(self) -> tuple[Any, Any]:
-            """Indices and values."""
-            return self.indices, self.values
 
-        def dense(self) -> Any:
-            """The same as an ordinary tensor.
+class RowSparse(KeptAsRows, Tensor):
+    """A tensor that is zero but for some rows: `values[i]` adds to row `indices[i]`.
 
-            >>> table = gt.Variable([[1.0], [2.0]])
-            >>> with gt.GradientTape() as tape:
-            ...     y = gt.sum(gt.take(table, gt.asarray([1]), axis=0))
-            >>> tape.gradient(y, table).dense().tolist()
-            [[0.0], [1.0]]
-            """
-            nothing = record(OPERATORS.full, (), (self.spec.shape, 0, self.spec.dtype))
-            return record(OPERATORS.scatter_add_rows, (nothing, self.indices, self.values))
+    It is the gradient of a table that was only looked up. Used like any tensor it becomes dense;
+    `assign_sub` and optimisers read `indices` and `values` instead.
 
-        def enter(self, recording: Recording) -> Node:
-            if self.computed is not None:
-                return recording.enter_value(self.computed)
-            return self.dense_node(recording)
+    >>> table = gt.Variable(np.zeros((1000, 2)))
+    >>> with gt.GradientTape() as tape:
+    ...     y = gt.sum(gt.take(table, gt.asarray([3, 3]), axis=0))
+    >>> g = tape.gradient(y, table)
+    >>> g.indices.tolist(), g.values.shape, g.shape
+    ([3, 3], (2, 2), (1000, 2))
+    >>> g[3].tolist()
+    [2.0, 2.0]
+    """
 
-        def dense_node(self, recording: Recording) -> Node:
-            inputs = (self.indices.enter(recording), self.values.enter(recording))
-            nothing = constant(0, self.spec)
-            return apply(OPERATORS.scatter_add_rows, (nothing, *inputs))
+    __slots__ = ()
 
-        def materialize(self) -> None:
-            dense = self.dense()
-            compute_handle(dense)
-            self.computed = dense.computed  # type: ignore[misc]  # a slot of the base
 
-    RowSparse.result_class = base
-    RowSparse.view_class = base.view_class
-    return RowSparse
+# Ops on it, and views of it, give ordinary tensors.
+RowSparse.result_class = Tensor
+RowSparse.view_class = TensorView
+hooks.row_sparse_class = RowSparse

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,13 +11,13 @@ from gradtape.tensor.variable import Variable
 Named = Iterable[tuple[str, Variable]]
 
 
-def state_of(named: Named) -> dict[str, Any]:
-    """The values of variables by name, as NumPy arrays that nobody else holds."""
+def state_of(named: Named) -> dict[str, np.ndarray]:
+    """The values of variables by name, as copies in NumPy arrays."""
     return {name: np.array(variable.numpy()) for name, variable in named}
 
 
 def load(
-    owner: str, named: Named, state: Mapping[str, Any], remedy: str, strict: bool = True
+    owner: str, named: Named, state: Mapping[str, object], remedy: str, strict: bool = True
 ) -> None:
     """Assign values by name; nothing is assigned if anything does not fit."""
     variables = dict(named)

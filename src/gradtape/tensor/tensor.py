@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import opcode
-import sys
 import warnings
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
 from gradtape.codegen.cpython import switch
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.hooks import hooks
@@ -21,16 +20,24 @@ from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
 from gradtape.ops.families.casting import cast
+from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.operands import scalar_spec
+from gradtape.recording.operands import any_handle, scalar_spec, stack_nest
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
+from gradtape.tensor.array_api import check_version
 from gradtape.tensor.operators import Operators
-from gradtape.tensor.row_sparse import make_row_sparse
 
-__all__ = ["RowSparse", "Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+    from gradtape.tensor.tensor_like import TensorLike
+    from gradtape.tensor.variable import Variable
+
+__all__ = ["Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
+
+Tree = TypeVar("Tree")
 
 
 class Tensor(Handle, Operators):
@@ -62,11 +69,11 @@ class Tensor(Handle, Operators):
         return self.spec.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:  # type: ignore[override]
         """The element type."""
         return self.spec.dtype
 
-    def numpy(self) -> Any:
+    def numpy(self) -> np.ndarray:
         """The value as a read-only NumPy array, computed now if it is pending.
 
         >>> gt.asarray([1.0, 2.0]).numpy()
@@ -79,8 +86,8 @@ class Tensor(Handle, Operators):
             state.recording.guard_outside(self)  # type: ignore[attr-defined]
         return self._look()
 
-    def _look(self) -> Any:
-        """The same for people to read: what a captured function prints decides nothing."""
+    def _look(self) -> np.ndarray:
+        """The value for people to read: unlike `numpy`, it sets no guard in a captured function."""
         if self.computed is None:
             compute_handle(self)
         array = self.computed.array  # type: ignore[union-attr]
@@ -92,12 +99,13 @@ class Tensor(Handle, Operators):
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
         return f"Tensor({values}, shape={self.shape}, dtype={self.dtype})"
 
-    # Rebinding.
+    # In-place operations rebind this handle to a new node: other handles on the old value keep it,
+    # and derivatives pass through the operation like through any other.
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: TensorLike) -> None:
         self.rebind(indexing.set_item(self, key, value), "x[...] = v")
 
-    def rebind(self, new: Any, what: str) -> None:
+    def rebind(self, new: Tensor, what: str) -> None:
         """Point this handle at another value of the same shape and dtype."""
         if new.shape != self.shape:
             raise ShapeError(
@@ -105,11 +113,9 @@ class Tensor(Handle, Operators):
                 "A tensor keeps its shape; write x = x op v instead."
             )
         if new.dtype != self.dtype:
-            new = (
-                cast(new, self.dtype)
-                if self.dtype.kind == new.dtype.kind
-                else _refuse_dtype(self, new, what)
-            )
+            if new.dtype.kind != self.dtype.kind:
+                _refuse_dtype(self, new, what)
+            new = cast(new, self.dtype)
         recording = state.recording
         if recording.capturing:
             recording.rebinding(self, new)  # type: ignore[attr-defined]
@@ -117,67 +123,67 @@ class Tensor(Handle, Operators):
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
 
-    def _in_place(self, new: Any, what: str) -> Tensor:
+    def _in_place(self, new: Tensor, what: str) -> Tensor:
         self.rebind(new, what)
         return self
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: TensorLike) -> Tensor:
         return self._in_place(self + other, "x += v")
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: TensorLike) -> Tensor:
         return self._in_place(self - other, "x -= v")
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: TensorLike) -> Tensor:
         return self._in_place(self * other, "x *= v")
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: TensorLike) -> Tensor:
         return self._in_place(self / other, "x /= v")
 
-    def __ifloordiv__(self, other: Any) -> Any:
+    def __ifloordiv__(self, other: TensorLike) -> Tensor:
         return self._in_place(self // other, "x //= v")
 
-    def __imod__(self, other: Any) -> Any:
+    def __imod__(self, other: TensorLike) -> Tensor:
         return self._in_place(self % other, "x %= v")
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: TensorLike) -> Tensor:
         return self._in_place(self**other, "x **= v")
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: TensorLike) -> Tensor:
         return self._in_place(self @ other, "x @= v")
 
-    def __iand__(self, other: Any) -> Any:
+    def __iand__(self, other: TensorLike) -> Tensor:
         return self._in_place(self & other, "x &= v")
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: TensorLike) -> Tensor:
         return self._in_place(self | other, "x |= v")
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: TensorLike) -> Tensor:
         return self._in_place(self ^ other, "x ^= v")
 
-    def __ilshift__(self, other: Any) -> Any:
+    def __ilshift__(self, other: TensorLike) -> Tensor:
         return self._in_place(self << other, "x <<= v")
 
-    def __irshift__(self, other: Any) -> Any:
+    def __irshift__(self, other: TensorLike) -> Tensor:
         return self._in_place(self >> other, "x >>= v")
 
     # Copies and exports.
 
     def copy(self) -> Tensor:
-        """A handle of its own on the same value."""
+        """Another handle on the same value."""
         return identity(self)
 
     def __copy__(self) -> Tensor:
         return identity(self)
 
-    def __deepcopy__(self, memo: Any) -> Tensor:
+    def __deepcopy__(self, memo: object) -> Tensor:
         if self.recording is not None and self.recording.capturing:
             return identity(self)
         return from_value(host_value(self.numpy()))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return asarray, (np.array(self.numpy()),)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self.is_tracked():
             warnings.warn(
                 "a tensor that a live tape tracks left as a NumPy array: no derivative passes "
@@ -191,7 +197,7 @@ class Tensor(Handle, Operators):
         return array.copy() if copy else array
 
     def is_tracked(self) -> bool:
-        """Whether a tape that records now watches this tensor or what it was computed from."""
+        """Whether a tape that records now watches this tensor, or one that it depends on."""
         recording = self.recording
         if recording is None or not recording.active or not recording.watched:
             return False
@@ -202,13 +208,13 @@ class Tensor(Handle, Operators):
         self,
         /,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
-        dl_device: tuple[Any, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any:
+    ) -> object:
         array = self.numpy()
-        # Old consumers cannot be told that memory is read-only: they get their own.
+        # Consumers of older versions cannot be told that memory is read-only: they get a copy.
         if max_version is None or max_version < (1, 0):
             if copy is False:
                 raise BufferError(
@@ -217,70 +223,27 @@ class Tensor(Handle, Operators):
                 )
             copy = True
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
-        options = {name: value for name, value in given.items() if value is not None}
+        options: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
         return (array.copy() if copy else array).__dlpack__(**options)
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self) -> tuple[int, int]:
         return self.numpy().__dlpack_device__()
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        from gradtape.tensor import array_api as namespace
-
-        return namespace.check_version(api_version)
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        return check_version(api_version)
 
 
-class TensorView(Tensor):
-    """A tensor made by indexing or reshaping another: in-place writes to it are refused."""
-
-    __slots__ = ()
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._refuse("x[i][j] = v", "write x[i, j] = v")
-
-    def _in_place(self, new: Any, what: str) -> Tensor:
-        # `x[i] += v` reads a view, adds, and stores the sum with x[i] = ...: that is a real write.
-        if _caller_stores_item(sys._getframe(2)):
-            return new
-        self._refuse(what, "write to the tensor it came from, as in x[i] += v")
-
-    def _refuse(self, what: str, remedy: str) -> NoReturn:
-        raise InPlaceError(
-            f"{what}: this tensor was made by indexing or viewing another, which would not change. "
-            f"Instead {remedy}, or make a copy with .copy() first."
-        )
-
-
-Tensor.result_class = TensorView.result_class = Tensor
-Tensor.view_class = TensorView.view_class = TensorView
+Tensor.result_class = Tensor
 hooks.handle_class = Tensor
 switch.offer(tiers.MODE != "off")
-RowSparse = make_row_sparse(Tensor)
-hooks.row_sparse_class = RowSparse
-
-# From Python 3.12 on plain slices are stored by an instruction of their own.
-_STORES = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap}
-_BETWEEN = {
-    opcode.opmap[name]
-    for name in ("CACHE", "SWAP", "COPY", "NOP", "EXTENDED_ARG")
-    if name in opcode.opmap
-}
-
-
-def _caller_stores_item(frame: Any) -> bool:
-    """Whether the in-place operator running in this frame is part of `x[i] op= v`."""
-    code = frame.f_code.co_code
-    position = frame.f_lasti + 2
-    while position < len(code) and code[position] in _BETWEEN:
-        position += 2
-    return position < len(code) and code[position] in _STORES
 
 
 def _followed(node: Node) -> tuple[Node, ...]:
-    """What derivatives of a node pass on to."""
+    """The inputs that derivatives of a node are passed on to."""
     return () if node.op is STOP_GRADIENT else node.inputs
 
 
-def _refuse_dtype(old: Any, new: Any, what: str) -> NoReturn:
+def _refuse_dtype(old: Tensor, new: Tensor, what: str) -> NoReturn:
     raise InPlaceError(
         f"{what}: the result has dtype {new.dtype} and the tensor {old.dtype}. "
         "A tensor keeps its dtype; write x = x op v instead, or cast v."
@@ -296,8 +259,8 @@ def from_value(value: Value) -> Tensor:
     return made
 
 
-def _from_number(number: Deferred, dtype: Any) -> Tensor:
-    """A tensor of a number that differs between the calls of a function."""
+def _from_number(number: Deferred, dtype: DTypeLike | None) -> Tensor:
+    """A tensor of a number that may be another one in the next call of a captured function."""
     of = scalar_spec(number.value, number.kind, None)
     if dtype is not None:
         of = spec((), as_dtype(dtype))
@@ -311,8 +274,13 @@ def _from_number(number: Deferred, dtype: Any) -> Tensor:
 
 
 def asarray(
-    obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
-) -> Any:
+    obj: TensorLike,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
     """A tensor of numbers, arrays, nests of them or of tensors. Host memory is copied.
 
     >>> gt.asarray([[1, 2], [3, 4]]).shape
@@ -321,18 +289,14 @@ def asarray(
     if device not in (None, "cpu"):
         raise ValueError(f"asarray: {device!r} is not a device here. The only one is 'cpu'.")
     if isinstance(obj, Tensor):
-        found: Any = obj.copy() if copy else obj
+        found = obj.copy() if copy else obj
     elif type(obj) is Deferred:
         return _from_number(obj, dtype)
     elif isinstance(obj, (bool, int, float, complex)) and type(obj) in (bool, int, float, complex):
-        from gradtape.dtypes import of_scalar
-
         return from_value(host_value(obj, of_scalar(type(obj), None) if dtype is None else dtype))
     elif hasattr(obj, "enter") or hasattr(obj, "__gradtape__"):
         found = identity(obj)
     elif isinstance(obj, (list, tuple)):
-        from gradtape.recording.operands import any_handle, stack_nest
-
         if any_handle(obj):
             found = stack_nest(obj)
         else:
@@ -346,23 +310,23 @@ def asarray(
     return found if dtype is None or found.dtype == np.dtype(dtype) else cast(found, dtype)
 
 
-def _default_for(nest: Any) -> Any:
-    """Python floats in lists take the default dtype."""
-    from gradtape.dtypes import COMPLEX_OF, default_dtype
-
+def _default_for(nest: object) -> DType | None:
+    """Python floats in lists take the default dtype; None leaves the dtype to NumPy."""
     kind = np.asarray(nest).dtype
     if kind == np.float64:
         return default_dtype() if not _has_numpy(nest) else None
     return COMPLEX_OF[default_dtype()] if kind == np.complex128 and not _has_numpy(nest) else None
 
 
-def _has_numpy(nest: Any) -> bool:
+def _has_numpy(nest: object) -> bool:
     if isinstance(nest, (list, tuple)):
         return any(_has_numpy(item) for item in nest)
     return isinstance(nest, (np.ndarray, np.generic))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(
+    x: Any, /, *, device: str | tuple[int, int] | None = None, copy: bool | None = None
+) -> Tensor:
     """A tensor from any object that speaks DLPack; its memory is copied.
 
     >>> gt.from_dlpack(np.arange(3.0)).tolist()
@@ -379,15 +343,21 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return from_value(host_value(np.from_dlpack(x)))
 
 
-def evaluate(*trees: Any) -> Any:
+@overload
+def evaluate(tree: Tree, /) -> Tree: ...
+
+
+@overload
+def evaluate(*trees: Tree) -> tuple[Tree, ...]: ...
+
+
+def evaluate(*trees: object) -> object:
     """Compute everything in the arguments now, and return them.
 
     >>> x = gt.evaluate(gt.asarray(2.0) * 3.0)
     >>> float(x)
     6.0
     """
-    from gradtape.pytree import flatten
-
     for tree in trees:
         for leaf in flatten(tree)[0]:
             if isinstance(leaf, Tensor):
@@ -398,7 +368,7 @@ def evaluate(*trees: Any) -> Any:
     return trees[0] if len(trees) == 1 else trees
 
 
-def program_of(*tensors: Any) -> Program:
+def program_of(*tensors: Tensor | Variable) -> Program:
     """The program that would compute these tensors now; print it to read it.
 
     >>> print(gt.program_of(gt.sin(gt.asarray(1.0))))

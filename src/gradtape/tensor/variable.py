@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.locks import new_lock
@@ -16,7 +17,6 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
-from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
@@ -24,10 +24,15 @@ from gradtape.recording.value import UNENTERED, Value
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 
+if TYPE_CHECKING:
+    from gradtape.dtypes import DTypeLike
+    from gradtape.tensor.tensor_like import TensorLike
+
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
-# More variables that were read are not remembered where nothing was computed from them.
+_new_object = object.__new__
+# A recording without applications forgets the variables it noted as read beyond this many.
 MOST_WAITING = 1000
 
 
@@ -57,17 +62,23 @@ class Variable(Operators):
         "trainable",
     )
 
-    # Variables are operands like handles, but always through `enter`.
+    # Recorders read these of every operand. A variable has no node of its own, so the values here
+    # make them call `enter`.
     recording = None
     computed = UNENTERED
-    # The class of what ops on it give, and of the tensors that a read gives.
+    # The class of the results of ops on a variable, and of the tensors that reading it gives.
     result_class = Tensor
     value_class = Tensor
-    # Whether what is read outside tapes is the variable to derivatives of what is pending.
+    # If true, a read outside any tape still counts as a read of this variable when pending work is
+    # differentiated.
     reads_are_recorded = False
 
     def __init__(
-        self, value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
+        self,
+        value: TensorLike,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         start = asarray(value, dtype=dtype)
         self.number = next(_numbers)
@@ -75,17 +86,18 @@ class Variable(Operators):
         self.trainable = bool(trainable)
         self.shape = start.shape
         self.dtype = start.dtype
-        # Whether it was ever assigned; whether it is known to be read but not updated in a loop.
+        # Whether it was ever assigned; whether a whole step has read it without assigning it.
         self._assigned = False
         self._steady = False
         self._epoch = state.epoch
+        # From `new_lock`, so that a forked child finds it free whoever held it in the parent.
         self._lock = new_lock()
         recording = state.recording
         if isinstance(recording, Trace):
             self._handle = _concrete(self.name, recording, start)
             recording.make(self)
         else:
-            # While a function is captured, later calls may have another value.
+            # In a captured function the start may be another value in the next call.
             self._handle = identity(start) if recording.capturing else _own(start)
         capture = capturing(recording)
         if capture is not None:
@@ -95,7 +107,7 @@ class Variable(Operators):
 
     @property
     def value(self) -> Tensor:
-        """The value of now, as a tensor.
+        """The current value, as a tensor.
 
         >>> gt.Variable(2.0).value
         Tensor(2., shape=(), dtype=float64)
@@ -103,7 +115,7 @@ class Variable(Operators):
         recording, handle = state.recording, self._handle
         free = not state.tapes and type(recording) is Recording and not self.reads_are_recorded
         if free and handle.recording is not recording:
-            # Nobody asks what was read, and to look at a value leaves no trace in the recording.
+            # No tape and no trace wants to know of this read, so nothing is recorded.
             if handle.computed is None:
                 compute_handle(handle)
             self._note(state.recording)
@@ -112,12 +124,12 @@ class Variable(Operators):
         while entered is None or recording is not state.recording:
             recording = state.recording
             entered = self._enter(recording)
-        # Both of one moment: another thread may have assigned since.
+        # Node and handle were read together: another thread may have assigned since.
         node, handle = entered
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
         if recording.outer is None and (state.tapes or recording.capturing):
-            # What was read is not the variable to tapes that begin later.
+            # The tensor must not count as the variable for tapes that begin later.
             node = recording.application(IDENTITY, (node,), ())
         known = handle.computed is not None and handle.recording is not recording
         if known and not recording.capturing:
@@ -125,11 +137,11 @@ class Variable(Operators):
         return recording.hold(node, self.value_class)
 
     def enter(self, recording: Recording) -> Node:
-        """The node that stands for the value of now; entered tapes are told of the read."""
+        """The node of the current value in `recording`; entered tapes are told of the read."""
         return self._enter(recording)[0]
 
     def enter_unnoticed(self, recording: Recording) -> Node:
-        """The same node, and no tape is told."""
+        """The node of the current value; no tape is told of the read."""
         return self._node(recording, self._handle)
 
     def _node(self, recording: Recording, handle: Tensor) -> Node:
@@ -138,7 +150,7 @@ class Variable(Operators):
         return handle.enter(recording)
 
     def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
-        """The same with the handle on that value."""
+        """The node of the current value, and the handle that it was read from."""
         handle = self._handle
         if isinstance(recording, Trace) and handle.recording is not recording:
             bound = recording.bound(self)
@@ -159,34 +171,34 @@ class Variable(Operators):
         return node, handle
 
     def _note(self, recording: Recording) -> None:
-        """Remember the read, if an update may follow in the same step."""
+        """Remember the read if an update may follow in the same step."""
         if self._steady or not (self.trainable or self._assigned):
             return
         waiting = recording.unassigned
         if len(waiting) > MOST_WAITING and not recording.nodes:
-            # Looked at one after another, and nothing computed: no step has begun.
+            # Variables are looked at one after another and nothing is computed: no step has begun.
             waiting.clear()
         waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
 
-        Within a step an optimiser reads what it has just assigned (a momentum). That must not
-        split the step's plan: as long as a variable that was read waits for its update, the step
-        goes on, unless a tape was entered in between.
+        Within a step an optimiser reads variables that it has just assigned (a momentum). That must
+        not split the step's plan: as long as a variable that was read waits for its update, the
+        step goes on, unless a tape was entered in between.
         """
         if state.tapes or recording.capturing:
             return False
         return self._epoch != state.epoch or not recording.unassigned
 
-    def numpy(self) -> Any:
-        """The value of now as a read-only NumPy array."""
+    def numpy(self) -> np.ndarray:
+        """The current value as a read-only NumPy array."""
         return self.value.numpy()
 
-    def _look(self) -> Any:
+    def _look(self) -> np.ndarray:
         return self.value._look()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return self.value.__array__(dtype, copy)
 
     def __repr__(self) -> str:
@@ -195,7 +207,7 @@ class Variable(Operators):
 
     # Writing.
 
-    def assign(self, value: Any) -> Variable:
+    def assign(self, value: TensorLike) -> Variable:
         """Replace the value; shape and dtype stay.
 
         >>> float(gt.Variable(1.0).assign(3.0).value)
@@ -229,8 +241,8 @@ class Variable(Operators):
         old = self._handle
         free = not state.tapes and not recording.capturing
         if old.computed is None and old.recording is recording and free:
-            # A whole cycle passed without a read that began a step: what was read and never
-            # assigned in it is a constant of the loop.
+            # A second assignment, and no read in between began a step: this is a whole cycle of a
+            # loop. A variable that was read in it and not assigned is a constant of the loop.
             for variable in recording.unassigned:
                 variable._steady = True
             flush(recording)
@@ -248,20 +260,24 @@ class Variable(Operators):
             recording.updates += 1
 
     @property
-    def lock(self) -> Any:
-        """Held while the value is read and assigned in one step."""
+    def lock(self) -> threading.RLock:
+        """The lock to hold while the value is read and assigned in one step."""
         return self._lock
 
     def current(self) -> Value:
-        """The value of now, computed, without telling any tape."""
+        """The current value, computed, without telling any tape."""
         handle = self._handle
         if handle.computed is None:
             compute_handle(handle)
         return handle.computed  # type: ignore[return-value]
 
     def replace(self, value: Value) -> None:
-        """Hold a computed value that nobody else holds; the caller has the lock."""
-        self._handle = Tensor(None, None, value)
+        """Take over a computed value that nothing else holds; the caller has the lock."""
+        # As Tensor(None, None, value) does, without the call: a step replaces many variables.
+        handle = _new_object(Tensor)
+        handle.node = handle.recording = None
+        handle.computed = value
+        self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
         self._steady = False
@@ -270,12 +286,12 @@ class Variable(Operators):
             unassigned.discard(self)
 
     def restore(self, handle: Tensor, latest: object) -> None:
-        """Hold again what it held before assignments that are undone, if nobody came after them."""
+        """Undo assignments: hold `handle` again, unless another thread has assigned since."""
         with self._lock:
             if self._handle is latest:
                 self._handle = handle
 
-    def assign_add(self, delta: Any) -> Variable:
+    def assign_add(self, delta: TensorLike) -> Variable:
         """Add to the value.
 
         >>> float(gt.Variable(1.0).assign_add(2.0).value)
@@ -283,7 +299,7 @@ class Variable(Operators):
         """
         return self._update(delta, 1)
 
-    def assign_sub(self, delta: Any) -> Variable:
+    def assign_sub(self, delta: TensorLike) -> Variable:
         """Subtract from the value.
 
         >>> float(gt.Variable(1.0).assign_sub(2.0).value)
@@ -291,9 +307,9 @@ class Variable(Operators):
         """
         return self._update(delta, -1)
 
-    def _update(self, delta: Any, sign: int) -> Variable:
+    def _update(self, delta: TensorLike, sign: int) -> Variable:
         with self._lock:
-            rows = getattr(delta, "rows", None)
+            rows: tuple[Tensor, Tensor] | None = getattr(delta, "rows", None)
             if rows is not None:
                 indices, values = rows
                 new = indexing.scatter_add_rows(
@@ -303,52 +319,59 @@ class Variable(Operators):
                 new = self.value + delta if sign > 0 else self.value - delta
             return self.assign(new)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: TensorLike) -> None:
         with self._lock:
             self.assign(indexing.set_item(self.value, key, value))
 
-    def __iadd__(self, delta: Any) -> Variable:
+    # Unlike `+`, which gives a tensor, these write to the variable and give it back.
+
+    def __iadd__(self, delta: TensorLike) -> Variable:  # type: ignore[override]
         return self.assign_add(delta)
 
-    def __isub__(self, delta: Any) -> Variable:
+    def __isub__(self, delta: TensorLike) -> Variable:  # type: ignore[override]
         return self.assign_sub(delta)
 
-    def __imul__(self, factor: Any) -> Variable:
+    def __imul__(self, factor: TensorLike) -> Variable:  # type: ignore[override]
         with self._lock:
             return self.assign(self.value * factor)
 
-    def __itruediv__(self, factor: Any) -> Variable:
+    def __itruediv__(self, factor: TensorLike) -> Variable:  # type: ignore[override]
         with self._lock:
             return self.assign(self.value / factor)
 
     # Copies are by value: a copied variable is another cell.
 
-    def __deepcopy__(self, memo: Any) -> Variable:
+    def __deepcopy__(self, memo: object) -> Variable:
         value = self.value if state.recording.capturing else np.array(_peek(self))
         return Variable(value, self.trainable, self.name, self.dtype)
 
     def __copy__(self) -> Variable:
         return self.__deepcopy__(None)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
 
 
-def _apart(value: Any) -> Value:
-    """The same as a value of its own: to a later tape, what was read is not the variable."""
+def _apart(value: Value | None) -> Value:
+    """The same content as another value, so that later tapes do not take a read for the variable.
+
+    A recording knows a value by its identity and enters it as one leaf.
+    """
+    assert value is not None
     return Value(value.content, value.spec)
 
 
-def _own(tensor: Any) -> Tensor:
-    """A handle that nobody else rebinds, whose value is nobody else's leaf."""
+def _own(tensor: Tensor) -> Tensor:
+    """A handle that only the variable holds, on a value that is not a leaf of another tensor."""
     if tensor.computed is not None:
         value: Value = tensor.computed
         return Tensor(None, None, Value(value.array, value.spec))
+    assert tensor.recording is not None
     return tensor.recording.hold(tensor.node, Tensor)
 
 
-def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
-    """What a variable that is made inside a traced function begins with: one value for all."""
+def _concrete(name: str, trace: Trace, tensor: Tensor) -> Tensor:
+    """The first value of a variable made inside a traced function: one for all examples."""
     if tensor.recording is trace:
         if trace.lacks_value(tensor.node):
             raise NoValueError(
@@ -356,15 +379,14 @@ def _concrete(name: str, trace: Trace, tensor: Any) -> Tensor:
                 "value there. Make it outside, and assign it inside."
             )
         compute_handle(tensor)
+    assert tensor.computed is not None
     return Tensor(None, None, Value(tensor.computed.array, tensor.spec))
 
 
-def _peek(variable: Variable) -> Any:
+def _peek(variable: Variable) -> np.ndarray:
     """The value without telling any tape."""
-    handle: Handle = variable._handle
-    compute_handle(handle)
-    return handle.computed.array  # type: ignore[union-attr]
+    return variable.current().array
 
 
-def _restore(value: Any, trainable: bool, name: str, dtype: Any) -> Variable:
+def _restore(value: np.ndarray, trainable: bool, name: str, dtype: DType) -> Variable:
     return Variable(value, trainable, name, dtype)

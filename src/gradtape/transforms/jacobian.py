@@ -330,7 +330,7 @@ def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
 
 
 def _may_be_cut(node: Node, source: Node, target: Node) -> bool:
-    # Through a complex value the chain rule is no product of the two matrices.
+    # Through a complex value the chain rule is not a product of the two matrices.
     plain = type(node.spec) is not tuple and node.op is not PICK and node.dtype.kind == "f"
     return plain and node is not source and node is not target
 

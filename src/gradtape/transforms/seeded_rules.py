@@ -45,7 +45,7 @@ def _elementwise(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     if any(position not in linear.operands for position in given):
         return None
     if linear.together:
-        # A term that is no response must be zero: otherwise the graph is not linear in the seed.
+        # A term that is not a response must be zero: otherwise the graph is not linear in the seed.
         if not all(at in given or _is_zero(node.inputs[at]) for at in linear.operands):
             return None
     elif len(given) > 1:

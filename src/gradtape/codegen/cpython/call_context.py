@@ -4,7 +4,7 @@ from __future__ import annotations
 
 CONTEXT = (
     "owner", "thread", "world", "live", "busy", "calls", "held", "differs",
-    "argument_rows", "row", "input", "inputs", "given", "sources", "source_rows", "values",
+    "argument_rows", "row", "input", "inputs", "passed", "sources", "source_rows", "values",
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",
     "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
@@ -27,7 +27,7 @@ LOCK = 2  # how to acquire and to release it
 # a list of so many entries, a dictionary of so many keys and values in turn.
 TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING = 0, 1, 2, 3, 4, 5
 # Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
-GIVEN, VARIABLE, REFERENCE = 0, 1, 2
+PASSED, VARIABLE, REFERENCE = 0, 1, 2
 # Numbers: from the memory of a value; from a float among the inputs, or what a function of the
 # inputs gives, as double or as float.
 COPIED, DOUBLE, SINGLE, COMPUTED_DOUBLE, COMPUTED_SINGLE = 0, 1, 2, 3, 4

@@ -103,7 +103,7 @@ def result_ir() -> str:
     """The result of the call: leaves in their structure."""
     leaf = Routine("internal ptr @leaf(ptr %context, ptr %row, ptr %made)")
     how, place = leaf.word("%row", 16), leaf.scaled(leaf.word("%row"))
-    inputs = leaf.pointer("%context", AT["given"])
+    inputs = leaf.pointer("%context", AT["passed"])
     old = ((THE_OBJECT, "%row", "0"), (AN_INPUT, inputs, place), (A_LEAF, "%made", place))
     for known, table, offset in old:
         with leaf.when(leaf.equal(how, known)):

@@ -25,11 +25,11 @@ from gradtape.codegen.cpython.call_context import (
     COPIED,
     DOUBLE,
     FLOAT,
-    GIVEN,
     LOCK,
     MAPPING,
     NUMBER,
     OBJECT,
+    PASSED,
     ROW,
     SINGLE,
     SOURCE,
@@ -118,7 +118,7 @@ def _tree() -> str:
     r.end("ret i1 true")
     r.block("input")
     number = r.word("%context", AT["input"])
-    r.put_pointer(r.pointer("%context", AT["given"]), r.scaled(number), "%thing")
+    r.put_pointer(r.pointer("%context", AT["passed"]), r.scaled(number), "%thing")
     r.add_to("%context", AT["input"], 1)
     r.end("ret i1 true")
     r.block("no")
@@ -143,11 +143,11 @@ def _matches() -> str:
 
 def _source() -> str:
     """The value of a row of sources, held; null if it is not computed or gone."""
-    r = Routine("internal ptr @source(ptr %row, ptr %given)")
+    r = Routine("internal ptr @source(ptr %row, ptr %passed)")
     how = r.word("%row")
-    with r.when(r.equal(how, GIVEN)):
-        given = r.pointer("%given", r.scaled(r.word("%row", 8)))
-        r.end(f"ret ptr {r.let(f'call ptr @held(ptr {given})')}")
+    with r.when(r.equal(how, PASSED)):
+        passed = r.pointer("%passed", r.scaled(r.word("%row", 8)))
+        r.end(f"ret ptr {r.let(f'call ptr @held(ptr {passed})')}")
     thing = r.pointer("%row", 8)
     with r.when(r.equal(how, VARIABLE)):
         handle = r.pointer(thing, "$Variable__handle")
@@ -171,12 +171,12 @@ def _source() -> str:
 def _computed() -> str:
     """The number that a Python function computes from the inputs."""
     r = Routine("internal ptr @computed(ptr %context, ptr %function)")
-    given, count = r.pointer("%context", AT["given"]), r.word("%context", AT["inputs"])
+    passed, count = r.pointer("%context", AT["passed"]), r.word("%context", AT["inputs"])
     inputs = r.let(f"call ptr @PyTuple_New(i64 {count})")
     with r.when(r.same(inputs, "null")):
         r.end("ret ptr null")
     with r.loop(count) as index:
-        item = r.pointer(given, r.scaled(index))
+        item = r.pointer(passed, r.scaled(index))
         r.line(f"call void @Py_IncRef(ptr {item})")
         r.line(f"call i32 @PyTuple_SetItem(ptr {inputs}, i64 {index}, ptr {item})")
     found = r.let(f"call ptr @PyObject_CallOneArg(ptr %function, ptr {inputs})")
@@ -188,12 +188,12 @@ def _computed() -> str:
 def _fill() -> str:
     """Take values and buffers, and write their addresses and the numbers into the slots."""
     r = Routine("internal i1 @fill(ptr %context)")
-    given = r.pointer("%context", AT["given"])
+    passed = r.pointer("%context", AT["passed"])
     slots, values = r.pointer("%context", AT["slots"]), r.pointer("%context", AT["values"])
     rows = r.pointer("%context", AT["source_rows"])
     with r.loop(r.word("%context", AT["sources"])) as index:
         row = r.row(rows, index, SOURCE)
-        value = r.let(f"call ptr @source(ptr {row}, ptr {given})")
+        value = r.let(f"call ptr @source(ptr {row}, ptr {passed})")
         r.go_if(r.same(value, "null"), "no")
         r.put_pointer(values, r.scaled(index), value)
     rows, taken = r.pointer("%context", AT["buffer_rows"]), r.pointer("%context", AT["taken"])
@@ -225,7 +225,7 @@ def _fill() -> str:
             either = r.let(f"or i1 {r.equal(how, double)}, {r.equal(how, single)}")
             with r.when(either):
                 if double == DOUBLE:
-                    found = r.pointer(given, which)
+                    found = r.pointer(passed, which)
                 else:
                     compute = r.pointer(row, 8)
                     found = r.let(f"call ptr @computed(ptr %context, ptr {compute})")
@@ -263,9 +263,9 @@ def _run() -> str:
     owner = r.pointer("%context", AT["owner"])
     r.line(f"call void @Py_IncRef(ptr {owner})")
     r.put("%context", AT["busy"], 1)
-    given = r.pointer("%context", AT["given"])
+    passed = r.pointer("%context", AT["passed"])
     with r.loop(r.word("%context", AT["inputs"])) as index:
-        r.line(f"call void @Py_IncRef(ptr {r.pointer(given, r.scaled(index))})")
+        r.line(f"call void @Py_IncRef(ptr {r.pointer(passed, r.scaled(index))})")
     r.put("%context", AT["held"], 0)
     locks, lock_rows = r.word("%context", AT["locks"]), r.pointer("%context", AT["lock_rows"])
     differs = r.pointer("%context", AT["differs"])
@@ -329,7 +329,7 @@ def _run() -> str:
     with r.when(failed):
         # Releasing things may run Python code, which must not find an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
-    for held, number in (("given", "inputs"), ("values", "sources"), ("taken", "buffers")):
+    for held, number in (("passed", "inputs"), ("values", "sources"), ("taken", "buffers")):
         items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
         r.line(f"call void @drop(ptr {items}, i64 {size})")
     with r.loop(r.word("%context", AT["held"])) as index:

@@ -188,7 +188,7 @@ number:
 look.either:
   %third = phi i64 [ %number.third, %number ]{third_node}
   %scalar = phi ptr [ %y, %number ]{scalar_node}
-  %node.given = phi ptr [ null, %number ]{known_node}
+  %node.other = phi ptr [ null, %number ]{known_node}
   %place = phi i64 [ %ordinal, %number ]{"" if reflected else ", [ 0, %y.handle ]"}
   br label %look
 ask:
@@ -196,14 +196,14 @@ ask:
 learn.it:
   call void @Py_IncRef(ptr %table)
   call void @Py_IncRef(ptr %a)
-  %is.number = icmp eq ptr %node.given, null
+  %is.number = icmp eq ptr %node.other, null
   br i1 %is.number, label %find.leaf, label %find.node
 find.leaf:
   %leaf = call ptr @leaf_of(ptr %table, ptr %spec, ptr %y.kind, i64 %place)
   %no.leaf = icmp eq ptr %leaf, null
   br i1 %no.leaf, label %learned, label %find.node
 find.node:
-  %b = phi ptr [ %node.given, %learn.it ], [ %leaf, %find.leaf ]
+  %b = phi ptr [ %node.other, %learn.it ], [ %leaf, %find.leaf ]
   call void @Py_IncRef(ptr %b)
   %told = call i1 @learn(ptr %table, ptr %op, ptr %a, i64 %third, {order})
   call void @Py_DecRef(ptr %b)

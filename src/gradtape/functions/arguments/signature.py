@@ -87,7 +87,7 @@ class Arguments:
             ]
         return found
 
-    def given(self) -> list[object]:
+    def passed(self) -> list[object]:
         """The inputs as the caller passed them."""
         return [original for _, original in self.inputs()]
 

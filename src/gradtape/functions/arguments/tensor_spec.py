@@ -74,7 +74,7 @@ class TensorSpec:
 
 
 def is_spec(leaf: object) -> bool:
-    """Whether something has a shape and a dtype and is no tensor or array: ours, or one like it."""
+    """Whether a leaf is a spec: it has a shape and a dtype, and is not a tensor or an array."""
     described = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     return described and not isinstance(leaf, (Operators, np.ndarray, np.generic))
 
@@ -128,7 +128,7 @@ def _checked_leaf(name: str, label: str, wanted: Any, passed: Any) -> Any:
     return found
 
 
-def _converted(name: str, label: str, passed: object, dtype: np.dtype[Any]) -> Tensor:
+def _converted(name: str, label: str, passed: Any, dtype: np.dtype[Any]) -> Tensor:
     """Host data as a tensor of the dtype that is asked for."""
     try:
         found = asarray(passed)

@@ -108,7 +108,7 @@ class Capture(Recording):
         # user meant it, as for a print.
         self.escaped: tuple[str, str] | None = None
         self.meant = False
-        # Whether an op failed on its line: the rest of the run is no path for other calls.
+        # Whether an op failed on its line: the rest of the run is not a path for other calls.
         self.failed = False
         # Whether a plan failed otherwise: in Python the error comes where the value is read.
         self.broken = False

@@ -26,7 +26,7 @@ from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 
 
 class Refusal(NamedTuple):

@@ -23,7 +23,8 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.graph.node import Node
 from gradtape.recording.deferred_number import Deferred
-from gradtape.tensor.tensor import RowSparse, Tensor
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 # Classes of objects besides tensors that are taken to be the same in every call.

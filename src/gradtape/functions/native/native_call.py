@@ -40,6 +40,7 @@ from gradtape.graph.node import Node
 from gradtape.pytree import Structure, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.runtime import buffer_pool as buffers
+from gradtape.runtime.plan import Layout
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -64,14 +65,29 @@ class NativeCall:
         layout = run.plan.layout
         if layout is None:
             raise LeftToPythonError
+        # The buffer of each output.
+        place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
         self._kept: list[object] = [run, result, tuple(assigned), differs]
-        described = ArgumentRows(arguments, self.end)
-        self._kept.append(described)
+        rows = self._keep(ArgumentRows(arguments, self.end))
+        fields = {
+            "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
+            "differs": 0 if differs is None else id(differs),
+            "argument_rows": self._table(rows.rows), **self._space("inputs", "passed", rows.inputs),
+            **self._plan_fields(run, layout, rows), **self._result_fields(result, place, rows),
+        }  # fmt: skip
+        locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
+        fields |= self._rows("locks", [(id(acquire), id(release)) for acquire, release in locks])
+        self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
+        self.address = ctypes.addressof(self._words)
+
+    def _plan_fields(self, run: Run, layout: Layout, rows: ArgumentRows) -> dict[str, int]:
+        """How the slots of the plan are filled in each call, and how it is run."""
         fixed = run.constants()
-        sources = _Sources(described.inputs, run.inputs)
-        words, numbers, presets = [], [], {1: 0}
+        sources = _Sources(rows.inputs, run.inputs)
+        # Slots that are the same in every call, by number: addresses of constants and memory.
+        presets, words, numbers = {1: 0}, [], []
         for slot, position in enumerate(layout.arrays, start=2):
             if position in fixed:
                 presets[slot] = fixed[position].address
@@ -81,48 +97,52 @@ class NativeCall:
             if position not in fixed:
                 numbers.append(sources.number(position, dtype, layout.offsets[number]))
         first = 2 + len(layout.arrays)
-        rows = [(first + number, size) for number, size in enumerate(layout.written)]
-        presets |= dict(enumerate(layout.unset, start=first + len(rows)))
+        taken = [(first + number, size) for number, size in enumerate(layout.written)]
+        presets |= dict(enumerate(layout.unset, start=first + len(taken)))
         if layout.arena > buffers.SMALL:
-            rows.append((0, layout.arena))
+            taken.append((0, layout.arena))
         elif layout.arena:
-            arena = self._keep(buffers.allocate(layout.arena))
-            presets[0] = arena.address
-        self._memory, base = layout.new_memory()
+            presets[0] = self._keep(buffers.allocate(layout.arena)).address
+        memory, base = layout.new_memory()
         constants = [fixed.get(position, 0) for position, _ in layout.scalars]
         presets[1] = base + 8 * layout.slots
         slots = [presets.get(slot, 0) for slot in range(layout.slots)]
-        layout.pack(self._memory, 0, *slots, *layout.converted(constants))
-        taken = [self._buffer_row(*row) for row in rows]
-        place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
-        updates = [self._update_row(*update, place) for update in result.updates]
-        locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
-        locks = [(id(acquire), id(release)) for acquire, release in locks]
-        structure = result.structure
-        fields: dict[str, int] = {
-            "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
-            "differs": 0 if differs is None else id(differs),
-            "argument_rows": self._table(described.rows),
-            "inputs": len(described.inputs), "given": self._table([(0,)] * len(described.inputs)),
-            "sources": len(sources.rows),
-            "source_rows": self._table(sources.rows),
-            "values": self._table([(0,)] * len(sources.rows)),
-            "words": len(words), "word_rows": self._table(words),
-            "numbers": len(numbers), "number_rows": self._table(numbers),
-            "buffers": len(taken), "buffer_rows": self._table(taken),
-            "taken": self._table([(0,)] * len(taken)),
-            "leaves": len(result.leaves),
-            "leaf_rows": self._table([*self._leaf_rows(result.leaves, place, described)]),
-            "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
-            "updates": len(updates), "update_rows": self._table(updates),
-            "locks": len(locks), "lock_rows": self._table(locks),
-            "slots": base, "instructions": layout.stretch.instructions.address,
-            "count": layout.stretch.instructions.count, "parallel": int(layout.stretch.parallel),
-            "keep_gil": int(layout.stretch.quick), "ops": layout.ops,
+        layout.pack(memory, 0, *slots, *layout.converted(constants))
+        self._kept += [layout, memory, sources]
+        stretch = layout.stretch
+        return {
+            **self._rows("sources", sources.rows),
+            **self._space("sources", "values", sources.rows),
+            **self._rows("words", words), **self._rows("numbers", numbers),
+            **self._rows("buffers", [self._buffer_row(*each) for each in taken]),
+            **self._space("buffers", "taken", taken),
+            "slots": base, "instructions": stretch.instructions.address,
+            "count": stretch.instructions.count, "parallel": int(stretch.parallel),
+            "keep_gil": int(stretch.quick), "ops": layout.ops,
         }  # fmt: skip
-        self._kept += [layout, sources]
-        self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
-        self.address = ctypes.addressof(self._words)
+
+    def _result_fields(
+        self, result: Result, place: dict[Node, int], rows: ArgumentRows
+    ) -> dict[str, int]:
+        """What is made and assigned of the buffers that the plan has written."""
+        structure = result.structure
+        return {
+            **self._rows("leaves", [*self._leaf_rows(result.leaves, place, rows)], "leaf_rows"),
+            "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
+            **self._rows("updates", [self._update_row(*each, place) for each in result.updates]),
+        }  # fmt: skip
+
+    # Tables of words.
+
+    def _rows(
+        self, name: str, rows: Sequence[Sequence[int]], table: str | None = None
+    ) -> dict[str, int]:
+        """The fields of a table: the number of its rows, and its address."""
+        return {name: len(rows), table or f"{name[:-1]}_rows": self._table(rows)}
+
+    def _space(self, name: str, space: str, things: Sequence[object]) -> dict[str, int]:
+        """The fields of a table that a call fills with one word for each of these."""
+        return {name: len(things), space: self._table([(0,)] * len(things))}
 
     def _keep(self, thing: T) -> T:
         self._kept.append(thing)
@@ -140,24 +160,21 @@ class NativeCall:
         return slot, pop, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
 
     def _leaf_rows(
-        self, leaves: Sequence[Leaf], place: dict[Node, int], described: ArgumentRows
+        self, leaves: Sequence[Leaf], place: dict[Node, int], rows: ArgumentRows
     ) -> Iterator[tuple[int, int, int]]:
         for number, leaf in enumerate(leaves):
             first = leaves.index(leaf)
             if first < number:
                 yield first, 0, call_context.A_LEAF
             else:
-                yield self._leaf_row(leaf, place, described)
+                yield self._leaf_row(leaf, place, rows)
 
     def _leaf_row(
-        self, leaf: Leaf, place: dict[Node, int], described: ArgumentRows
+        self, leaf: Leaf, place: dict[Node, int], rows: ArgumentRows
     ) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
-        if (
-            isinstance(leaf, CallersTensor)
-            and described.inputs[leaf.position] == call_context.TENSOR
-        ):
+        if isinstance(leaf, CallersTensor) and rows.inputs[leaf.position] == call_context.TENSOR:
             return leaf.position, 0, call_context.AN_INPUT
         if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, Computed):
             raise LeftToPythonError
@@ -222,7 +239,7 @@ class _Sources:
         if isinstance(source, Argument):
             if self._passed[source.position] != call_context.TENSOR:
                 raise LeftToPythonError
-            row = call_context.GIVEN, source.position
+            row = call_context.PASSED, source.position
         elif isinstance(source, VariableValue):
             row = call_context.VARIABLE, id(source.variable)
         elif isinstance(source, OutsideTensor):

@@ -1,4 +1,4 @@
-"""Tensors from nothing: structural constants, ranges, and the identity."""
+"""Ops without operands: constants, ranges, and the identity matrix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, as_dtype, default_dtype, of_scalar
+from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, Undefined, declare
@@ -40,7 +40,7 @@ _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 
 
-def _full_spec(shape: Shape, value: Any, dtype: Any) -> Spec:
+def _full_spec(shape: Shape, value: Any, dtype: DType) -> Spec:
     return spec(shape, dtype)
 
 
@@ -61,7 +61,7 @@ FULL = declare(
 )
 
 
-def _arange_spec(start: Any, stop: Any, step: Any, dtype: Any) -> Spec:
+def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
     count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
@@ -89,8 +89,8 @@ ARANGE = declare(
 )
 
 
-def _range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    # The count is that of the spec; NumPy's own may differ by one where a quotient is rounded.
+def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
+    # The spec decides the count: np.arange's may differ by one because it rounds a quotient.
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
     steps = np.arange(count, dtype=np.int64 if exact else np.float64)
@@ -137,13 +137,13 @@ EYE = declare(
 )
 
 
-def check_device(name: str, device: Any) -> None:
-    """Refuse every device but the one there is."""
+def check_device(name: str, device: object) -> None:
+    """Raise an error for every device except the CPU."""
     if device not in (None, "cpu"):
         raise ValueError(f"{name}: {device!r} is not a device here. The only one is 'cpu'.")
 
 
-def _chosen(name: str, shape: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+def _chosen(name: str, shape: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
     check_device(name, device)
     found = normalize_shape(name, shape)
     if any(n < 0 for n in found):
@@ -205,23 +205,23 @@ def full(
         _check_kind(fill_value, dtype)
         if (fill_value == 1 or fill_value == 0) and not _has_negative_zero(fill_value):
             return record(FULL, (), (shape, int(fill_value.real), dtype))
-        # Other values are leaves: a number that changes from step to step is no new structure.
+        # Other values are leaves: a number that changes with each call must not make a new program.
         fill_value = host_value(fill_value, dtype).array
-    # A tensor of its own, not a view: it may be written to.
+    # `identity` gives the result its own memory: a broadcast view could not be written to.
     return identity(broadcast_to(cast(record_operand(fill_value), dtype), shape))
 
 
-def _check_kind(value: Any, dtype: Any) -> None:
+def _check_kind(value: object, dtype: Any) -> None:
     if isinstance(value, complex) and dtype.kind != "c":
         raise DtypeError(f"full: {value} is complex and {dtype} is not. Choose a complex dtype.")
 
 
 def _has_negative_zero(value: Any) -> bool:
-    # Structures are compared by value, and -0.0 == 0.0.
+    # Params of nodes are compared by value, and -0.0 == 0.0 would share one node.
     return any(part == 0 and math.copysign(1.0, part) < 0 for part in (value.real, value.imag))
 
 
-def _like(name: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, Any]:
+def _like(name: str, x: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
     check_device(name, device)
     if not hasattr(x, "dtype"):
         x = record_operand(x)
@@ -334,9 +334,9 @@ def arange(
 
 
 def _number(name: str, value: Any) -> Any:
-    """A Python int or float: constants of a program are compared by value."""
+    """The value as a Python int or float, because params of nodes are compared by value."""
     if type(value) in (int, float):
-        return value + 0  # -0.0 equals 0.0 and must not stand for it
+        return value + 0  # -0.0, which is equal to 0.0, becomes 0.0
     if hasattr(value, "shape") and value.shape == () and hasattr(value, "item"):
         value = value.item()
     if type(value) is Deferred:
@@ -369,7 +369,7 @@ def linspace(
         is_complex = isinstance(start, complex) or isinstance(stop, complex)
         if dtype is None:
             dtype = COMPLEX_OF[default_dtype()] if is_complex else default_dtype()
-        # Adding 0 makes an int of a bool.
+        # Adding 0 turns a bool into an int.
         bounds: Any = (start, stop)
         first, last = (bound + 0 for bound in bounds)
         return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
@@ -377,7 +377,7 @@ def linspace(
 
 
 def _linspace_between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Any:
-    """A weighted mean of the two bounds, exact at both."""
+    """Weighted means of the two bounds, exact at both ends."""
     if start.shape or stop.shape:
         raise ShapeError(
             f"linspace: bounds of shapes {tuple(start.shape)} and {tuple(stop.shape)} are not 0-d. "
@@ -391,5 +391,5 @@ def _linspace_between(start: Any, stop: Any, num: int, endpoint: bool, dtype: An
 
 
 def constant_beside(like: Any, op: Op, params: tuple[Any, ...]) -> Any:
-    """A constant as a node beside nodes, as a tensor beside tensors."""
+    """A constant to combine with `like`: a node if that is a node, otherwise a tensor."""
     return apply(op, (), params) if type(like) is Node else record(op, (), params)

@@ -1,7 +1,7 @@
 """Gather and scatter along one axis: elements read, added to or replaced by position.
 
-Positions are operands, not part of the program, and are known to be in range: `positions.py`
-checks them where they are recorded. Reading and adding are each other's transpose.
+Positions are operands, not params, and are in range: `positions.py` checked them when they were
+recorded. Gather and scatter-add are each other's transpose.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def as_positions(name: str, indices: Node) -> Node:
     return cast(indices, INT64)
 
 
-def _read_promote(name: str) -> Any:
+def _read_promote(name: str) -> Rule:
     return lambda inputs: (inputs[0], as_positions(name, inputs[1]))
 
 
-def _write_promote(name: str) -> Any:
+def _write_promote(name: str) -> Rule:
     return lambda inputs: (
         inputs[0], as_positions(name, inputs[1]), cast_value(name, inputs[0], inputs[2])
     )  # fmt: skip
 
 
 def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
-    """What is read, or written, at positions that are not known: anywhere along the axis.
+    """Reads at unknown positions: each element may depend on all elements along `axis`.
 
-    `tail` is the number of axes after it, which positions of any rank leave alone.
+    `tail` counts the axes behind `axis`, which stay last whatever the rank of the positions.
     """
     pairs = [(at, at) for at in range(axis)]
     pairs += [(len(shape) - at, len(result) - at) for at in range(tail, 0, -1)]
@@ -67,8 +67,8 @@ def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
     return moved(y, operands, axis=axis)
 
 
-def _added_sparsity(read: Any) -> Any:
-    """Values add up where reading finds their numbers; the tensor added to stays in place."""
+def _added_sparsity(read: Rule) -> Rule:
+    """The sparsity of scatter-add: `read` finds the target of each value; x stays in place."""
 
     def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> Any:
         _, indices, values = operands
@@ -101,7 +101,7 @@ def _same_shape(name: str, x: Spec, values: Spec, expected: Shape) -> Spec:
     return x
 
 
-def _read_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _read_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     return apply(y.op, (tangents[0], inputs[1]), y.params)
 
 
@@ -112,12 +112,12 @@ def _write_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) 
     return apply(y.op, (x, inputs[1], values), y.params)
 
 
-def add_rows(result: Any, rows: Any, values: Any) -> Any:
+def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Add `values[i]` to `result[rows[i]]`, in place, where rows may repeat."""
     width = math.prod(result.shape[1:])
     flat = rows.reshape(-1)
     if width != 1:
-        # One flat index per element: NumPy's `add.at` is several times slower on rows.
+        # One flat index per element, because NumPy's `add.at` is several times slower on rows.
         wrapped = np.where(flat < 0, flat + len(result), flat)
         flat = (wrapped[:, None] * width + np.arange(width)).reshape(-1)
     np.add.at(result.reshape(-1), flat, np.reshape(values, -1))
@@ -133,7 +133,7 @@ def _scatter_add_numpy(x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
     return np.moveaxis(result, 0, axis)
 
 
-def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Any:
+def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node | Rows:
     x, indices = inputs
     if axis == 0:
         values = reshape_node(g, (indices.size, *x.shape[1:]))
@@ -181,7 +181,7 @@ GATHER = declare(
 
 
 def _scatter_samples(rows: bool) -> list[Sample]:
-    """The samples of gather with values of the gathered shape."""
+    """The samples of gather, with values of the gathered shape as third operand."""
     rng = generator("scatter")
     found = []
     for sample in _gather_samples():
@@ -194,7 +194,7 @@ def _scatter_samples(rows: bool) -> list[Sample]:
 
 
 def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = None) -> Op:
-    """The transpose of gather: with the axis as a param, or along the first axis."""
+    """Declare a transpose of gather: with a param `axis`, or along the first axis only."""
 
     def rule(x: Spec, indices: Spec, values: Spec, axis: int = 0) -> Spec:
         return _same_shape(name, x, values, gathered_shape(x.shape, indices.shape, axis))
@@ -228,7 +228,7 @@ SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
 SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
 
 
-def _last_writer_numpy(indices: Any, length: int) -> Any:
+def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
     flat = np.reshape(indices, -1)
     order = np.arange(flat.size)
     last = np.zeros(length, np.int64)
@@ -258,7 +258,7 @@ LAST_WRITER = declare(
 
 
 def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
-    """For each value whether it is the one that stays where several are written."""
+    """For each value, whether it is the last one written to its position, and so stays."""
     stays = apply(LAST_WRITER, (indices,), (x.shape[axis],))
     lines = reshape_node(stays, (*indices.shape, *(1,) * (x.ndim - axis - 1)))
     return broadcast_to(lines, values.shape)
@@ -290,7 +290,7 @@ SCATTER_SET = declare(
         batch=batched_rows.write,
         jvp=_write_jvp,
         vjp=_scatter_set_vjp,
-        # Reading, replacing by 0 and selecting only move elements: a mask goes the same way.
+        # The reverse rule only moves elements or drops them, so it also carries the mask back.
         mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
         promote=_write_promote("scatter_set"),
         params=("axis",),
@@ -325,7 +325,7 @@ def _add_along_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
     return result
 
 
-def _along_samples(values: bool) -> Any:
+def _along_samples(values: bool) -> Rule:
     def samples() -> list[Sample]:
         rng = generator("along_axis")
         cases = [((2, 3), 4, 1), ((3, 2), 2, 0), ((2, 2, 2), 1, 1), ((2, 3), 0, 1)]
@@ -391,5 +391,5 @@ ADD_ALONG_AXIS: Op = declare(
 
 @kind_of_operand
 def gather_host(x: Any, positions: Any, axis: int) -> Any:
-    """Read at positions that the host chose and knows to be in range."""
+    """Gather at positions in a host array, which the caller guarantees to be in range."""
     return record(GATHER, (x, positions), (axis,))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype, default_dtype
+from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import Op, Undefined, declare
@@ -55,14 +55,14 @@ def get_item(x: Any, key: Any) -> Any:
 
 
 def _part(x: Any, key: Key) -> Any:
-    """The part that the index arrays of a key read from."""
+    """The regular part of x that the index arrays of a key index."""
     if key.whole:
         return x if key.shape == x.shape else reshape(x, key.shape)
     return read_part(x, key.starts, key.lengths, key.steps, key.shape)
 
 
 def _merge(part: Any, key: Key) -> tuple[Any, Any, int]:
-    """All indexed axes as one, and one array of positions along it."""
+    """Merge all indexed axes into one: the part, the positions along that axis, and the axis."""
     axes = [axis for axis, _ in key.arrays]
     positions = _flat_positions(part.shape, key)
     if len(axes) == 1:
@@ -75,7 +75,7 @@ def _merge(part: Any, key: Key) -> tuple[Any, Any, int]:
 
 
 def _merged_axis(axes: list[int]) -> int:
-    """Where the indexed axes meet: where they are if they are neighbours, else at the front."""
+    """The place of the merged axis: the first of neighbouring axes, otherwise the front."""
     return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
 
@@ -86,7 +86,7 @@ def _indexed_together(axes: list[int], ndim: int) -> tuple[int, ...]:
 
 
 def _flat_positions(shape: Shape, key: Key) -> Any:
-    """Positions along the merged axis: in row-major order of the axes it was merged from."""
+    """Positions along the merged axis, which numbers the merged axes in row-major order."""
     _, result = key.arrays[0]
     if len(key.arrays) == 1:
         return result
@@ -103,7 +103,7 @@ def _flat_positions(shape: Shape, key: Key) -> Any:
 
 
 def _move_block(x: Any, source: int, target: int, count: int) -> Any:
-    """`count` neighbouring axes moved from one position to another."""
+    """Move `count` neighbouring axes from one position to another."""
     if source == target or not count:
         return x
     axes = list(range(source, source + count))
@@ -137,12 +137,12 @@ def set_item(x: Any, key: Any, value: Any) -> Any:
 
 
 def _scatter(x: Any, value: Any, key: Key) -> Any:
-    """Write by index arrays: to the part they index, and the part back into the tensor."""
+    """Write by index arrays to the part that they index, then write the part back into x."""
     part = _part(x, key)
     merged, positions, axis = _merge(part, key)
     count = len(shape_of(positions))
     target = gathered_shape(merged.shape, shape_of(positions), axis)
-    # The value broadcasts to x[key], whose index axes may be elsewhere than the merged one.
+    # The value broadcasts to x[key], where the index axes may be in another place than in `merged`.
     axes = list(range(len(target)))
     block = axes[axis : axis + count]
     rest = axes[:axis] + axes[axis + count :]
@@ -166,7 +166,7 @@ def _scatter(x: Any, value: Any, key: Key) -> Any:
 
 
 def _as_mask(key: Any) -> Any:
-    """The key itself if it is one boolean mask, as a node or tensor that is not observed."""
+    """A key that is one boolean mask, as a node or tensor that need not be computed; else None."""
     if is_symbolic(key):
         return key if key.dtype.kind == "b" else None
     if isinstance(key, np.ndarray) or (isinstance(key, list) and not any_handle(key)):
@@ -176,7 +176,7 @@ def _as_mask(key: Any) -> Any:
 
 
 def _fitting(x: Any, value: Any) -> Any:
-    """The value in the dtype of x; a Python scalar stays one."""
+    """The value, cast to the dtype of x if they differ; a Python scalar adapts to it."""
     if type(value) in SCALARS:
         number = value.value if type(value) is Deferred else value
         dtype = scalar_spec(number, type(number), x.dtype).dtype
@@ -202,7 +202,7 @@ def _as_tensor(x: Any, value: Any) -> Any:
 
 
 def _without_ones(value: Any, ndim: int) -> Any:
-    """Without leading axes of length 1 beyond the axes of the target, as NumPy allows."""
+    """Drop leading axes of length 1 that the target does not have, as NumPy allows."""
     shape = shape_of(value)
     extra = len(shape) - ndim
     if extra <= 0 or any(n != 1 for n in shape[:extra]):
@@ -211,7 +211,7 @@ def _without_ones(value: Any, ndim: int) -> Any:
 
 
 def _reaches(shape: Shape, target: Shape) -> bool:
-    """Whether a shape broadcasts to the target as it is."""
+    """Whether a shape broadcasts to exactly the target shape."""
     if len(shape) > len(target):
         return False
     ends = target[len(target) - len(shape) :]
@@ -246,7 +246,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
 
 
 def read_along(x: Any, positions: Any, axis: int) -> Any:
-    """`take_along_axis` by positions that are known to be in range."""
+    """`take_along_axis` at positions that the caller guarantees to be in range."""
     shape, chosen = x.shape, shape_of(positions)
     if len(chosen) != len(shape):
         raise ShapeError(
@@ -295,7 +295,7 @@ def gather(
     positions = checked("gather", indices, axis, length)
     if not batch_dims:
         return record(GATHER, (params, positions), (axis,))
-    # One look-up in all batches, laid end to end: each has its own offset.
+    # One gather serves all batches: they are laid end to end, and each adds its own offset.
     count = math.prod(batch)
     front = moveaxis(params, axis, batch_dims)
     rows = reshape(front, (count * length, *front.shape[batch_dims + 1 :]))
@@ -304,7 +304,7 @@ def gather(
     return _move_block(found, batch_dims, axis, len(chosen) - batch_dims)
 
 
-def _one_hot_numpy(indices: Any, num_classes: int, dtype: Any) -> Any:
+def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
     return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
 
 

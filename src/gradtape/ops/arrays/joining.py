@@ -105,7 +105,7 @@ hooks.stack = _stack_parts
 
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
-    """The operands of a join. Python scalars stay what they are: they adapt to the others."""
+    """The operands of a join. Python scalars stay scalars, which adapt to the others' dtype."""
     if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
         arrays = unstack(arrays)
     parts = tuple(
@@ -183,12 +183,12 @@ def _split_spec(x: Spec, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
     return tuple(spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes)
 
 
-def _split_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], **params: Any) -> Any:
+def _split_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> tuple[Node, ...]:
     return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
 
 
 def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node, ...]:
-    """Each part is a view."""
+    """Each part is a slice, which is a view of the operand."""
     value = constant_value(x)
     found, start = [], 0
     for of in _split_spec(x.spec, sizes, axis):
@@ -229,7 +229,7 @@ SPLIT = declare(
 def split(
     x: TensorLike, sections: ShapeLike | np.ndarray, /, *, axis: int = 0
 ) -> tuple[Tensor, ...]:
-    """Parts along an axis: so many equal ones, or those between the given positions.
+    """Parts along an axis: that number of equal parts, or the parts between the positions.
 
     >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), 2)]
     [[1, 2], [3, 4]]
@@ -240,7 +240,7 @@ def split(
     axis = normalize_axis("split", axis, x.ndim)
     length = x.shape[axis]
     if isinstance(sections, (tuple, list, np.ndarray)):
-        # NumPy's rule: positions are read like the bounds of slices.
+        # As in NumPy, positions have the meaning of slice bounds: negative ones count from the end.
         edges = [0, *(operator.index(at) for at in sections), length]
         parts = [range(length)[low:high] for low, high in pairwise(edges)]
         if all(one.start + len(one) == after.start for one, after in pairwise(parts)):

@@ -1,4 +1,4 @@
-"""Keys: what stands between the brackets of `x[...]`, read by NumPy's rules.
+"""Keys: the index expressions of `x[...]`, parsed by NumPy's rules.
 
 Every key is a regular part of the tensor, then index arrays on some of the part's axes.
 """
@@ -28,13 +28,13 @@ class Key:
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
     steps: tuple[int, ...]
-    # Of the part: without the axes that integers dropped, with those that None added.
+    # The shape of the part, without axes that integers dropped, with axes that None added.
     shape: Shape
-    # Whether the part is all of the tensor in its own order.
+    # Whether the part has all elements of the tensor, in their order.
     whole: bool
     # Pairs of an axis of the part and the positions to read there, axes ascending.
     arrays: tuple[tuple[int, Any], ...] = ()
-    # Where the axes of the index arrays go among the axes that are left.
+    # The position of the index arrays' axes among the remaining axes of the result.
     position: int = 0
 
 
@@ -56,7 +56,7 @@ def parse(key: Any, full: Shape) -> Key:
 
 
 def _plain_items(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Integers, slices, None and ellipses as something hashable; None if there is anything else."""
+    """Integers, slices, None and ellipses in a hashable form; None if the key has other items."""
     found: list[Any] = []
     for item in items:
         if type(item) is slice:
@@ -92,7 +92,7 @@ def _parse(items: list[Any], full: Shape) -> Key:
             shape.append(1)
             continue
         if isinstance(item, Mask) and not item.shape:
-            # A 0-d mask indexes an axis of length 1 that is not there.
+            # NumPy's rule: a 0-d mask adds an axis of length 1, as None does, and indexes it.
             indexed_at.append(place)
             arrays.append((len(shape), item.positions[0]))
             shape.append(1)
@@ -155,7 +155,7 @@ def _item(item: Any) -> Any:
     return array if array.ndim else int(array)
 
 
-def _mask(array: Any) -> Mask:
+def _mask(array: np.ndarray) -> Mask:
     if array.ndim == 0:
         return Mask((), (np.zeros(int(array), np.int64),))
     return Mask(array.shape, np.nonzero(array))
@@ -180,7 +180,7 @@ def check_mask(shape: Shape, expected: Shape, axis: int = 0) -> None:
 
 
 def _expanded(items: list[Any], full: Shape) -> list[Any]:
-    """With a full slice for each axis that the key leaves out."""
+    """The items of a key, with a full slice for each axis that the key leaves out."""
     used = 0
     for item in items:
         if isinstance(item, Mask):
@@ -195,7 +195,7 @@ def _expanded(items: list[Any], full: Shape) -> list[Any]:
         raise IndexRangeError(f"{NAME}: the key has {len(places)} ellipses (...). Use at most one.")
     if not places:
         return [*items, *missing]
-    # The ellipsis stays when it stands for nothing: it still parts index arrays.
+    # The ellipsis stays even if it stands for no axis: it still separates index arrays.
     at = places[0]
     return [*items[:at], *(missing or [Ellipsis]), *items[at + 1 :]]
 
@@ -212,5 +212,5 @@ def _bounds(item: slice, length: int) -> tuple[int, int, int]:
     if item.step is not None and operator.index(item.step) == 0:
         raise ValueError(f"{NAME}: the step of a slice is 0. Use another step.")
     found = range(length)[item]
-    # An empty slice is the same program wherever it starts.
+    # All empty slices start at 0, so that they are one program.
     return (found.start, len(found), found.step) if len(found) else (0, 0, 1)

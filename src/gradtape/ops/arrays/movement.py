@@ -1,4 +1,4 @@
-"""Movement: the same elements in another order, shape or number."""
+"""Movement: ops that reorder, reshape or repeat the elements of one operand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op
+from gradtape.graph.op import Op, Rule
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
@@ -31,7 +31,7 @@ from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike
 from gradtape.recording.record import record
 
 
-def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Any:
+def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Rule:
     """Samples on counted-up values, one per shape and params, and one of integers."""
 
     def samples() -> list[Sample]:
@@ -184,7 +184,7 @@ PERMUTE_DIMS = linear(
 
 
 def permute(x: Any, axes: tuple[int, ...]) -> Any:
-    """Axes in another order; as it is if the order stays."""
+    """Axes in another order; x itself if the order does not change."""
     return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
 
 
@@ -240,8 +240,8 @@ def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Ten
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
 
 
-def _axes_in_order(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as they were listed, each once."""
+def _axes_in_order(name: str, axis: object, ndim: int) -> tuple[int, ...]:
+    """Non-negative axes in the listed order, or an error if one is listed twice."""
     listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     normalize_axes(name, listed, ndim)
     return tuple(normalize_axis(name, one, ndim) for one in listed)

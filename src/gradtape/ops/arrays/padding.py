@@ -1,10 +1,10 @@
-"""More elements than there were: tile, repeat and pad."""
+"""Ops that enlarge a tensor: tile, repeat and pad."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
-# Modes that copy elements of the tensor itself: NumPy's padding of positions says which.
+# Modes that copy elements of the tensor: np.pad on an array of positions tells which ones.
 COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
@@ -43,7 +43,7 @@ def tile(x: TensorLike, repetitions: ShapeLike, /) -> Tensor:
 
 @kind_of_operand
 def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Each element repeated in place, all alike or each so often as `repeats` says.
+    """Each element repeated in place, all equally often or each as often as `repeats` says.
 
     >>> gt.repeat(gt.asarray([1, 2]), 2).tolist()
     [1, 1, 2, 2]
@@ -54,7 +54,7 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     axis = normalize_axis("repeat", axis, x.ndim)
-    # Only the number of repeats decides the shape, so a tensor of them is observed here.
+    # The shape depends on the repeats, so a tensor of repeats is computed here.
     numbers: Any = repeats
     counts = np.asarray(numbers.numpy() if hasattr(numbers, "result_class") else numbers)
     if counts.dtype.kind not in "iu" or counts.ndim > 1:
@@ -75,7 +75,7 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
     return gather_host(x, np.repeat(np.arange(counts.size), counts), axis)
 
 
-def _count(name: str, n: Any) -> int:
+def _count(name: str, n: SupportsIndex) -> int:
     found = operator.index(n)
     if found < 0:
         raise ValueError(f"{name}: {found} repetitions are negative. Use 0 or more.")
@@ -87,7 +87,7 @@ def _spread(x: Any, before: Sequence[Shape], after: Sequence[Shape]) -> Any:
     grouped = reshape(x, sum(before, ()))
     stretched = broadcast_to(grouped, sum(after, ()))
     merged = reshape(stretched, tuple(int(np.prod(group)) for group in after))
-    # A tensor of its own, not a view: NumPy would have copied.
+    # `identity` gives the result its own memory, as in NumPy, which copies here.
     return identity(merged)
 
 
@@ -131,7 +131,7 @@ def pad(
 
 
 def _pairs(name: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
-    """A pair for each axis, from one value, one pair or all of them."""
+    """A pair for each axis, from one value, one pair, or one pair per axis."""
     if not isinstance(given, (tuple, list, np.ndarray)):
         return [(given, given)] * ndim
     items = [item.tolist() if isinstance(item, np.ndarray) else item for item in given]
@@ -166,7 +166,7 @@ def _pad_constant(x: Any, widths: list[tuple[int, int]], constant_values: Any) -
 
 
 def _filling(value: Any, x: Any) -> Any:
-    """A padding value in the dtype of what is padded."""
+    """A padding value in the dtype of the tensor x."""
     if type(x) is Node and type(value) is not Node:
         return constant(value, spec((), x.dtype))
     return cast(record_operand(value), x.dtype)

@@ -1,7 +1,7 @@
 """Positions: integer indices checked against the length of their axis, and wrapped if negative.
 
-What the host knows is checked on the spot. Indices that are still to be computed pass through an
-op that can fail, and so is evaluated on the line that records it.
+Indices with a known value are checked at once. Indices that are not computed yet pass through an
+op that can raise, and is therefore evaluated when it is recorded, on the line of the mistake.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 
 
-def refuse(name: str, index: Any, axis: int, length: int) -> NoReturn:
+def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:
     allowed = f"{-length} to {length - 1}" if length else "none, the axis is empty"
     raise IndexRangeError(
         f"{name}: index {index} is out of range for axis {axis} of length {length} ({allowed})."
     )
 
 
-def wrap(name: str, indices: Any, axis: int, length: int) -> Any:
+def wrap(name: str, indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     """Non-negative positions, or the error that names the first index out of range."""
     indices = np.asarray(indices)
     if not indices.size:
@@ -67,8 +67,8 @@ CHECKED = declare(
 )
 
 
-def is_symbolic(x: Any) -> bool:
-    """Nodes, tensors and variables, as opposed to host data."""
+def is_symbolic(x: object) -> bool:
+    """Whether x is a node, tensor or variable, as opposed to host data."""
     return type(x) is Node or hasattr(x, "enter") or hasattr(x, "__gradtape__")
 
 
@@ -79,7 +79,7 @@ def as_operand(x: Any) -> Any:
 
 
 def shape_of(x: Any) -> Shape:
-    """The shape of an operand of any kind. NumPy would ask a tensor for its value."""
+    """The shape of any operand, without np.shape, which would compute the value of a tensor."""
     if type(x) is Deferred:
         return ()
     found = getattr(x, "shape", None)
@@ -89,7 +89,7 @@ def shape_of(x: Any) -> Shape:
 def known_value(x: Any) -> Any:
     """The array of a tensor that is computed already, or None.
 
-    None too while a function is captured: another call has another value there.
+    None also during a capture, because a replay would have another value there.
     """
     computed = getattr(x, "computed", None)
     if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
@@ -104,7 +104,7 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
     if not is_symbolic(indices):
         array = np.asarray(indices)
         if not array.size and array.dtype.kind == "f" and not isinstance(indices, np.ndarray):
-            array = array.astype(np.int64)  # NumPy reads an empty list as floats
+            array = array.astype(np.int64)  # np.asarray([]) is an array of floats
         _require_integers(name, array.dtype)
         return wrap(name, array, axis, length)
     if hasattr(indices, "__gradtape__"):
@@ -117,7 +117,7 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
     return indices if positions is array else positions
 
 
-def _require_integers(name: str, dtype: Any) -> None:
+def _require_integers(name: str, dtype: np.dtype) -> None:
     if dtype.kind not in "iu":
         raise DtypeError(
             f"{name}: indices of dtype {dtype} are not integers. Cast them, or use a boolean mask "
@@ -126,7 +126,7 @@ def _require_integers(name: str, dtype: Any) -> None:
 
 
 def observed(name: str, x: Any) -> Any:
-    """The value of an operand on which the shape of a result depends."""
+    """The computed value of an operand, for results whose shape depends on values."""
     if type(x) is Node:
         raise TypeError(
             f"{name}: the shape of the result depends on values, which a derivative rule or a "

@@ -70,8 +70,8 @@ def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
     return scatter_add(x, indices, values)
 
 
-def _argmax_numpy(x: Any, indices: Any, values: Any) -> Any:
-    """For each element of x the number of the value that exceeds it most, or -1."""
+def _argmax_numpy(x: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each element of x, the number of the largest value written there, or -1 if x stays."""
     width = math.prod(x.shape[1:])
     rows = np.reshape(indices, -1)
     before, given = np.reshape(x, (len(x), width)), np.reshape(values, (rows.size, width))
@@ -81,7 +81,7 @@ def _argmax_numpy(x: Any, indices: Any, values: Any) -> Any:
     exceeds = ~((old >= given) | np.isnan(old)) & ((given == best[rows]) | np.isnan(given))
     number, column = np.nonzero(exceeds)
     winner = np.full(best.shape, -1, np.int64)
-    # Backwards, so that of equal values the first is written last and stays.
+    # Reversed, so that among equal values the first one is written last and stays.
     winner[rows[number[::-1]], column[::-1]] = number[::-1]
     return winner.reshape(x.shape)
 

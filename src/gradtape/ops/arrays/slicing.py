@@ -1,9 +1,9 @@
-"""Slices: a regular part of a tensor read, written, or put into zeros.
+"""Slices: ops that read or write a regular part of a tensor, or put the part into zeros.
 
 The three ops share one description of the part: `starts`, `lengths` and `steps`, one of each per
 axis, and the `shape` that the part has without the axes that integers dropped and with those that
-`None` added. A start of None is not part of the program: it is the next of the op's last operands,
-so that a loop over `x[i : i + 64]` is one program and not one for each `i`.
+`None` added. A start of None means that the start is the next of the op's last operands, so that
+a loop over `x[i : i + 64]` is one program and not one for each `i`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.facts import View
 from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, declare
+from gradtape.graph.op import Op, Rule, declare
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.casting import cast
@@ -30,25 +30,25 @@ from gradtape.recording.thread_state import state
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]
 
-# How many different starts of one kind of slice become programs of their own.
+# How many different starts of one kind of slice are params, each with its own program.
 STATIC_LIMIT = 32
-# How many kinds of slices are remembered; past it the count starts anew.
+# How many kinds of slices are remembered; beyond that, all are forgotten.
 KINDS_LIMIT = 4096
 
 INT64 = spec((), np.dtype(np.int64))
 
-# By kind of slice: the starts seen so far, and the axes along which they are operands.
+# By kind of slice: the starts seen so far, and the axes whose starts may become operands.
 _seen: dict[Any, tuple[set[Ints], Ints]] = {}
 
 
 class _Loops:
-    """How many kinds of slices were taken for loops so far."""
+    """The number of kinds of slices whose starts became operands so far."""
 
     count = 0
 
 
 def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) -> tuple[slice, ...]:
-    """The key that NumPy reads the part with."""
+    """The part as a NumPy key; `moving` holds the starts that are operands."""
     given = iter(moving)
     found = []
     for start, length, step in zip(starts, lengths, steps, strict=True):
@@ -96,7 +96,7 @@ def _unslice_vjp(
 
 
 def mask_moved(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """The mask of an operand whose elements are only moved: it moves back like the cotangent."""
+    """The mask of an operand whose elements are only moved: it moves like the cotangent."""
     return y.op.vjp(index, mask, y, inputs, **params)  # type: ignore[operator,misc]
 
 
@@ -106,18 +106,18 @@ def _unslice_spec(g: Spec, *moving: Spec, lengths: Ints, shape: Shape, **_: Any)
 
 
 def _batched_part(size: int, starts: Starts, lengths: Ints, steps: Ints, shape: Shape) -> Any:
-    """The same part of every example."""
+    """The params that select the same part of every example."""
     return (0, *starts), (size, *lengths), (1, *steps), (size, *shape)
 
 
 def _part_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
-    if any(batched[1:]):  # parts that start elsewhere in every example: nothing regular is left
+    if any(batched[1:]):  # starts differ between examples: the union is not a regular part
         return batching.one_by_one(inputs, batched, y)
     return apply(y.op, inputs, _batched_part(inputs[0].shape[0], *y.params))
 
 
-def _slice_samples(name: str, whole: bool) -> Any:
-    """Parts of arrays, or the arrays that become those parts."""
+def _slice_samples(name: str, whole: bool) -> Rule:
+    """Samples that read parts of whole arrays, or that put parts into zeros."""
 
     def samples() -> list[Sample]:
         rng = generator(name)
@@ -186,7 +186,7 @@ UNSLICE = declare(
 
 
 def cast_value(what: str, x: Node, value: Node) -> Node:
-    """The value in the dtype of the tensor it is written to, if no information of kind is lost."""
+    """The value, cast to the dtype of x; an error for casts such as float to int."""
     if not np.can_cast(value.dtype, x.dtype, "same_kind"):
         raise DtypeError(
             f"{what}: a value of dtype {value.dtype} cannot be written to a tensor of dtype "
@@ -281,10 +281,10 @@ SET_SLICE = declare(
 
 
 def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:
-    """Which starts are part of the program, and the operands that stand for the others.
+    """The starts that are params (None for the others), and the starts that are operands.
 
-    The first few starts of a kind of slice are: code that reads fixed parts then has no operands
-    for them. Once a kind has had many, it is taken for a loop over positions.
+    The first few starts of a kind of slice are params, so code that reads fixed parts gets views.
+    Once a kind of slice has had many starts, the code is taken for a loop over positions.
     """
     kind = (full, lengths, steps)
     found = _seen.get(kind)
@@ -298,9 +298,9 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     if len(seen) <= STATIC_LIMIT:
         seen.add(starts)
         if len(seen) > STATIC_LIMIT:
-            _Loops.count += 1  # what was read before is part of the loop, too
+            _Loops.count += 1  # invalidates all remembered reads
         return starts, ()
-    # Along all other axes the part is whole and starts at 0.
+    # Along axes that are not in `axes` the part is whole and starts at 0.
     fixed: list[int | None] = [0] * len(full)
     for axis in axes:
         fixed[axis] = None
@@ -316,7 +316,7 @@ def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) ->
 
 
 def _known_source(x: Any, recording: Any) -> Any:
-    """The node of a tensor that the recording knows, and None for anything else."""
+    """The node of a tensor in this recording, or None if x is not a tensor that entered it."""
     try:
         if x.recording is recording:
             return x.node
@@ -327,7 +327,7 @@ def _known_source(x: Any, recording: Any) -> Any:
 
 
 def repeated_read(x: Any, key: slice) -> Any:
-    """`x[key]` if the program read that before, without a look at what the key means."""
+    """`x[key]` if an equal read is remembered, without parsing the key; otherwise None."""
     start, stop, step = key.start, key.stop, key.step
     for bound in (start, stop, step):
         if bound is not None and type(bound) is not int:
@@ -345,14 +345,14 @@ def repeated_read(x: Any, key: slice) -> Any:
 
 
 def remember_read(part: Any, key: slice) -> None:
-    """Note a part that was just read, if its place is part of the program."""
+    """Remember a part that was just read for `repeated_read`, if its starts are params."""
     recording = state.recording
     node = getattr(part, "node", None)
     if node is None or part.recording is not recording or node.op is not SLICE or node.inputs[1:]:
         return
     _, lengths, steps, _ = node.params
     seen = _seen.get((node.inputs[0].shape, lengths, steps))
-    if seen is None or len(seen[0]) > STATIC_LIMIT:  # from now on it is a loop
+    if seen is None or len(seen[0]) > STATIC_LIMIT:  # starts are operands from now on
         return
     reads = recording.table.reads
     if len(reads) > KINDS_LIMIT:
@@ -361,7 +361,7 @@ def remember_read(part: Any, key: slice) -> None:
 
 
 def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
-    """The path of known structure, as for element-wise ops: a few look-ups and no new node."""
+    """The fast path, as for element-wise ops: the slice if its node is interned, else None."""
     recording = state.recording
     source = _known_source(x, recording)
     if source is None:

@@ -1,4 +1,4 @@
-"""Sorting, searching and sets. Values that were sorted are read by index: derivatives follow it."""
+"""Sorting, searching and sets. Sorted values are read by index, which gives their derivatives."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gradtape.recording.record import record
 INT64 = np.dtype(np.int64)
 
 
-def _argsort_numpy(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+def _argsort_numpy(x: np.ndarray, axis: int, descending: bool, stable: bool) -> np.ndarray:
     kind: Any = "stable" if stable else None
     if not descending:
         return np.argsort(x, axis, kind=kind)
-    # Backwards twice: equal elements keep their order, which one reversal would turn around.
+    # Flip before and after sorting: one flip alone would reverse the order of equal elements.
     backwards = np.argsort(np.flip(x, axis), axis, kind=kind)
     return np.flip(x.shape[axis] - 1 - backwards, axis)
 
@@ -113,8 +113,8 @@ def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
 
 
-def _search_batch(searched: int) -> Any:
-    """Elements of all examples in one search; in a search each where what is searched differs."""
+def _search_batch(searched: int) -> batching.Rule:
+    """A batch rule: one search for all examples, unless operand `searched` is batched."""
 
     def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
         if batched[searched]:
@@ -203,7 +203,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     return record(ISIN, (x1, x2), (bool(invert),))
 
 
-# The number of results below depends on values, so the operand is computed where it is asked.
+# The shapes of the results below depend on values, so these functions compute their operand.
 
 
 def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
@@ -219,30 +219,30 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The results of `unique_all`."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The results of `unique_counts`."""
 
-    values: Any
-    counts: Any
+    values: Tensor
+    counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The results of `unique_inverse`."""
 
-    values: Any
-    inverse_indices: Any
+    values: Tensor
+    inverse_indices: Tensor
 
 
 def unique_all(x: TensorLike, /) -> UniqueAll:
-    """The different elements, where each is first, where each element went, and how many there are.
+    """The distinct elements, the first index of each, the inverse indices, and the counts.
 
     >>> gt.unique_all(gt.asarray([2, 1, 2])).inverse_indices.tolist()
     [1, 0, 1]

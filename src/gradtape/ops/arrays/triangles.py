@@ -24,7 +24,7 @@ from gradtape.recording.record import record
 
 
 def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
-    """Keeping a triangle is its own transpose."""
+    """Declare an op that keeps one triangle, which is its own transpose."""
 
     def rule(x: Spec, k: int) -> Spec:
         if x.ndim < 2:
@@ -42,7 +42,7 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         mask=mask_moved,
         params=("k",),
-        # What stays of a triangle is where it was.
+        # The elements that are kept stay in place.
         examples=examples.in_place,
         sparsity=moved,
         samples=movement_samples(

@@ -1,8 +1,8 @@
-"""Bodies: programs that an op holds as params, and what derivatives and batching make of them.
+"""Bodies: programs that an op holds as params, and their derivative and batched programs.
 
-A body is a closed program, found by its structure (`graph.program.closed`), so that two loops that
-do the same are the same node. What is derived from it is remembered with it. The transforms that
-do so lie above ops in the order of imports: they are called through `graph.hooks`.
+A body is a closed program, interned by its structure (`graph.program.closed`), so that two loops
+that do the same are one node. Programs derived from a body are cached in `body.derived`. The
+transforms that derive them lie above ops in the import order and are called through `graph.hooks`.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from gradtape.ops.families.batching import spread
 Flags = tuple[bool, ...]
 
 
-def remembered(body: Program, key: tuple[Any, ...], build: Callable[[], Any]) -> Any:
-    """What `build` makes of a body, the first time it is asked for."""
+def remembered(body: Program, key: tuple[object, ...], build: Callable[[], Any]) -> Any:
+    """The result of `build`, which is called once per body and key and cached in the body."""
     found = None if provenance() is not None else body.derived.get(key)
     if found is None:
         with scratch():
             found = build()
-        if provenance() is not None:  # whose nodes are looked up in it, not in what is remembered
+        if provenance() is not None:  # it has to see these nodes being made, so no cache
             return found
-        # setdefault: whoever comes second must see what the first has made nodes of.
+        # setdefault: if two threads build at once, both must use the first one's programs.
         found = body.derived.setdefault(key, found)
     return found
 
 
 def check_specs(name: str, body: Program, given: Sequence[Spec]) -> None:
-    """Raise unless a body takes operands of these specs."""
+    """Raise a ShapeError unless a body takes operands of these specs."""
     taken = [node.spec for node in body.inputs]
     if list(given) != taken:
         raise ShapeError(f"{name}: operands {list(given)} do not fit a body that takes {taken}.")
 
 
-def run(body: Program, arrays: Sequence[Any]) -> list[Any]:
-    """The outputs of a body by NumPy's kernels, node by node."""
+def run(body: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Compute the outputs of a body with NumPy kernels, node by node."""
     steps = body.derived.get("steps")
     if steps is None:
         steps = body.derived["steps"] = _steps(body)
@@ -82,12 +82,12 @@ def inlined(body: Program, operands: Sequence[Node]) -> list[Node]:
 
 
 def depends(body: Program, sources: Sequence[Node]) -> set[Node]:
-    """The nodes of a body that depend on any of its sources; sources count."""
+    """The nodes of a body that depend on any of the sources, including the sources."""
     return dependents((*body.inputs, *body.nodes), set(sources))
 
 
 def may_fail(body: Program) -> bool:
-    """Whether something in a body, or in a body inside it, can fail on values."""
+    """Whether an op in a body, or in a body nested in it, can fail on values."""
     found = body.derived.get("may_fail")
     if found is None:
         found = body.derived["may_fail"] = any(
@@ -97,7 +97,7 @@ def may_fail(body: Program) -> bool:
 
 
 def held(node: Node) -> list[Program]:
-    """The bodies that a node has among its params."""
+    """The bodies among the params of a node."""
     found: list[Program] = []
     for param in node.params:
         if isinstance(param, Program):
@@ -108,9 +108,9 @@ def held(node: Node) -> list[Program]:
 
 
 def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
-    """The body with tangents: further inputs for those that are active, and further outputs.
+    """The body with further inputs, tangents of the active inputs, and tangents as further outputs.
 
-    Also says which outputs have a tangent.
+    The flags tell which outputs have a tangent.
     """
 
     def build() -> tuple[Program, Flags]:
@@ -127,9 +127,9 @@ def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
 def pulled(
     body: Program, wanted: Sequence[int], given: Flags
 ) -> tuple[list[Node], list[Node | None]]:
-    """Placeholders for the cotangents of outputs that are given, and the inputs' in terms of them.
+    """Placeholders for the cotangents of outputs with a flag, and the wanted inputs' cotangents.
 
-    To be called in a scratch table: the result is a graph over the nodes of the body itself.
+    Call it in a scratch table: the result is a graph over the nodes of the body itself.
     """
     targets = [node for node, flag in zip(body.outputs, given, strict=True) if flag]
     seeds = [placeholder(node.spec) for node in targets]
@@ -139,9 +139,9 @@ def pulled(
 
 
 def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Program, Flags]:
-    """The body for many examples: inputs with `flags` have one more axis in front.
+    """The body for many examples: inputs with a flag have one more axis in front.
 
-    Also says which outputs do; those in `least` do in any case.
+    The returned flags tell which outputs have this axis; outputs in `least` always do.
     """
 
     def build() -> tuple[Program, Flags]:

@@ -1,9 +1,8 @@
-"""branch: one of several bodies, chosen by an index when it runs; the others are not computed."""
+"""branch: an index chooses one of several bodies at run time; the others are not computed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,18 +31,18 @@ def _spec(index: Spec, *operands: Spec, branches: Branches) -> tuple[Spec, ...]:
     return found[0]
 
 
-def _kernel(index: Any, *arrays: Any, branches: Branches) -> tuple[Any, ...]:
+def _kernel(index: np.ndarray, *arrays: np.ndarray, branches: Branches) -> tuple[np.ndarray, ...]:
     chosen = min(max(int(index), 0), len(branches) - 1)
     return tuple(bodies.run(branches[chosen], arrays))
 
 
 def branch_node(branches: Sequence[Program], index: Node, operands: Sequence[Node]) -> Node:
-    """The node that chooses among bodies."""
+    """The node of a branch among bodies."""
     return apply(BRANCH, (index, *operands), (tuple(branches),))
 
 
 def _jvp(
-    tangents: Sequence[Any], y: Sequence[Node], inputs: Inputs, *, branches: Branches
+    tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, *, branches: Branches
 ) -> tuple[Node | None, ...]:
     active = tuple(tangent is not None for tangent in tangents[1:])
     if not any(active):
@@ -78,7 +77,7 @@ def _pullback(
     *,
     branches: Branches,
 ) -> list[Node | None]:
-    """The same choice on the way back; the body that was chosen is computed again there."""
+    """Branch on the same index over pulled-back bodies; each recomputes its forward values."""
     given = tuple(cotangent is not None for cotangent in cotangents)
     asked = tuple(index - 1 for index in wanted)
 
@@ -108,7 +107,7 @@ def _pullback(
 
 
 def _batch(inputs: Inputs, flags: Flags, y: Node, *, branches: Branches) -> tuple[Node, ...]:
-    """Where examples choose differently all bodies are computed, and each result is selected."""
+    """If the index is batched, compute all bodies and select each example's result."""
     size = size_of(inputs, flags)
     index, operands = inputs[0], inputs[1:]
     every = (True,) * len(y.spec)
@@ -124,7 +123,7 @@ def _batch(inputs: Inputs, flags: Flags, y: Node, *, branches: Branches) -> tupl
         if results is None:
             results = found
         else:
-            # Past the last one the last is chosen, as before the first the first is.
+            # An index past either end is clamped: the first and the last body take it.
             chosen = equal(index, constant(number, spec((), index.dtype)))
             if number == len(branches) - 1:
                 chosen = index > number - 1

@@ -1,7 +1,7 @@
 """Sparsity of ops that hold bodies: the patterns of a body composed over its steps or branches.
 
-A pattern is a boolean CSR matrix over all elements of all inputs, laid end to end. Composition is
-their product. Past a budget everything is said to depend on everything.
+A pattern is a boolean CSR matrix; its columns are the elements of all inputs, laid end to end. Two
+patterns compose by their product. Beyond a budget the pattern is dense.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from gradtape.graph.program import Program
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.reads import Listed, Operand, dense
 
-# Entries of all patterns together, and the steps for which patterns are composed.
+# The most entries in all patterns together, and the most steps for which patterns are composed.
 BUDGET = 2_000_000
 STEPS = 4096
 
 
 def body_pattern(body: Program) -> Any:
-    """What each element of the outputs reads of the inputs, or None if that is too much."""
+    """The input elements that each output element depends on; None if the pattern is dense."""
     if "pattern" not in body.derived:
         body.derived["pattern"] = _detected(body)
     return body.derived["pattern"]
 
 
 def _detected(body: Program) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
 
     rows = sum(node.size for node in body.outputs)
@@ -59,7 +60,8 @@ def _starts(nodes: Sequence[Any]) -> list[int]:
 
 
 def _placed(matrix: Any, offset: int, width: int) -> Any:
-    """The matrix as some columns of a wider one."""
+    """The matrix as the columns from `offset` on of a matrix of this width."""
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.sparse import csr_array
 
     return csr_array(
@@ -77,7 +79,7 @@ def _union(*matrices: Any) -> Any:
 def _answers(
     results: Sequence[Any], y: Node, operands: tuple[Operand, ...]
 ) -> list[tuple[Any, ...]]:
-    """One `Listed` for each operand and output, from matrices over all operands."""
+    """Split matrices over all operands into one `Listed` for each output and operand."""
     ends = list(pairwise(_starts(operands)))
     found = []
     for matrix, of in zip(results, y.spec, strict=True):
@@ -92,7 +94,8 @@ def _answers(
 
 
 def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
-    """The patterns of all steps, one after the other."""
+    """Compose the body's pattern over all steps of a scan."""
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
 
     scan = Scan(**params)
@@ -130,7 +133,7 @@ def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
 
 
 def branch_reads(y: Node, operands: tuple[Operand, ...], *, branches: tuple[Program, ...]) -> Any:
-    """What any branch reads."""
+    """The union of the patterns of all branches."""
     patterns = [body_pattern(body) for body in branches]
     if any(pattern is None for pattern in patterns):
         return dense(y, operands)
@@ -148,7 +151,8 @@ def while_reads(
     constants: int,
     maximum: int | None,
 ) -> Any:
-    """What any number of steps reads: patterns are joined until nothing is added."""
+    """The pattern of any number of steps: powers are joined until no entry is added."""
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
 
     pattern = body_pattern(body)

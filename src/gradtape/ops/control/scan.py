@@ -1,6 +1,6 @@
-"""scan: a body applied to each element along axis 0, with values carried from one to the next.
+"""scan: apply a body to each element along axis 0, and carry values from one to the next.
 
-The body takes constants, carried values and one element of each sequence, and gives the next
+The body takes constants, carried values and one element of each sequence, and returns the next
 carried values and one element of each result:
 
     inputs of the op      constants, initial values, sequences
@@ -75,13 +75,13 @@ def scan_node(
     reverse: bool = False,
     recompute: bool = False,
 ) -> Node:
-    """The node that scans with a body."""
+    """The node of a scan with a body."""
     scan = Scan(body, len(constants), len(initial), length, reverse, recompute)
     return apply(SCAN, (*constants, *initial, *sequences), scan.params)
 
 
 def grown(body: Program, constants: int, carries: int, active: Flags) -> tuple[Flags, Flags]:
-    """Which inputs and outputs have tangents, when what is carried keeps them from step to step."""
+    """The inputs and outputs with tangents; a carried value has one if any step gives it one."""
     first = constants + carries
     while True:
         _, having = bodies.pushed(body, active)
@@ -94,7 +94,7 @@ def grown(body: Program, constants: int, carries: int, active: Flags) -> tuple[F
 def _jvp(
     tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, **params: Any
 ) -> tuple[Node | None, ...]:
-    """One scan that carries values and their tangents: constant memory, as forward mode has."""
+    """Scan once with values and tangents carried together, so that memory stays constant."""
     scan = Scan(**params)
     given = tuple(tangent is not None for tangent in tangents)
     active, having = grown(scan.body, scan.constants, scan.carries, given)
@@ -130,10 +130,10 @@ def _jvp(
 
 
 def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
-    """The body with tangents of the inputs that are active and of the outputs that have them.
+    """The body with tangents of the active inputs and of the outputs that depend on them.
 
-    In each group the values come first, then tangents. So a scan of the same values without
-    tangents is seen to be part of this one (see gradtape.optimize.merge_loops).
+    In each group the values come first, then tangents: gradtape.optimize.merge_loops can then
+    see that a scan of the same values without tangents is a part of this one.
     """
     body, carries = scan.body, scan.carries
     found, _ = bodies.pushed(body, active)
@@ -155,7 +155,7 @@ def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
 
 
 def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, ...]:
-    """One scan whose body is batched; a carried value is, once any step makes it so."""
+    """Scan once with a batched body; a carried value is batched if any step makes it batched."""
     scan = Scan(**params)
     size = size_of(inputs, flags)
     constants, initial, sequences = scan.parts(inputs)
@@ -189,7 +189,7 @@ def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, 
 
 
 def _sample_body(kind: str, dtype: str) -> tuple[Program, int, int]:
-    """Bodies of the samples: with their numbers of constants and of carried values."""
+    """A body for samples, with its numbers of constants and of carried values."""
     real = np.dtype(dtype)
     vector, scalar = spec((2,), real), spec((), real)
     name = REGISTRY

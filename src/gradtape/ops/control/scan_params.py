@@ -24,13 +24,13 @@ class Scan:
     """
 
     body: Program
-    # How many there are of each.
+    # The number of constants, of carried values and of steps.
     constants: int
     carries: int
     length: int
-    # From the last element to the first.
+    # Whether steps go from the last element to the first.
     reverse: bool
-    # The way back computes again what it would otherwise read from memory.
+    # Whether the backward pass recomputes values instead of saving residuals.
     recompute: bool
 
     @classmethod
@@ -40,7 +40,7 @@ class Scan:
 
     @property
     def params(self) -> tuple[Program, int, int, int, bool, bool]:
-        """As the params of a node."""
+        """The fields as the params of a node."""
         return self.body, self.constants, self.carries, self.length, self.reverse, self.recompute
 
     @property
@@ -51,11 +51,11 @@ class Scan:
     def parts(
         self, items: Sequence[_Item]
     ) -> tuple[Sequence[_Item], Sequence[_Item], Sequence[_Item]]:
-        """One item for each operand, as those of constants, carried values and sequences."""
+        """Split items, one for each operand, into constants, carried values and sequences."""
         return items[: self.constants], items[self.constants : self.first], items[self.first :]
 
     def positions(self) -> range:
-        """The elements in the order of steps."""
+        """The positions of elements in the order of steps."""
         return range(self.length)[:: -1 if self.reverse else 1]
 
 

@@ -1,14 +1,13 @@
 """Sums over the steps of a scan that become one matrix product after it.
 
-A term that each step adds to the cotangent of a constant is taken apart as far as sums of products
-go: the sum over t of A[t] @ B[t] is the product of all A side by side with all B on top of each
-other. A plain sum over an axis joins in where its operand is stacked anyway.
+Each step adds a term to the cotangent of a constant. If the term is a product, one product replaces
+the sum: the sum over t of A[t] @ B[t] is all A side by side times all B on top of each other. A
+plain sum over an axis is moved after the loop only if its operand is stacked for another reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gradtape.graph.node import Node, apply, placeholder
 from gradtape.graph.op import REGISTRY
@@ -19,18 +18,18 @@ Recipe = Callable[[], Node]
 
 
 class Products:
-    """Terms by position: `found` has what the sums are, `factors` the stacks they are made of."""
+    """The sums in `found`, by position of their constant; the stacks they read in `factors`."""
 
     def __init__(
         self,
         terms: Mapping[int, Node | None],
         varying: set[Node],
         length: int,
-        sources: Mapping[Node, Any],
+        sources: Mapping[Node, object],
     ) -> None:
         self.length = length
         self.varying = varying
-        # What is there for every step without being stacked: sequences, and what was saved.
+        # Nodes whose values at all steps exist without further stacking: sequences and residuals.
         self.sources = sources
         self.factors: dict[Node, Node] = {}
         self.found: dict[int, Node] = {}
@@ -53,7 +52,7 @@ class Products:
         return node in self.factors or node in self.sources
 
     def _recipe(self, node: Node, sums: bool) -> Recipe | None:
-        """How the sum of a node over all steps is made; None if the loop has to add it up."""
+        """A function that builds a node's sum over all steps; None if the loop has to add it up."""
         if node not in self.varying:
             return None
         name = node.op.name
@@ -93,7 +92,7 @@ class Products:
         return reshaped(permuted(stacked, (1, 0, 2)), (m, self.length * k))
 
     def _outer_product(self, node: Node) -> Recipe | None:
-        """The product of a column and a row."""
+        """The sum of products of a column and a row, as one matrix product."""
         if node.ndim != 2:
             return None
         m, n = node.shape
@@ -110,7 +109,7 @@ class Products:
         return reshaped(self._stack(vector), (self.length, size))
 
     def _sum(self, node: Node) -> Recipe | None:
-        """A sum over steps, and perhaps axes, of what is stacked for another reason."""
+        """A sum over steps, and perhaps axes, of a node that is stacked for another reason."""
         if self._is_stacked(node):
             return lambda: _summed(self._stack(node), (0,))
         if node.op.name != "sum":
@@ -133,7 +132,7 @@ def _is_transposed(node: Node) -> bool:
 
 
 def _flat(node: Node) -> Node:
-    """What a node is a reshape of."""
+    """The node under any number of reshapes."""
     while node.op.name == "reshape":
         node = node.inputs[0]
     return node

@@ -1,9 +1,9 @@
-"""Reverse mode through a scan: a scan in the other direction over what the first one saves.
+"""Reverse mode through a scan: a scan in the other direction over residuals of the first one.
 
-Saved are the carried values and the results of expensive ops that the way back reads; what is cheap
-is computed again from them. What constants receive is a sum over all steps. Where each term of it
-is a product, such as the outer product that a weight matrix receives, the factors are stacked and
-multiplied in one matrix product after the loop, instead of one for each step.
+Residuals are the carried values and the results of expensive ops that the backward scan reads; it
+recomputes cheap ops from them. The cotangent of a constant is a sum over all steps. If each term is
+a product, such as the outer product for a weight matrix, the factors are stacked and multiplied in
+one matrix product after the loop, instead of one for each step.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gradtape.ops.control import bodies
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
 
-# Where a node of the way back comes from: a kind, and a number of that kind.
+# The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
 Source = tuple[str, int]
 
 
 def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
-    """The body with further results: what the way back reads of it, whatever is asked for.
+    """The body with residuals as further results, enough for the cotangent of any input.
 
-    Also gives the nodes of the body that these are.
+    The second value is the nodes of the body that are these residuals.
     """
     key = ("scan saved", scan.constants, scan.carries, scan.recompute)
     found: tuple[Program, tuple[Node, ...]] = bodies.remembered(
@@ -50,7 +50,7 @@ def _body_that_saves(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
     try:
         seeds, found = bodies.pulled(body, wanted, given)
     except UndefinedRuleError:
-        # Not everything has a derivative. What is asked for may: save all that it may read.
+        # Some op has no derivative, but the wanted inputs may not need it: save every candidate.
         seeds, needed = [], known
     else:
         known.update(seeds)
@@ -65,10 +65,10 @@ def _body_that_saves(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
 
 
 def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Node]:
-    """Instead of a node from which the way back computes others first, those others.
+    """Replace a residual that only serves to recompute other nodes by these nodes.
 
-    Before: a matrix product, from which `tanh` is computed again. After: `tanh`, which takes no
-    more memory.
+    Before: a matrix product is saved and its `tanh` is recomputed. After: the `tanh` is saved,
+    which takes no more memory.
     """
     members = {*body.nodes}
     inside = members.difference(body.outputs, roots)
@@ -91,7 +91,7 @@ def _moved_on(known: set[Node], roots: Sequence[Node], body: Program) -> set[Nod
 
 
 def residuals(node: Node) -> list[Node]:
-    """What reverse mode through a scan reads of its steps, as nodes."""
+    """The residuals of a scan, stacked over its steps, as nodes."""
     scan = Scan.of(node)
     whole, more = saved(scan)
     again = apply(node.op, node.inputs, replace(scan, body=whole).params)
@@ -109,7 +109,7 @@ def _is_expensive(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Backward:
-    """The way back through a body: the body of its scan, and where everything comes from."""
+    """The backward scan of a body, and the sources of its operands and results."""
 
     body: Program
     constants: tuple[int, ...]
@@ -118,7 +118,7 @@ class Backward:
     sequences: tuple[Source, ...]
     after: Program
     factors: tuple[Source, ...]
-    # For each wanted input.
+    # The source of each wanted input's cotangent.
     results: tuple[Source | None, ...]
 
 
@@ -129,14 +129,14 @@ def pull_scan(
     inputs: tuple[Node, ...],
     **params: Any,
 ) -> list[Node | None]:
-    """The cotangents of wanted inputs."""
+    """The cotangents of wanted inputs of a scan."""
     scan = Scan(**params)
     given = tuple(cotangent is not None for cotangent in cotangents)
-    # What is saved is a result like others: its own derivative is that of the body.
+    # Residuals are ordinary results of a scan, so that higher derivatives need no other rule.
     whole, more = saved(scan)
 
     def build() -> Backward:
-        # Stacks would take the memory that computing again is to save.
+        # With `recompute`, stacks would take the memory that recomputing is meant to save.
         return _Making(scan, more).backward(tuple(wanted), given, stacks=not scan.recompute)
 
     key = (
@@ -172,7 +172,7 @@ def pull_scan(
 
 
 class _Making:
-    """The making of a way back; in a scratch table."""
+    """Builds the backward scan of a body; use it in a scratch table."""
 
     def __init__(self, scan: Scan, more: Sequence[Node]) -> None:
         body = self.body = scan.body
@@ -244,7 +244,7 @@ class _Making:
     def _products(
         self, wanted: Sequence[int], pulled: dict[int, Node | None], seeds: Sequence[Node]
     ) -> Products:
-        """What constants receive by products after the loop."""
+        """The cotangents of constants that are products after the loop."""
         terms = {p: pulled[p] for p in wanted if p < self.constants and pulled[p] is not None}
         roots = [node for node in terms.values() if node is not None]
         varying = dependents(topological(roots), {*self.body.inputs[self.constants :], *seeds})
@@ -253,7 +253,7 @@ class _Making:
     def _closed(
         self, seeds: Sequence[Node], sums: Sequence[Node], results: Sequence[Node]
     ) -> tuple[Program, list[int], list[Source]]:
-        """The body of the scan back, the constants it reads, and the sequences."""
+        """The body of the backward scan, the positions of its constants, and its sequences."""
         stop = {*self.body.inputs, *self.sources, *seeds, *sums}
         needed = [node for node in topological(results, stop=stop) if node in stop]
         position = {node: at for at, node in enumerate(self.body.inputs)}

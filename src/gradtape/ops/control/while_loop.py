@@ -1,6 +1,6 @@
-"""while: a body applied as long as a condition holds.
+"""while: apply a body as long as a condition holds.
 
-Condition and body take constants and carried values; the condition gives one boolean, the body the
+Condition and body take constants and carried values; the condition returns a boolean, the body the
 next carried values. The outputs are the final values and the number of steps.
 """
 
@@ -45,8 +45,8 @@ def _spec(
 
 
 def _kernel(
-    *arrays: Any, condition: Program, body: Program, constants: int, maximum: int | None
-) -> tuple[Any, ...]:
+    *arrays: np.ndarray, condition: Program, body: Program, constants: int, maximum: int | None
+) -> tuple[np.ndarray, ...]:
     fixed, carried = arrays[:constants], list(arrays[constants:])
     count = 0
     while (maximum is None or count < maximum) and bodies.run(condition, (*fixed, *carried))[0]:
@@ -62,12 +62,12 @@ def while_node(
     initial: Sequence[Node],
     maximum: int | None,
 ) -> Node:
-    """The node that repeats a body."""
+    """The node of a while loop with a condition and a body."""
     return apply(WHILE, (*constants, *initial), (condition, body, len(constants), maximum))
 
 
 def _jvp(
-    tangents: Sequence[Any],
+    tangents: Sequence[Node | None],
     y: Sequence[Node],
     inputs: Inputs,
     *,
@@ -76,7 +76,7 @@ def _jvp(
     constants: int,
     maximum: int | None,
 ) -> tuple[Node | None, ...]:
-    """One loop that carries values and their tangents; values alone decide how long."""
+    """Loop once with values and tangents carried together; the condition reads values only."""
     carries = len(inputs) - constants
     given = tuple(tangent is not None for tangent in tangents)
     active, having = grown(body, constants, carries, given)
@@ -126,7 +126,7 @@ def _jvp(
 def bounded(
     inputs: Inputs, condition: Program, body: Program, constants: int, maximum: int
 ) -> Node:
-    """The same loop as a scan of `maximum` steps; those after the end change nothing."""
+    """The same loop as a scan of `maximum` steps; steps after its end change nothing."""
 
     def build() -> Program:
         (tested,) = bodies.inlined(condition, body.inputs)
@@ -166,7 +166,7 @@ def _batch(
     constants: int,
     maximum: int | None,
 ) -> tuple[Node, ...]:
-    """One loop for all examples. Where they end at different times, it ends with the last one."""
+    """Loop once for all examples; if they end at different times, run until the last one ends."""
     size = size_of(inputs, flags)
     given, own = flags, flags[constants:]
     while True:
@@ -199,7 +199,7 @@ def _batch(
 
 
 def _apart(tested: Program, body: Program, constants: int, size: int) -> tuple[Program, Program]:
-    """Condition and body that also carry which examples still run, and how long each has."""
+    """Condition and body that also carry which examples still run, and each one's step count."""
     running = placeholder(spec((size,), np.dtype(bool)))
     counts = placeholder(spec((size,), INTEGER))
     fixed, carried = body.inputs[:constants], body.inputs[constants:]

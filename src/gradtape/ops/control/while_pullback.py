@@ -1,9 +1,9 @@
 """Reverse mode through a while of unknown length: backwards in chunks of steps, each run once more.
 
-How many steps there were is known when it runs, not when it is recorded, so no array can hold them
-all. A loop goes back from the last step. For each chunk of CHUNK steps it runs the loop from its
-start up to the chunk, then the chunk itself as a scan, and back through that. So n steps take
-about 2n + n² / (2 CHUNK) more.
+The number of steps is known at run time, not when the loop is recorded, so no array of known shape
+can hold residuals of all steps. A second loop goes back from the last step. For each chunk of CHUNK
+steps it reruns the first loop from its start up to the chunk, then the chunk itself as a scan, and
+goes back through that scan. Thus n steps cost about 2n + n² / (2 CHUNK) further steps.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.scan import scan_node
 from gradtape.ops.families.casting import cast
 
-# Steps that are saved at a time.
+# The number of steps whose residuals are held at a time.
 CHUNK = 64
 
 NUMBER = spec((), np.dtype(np.int64))
 
 
 class Backward:
-    """The loop back for some wanted inputs, and which of them have a derivative."""
+    """The backward loop for some wanted inputs, and which of them have a derivative."""
 
     def __init__(
         self, body: Program, constants: int, wanted: Sequence[int], given: Sequence[bool]
@@ -51,7 +51,7 @@ class Backward:
             if not more:
                 break
             moving |= more
-        # What is carried backwards: cotangents of what was carried, and sums for constants.
+        # The backward loop carries cotangents of carried values (states) and of constants (sums).
         self.states = sorted(moving)
         self.sums = [at for at in wanted if at < constants and at in slopes]
         k = placeholder(NUMBER)
@@ -72,7 +72,7 @@ class Backward:
         self.condition = closed(inputs, (k > 0,))
 
     def _chunk(self) -> Program:
-        """CHUNK steps, of which those from a limit on change nothing."""
+        """A program of CHUNK steps; steps from a limit on change nothing."""
         body, constants = self.body, self.constants
         number, limit = placeholder(NUMBER), placeholder(NUMBER)
         fixed, carried = body.inputs[:constants], body.inputs[constants:]
@@ -83,7 +83,7 @@ class Backward:
         return closed((*body.inputs, limit), outputs(node)[1:])
 
     def _state_at(self, start: Node) -> tuple[Node, ...]:
-        """What is carried after `start` steps."""
+        """The carried values after `start` steps."""
         body, constants = self.body, self.constants
         number, limit = placeholder(NUMBER), placeholder(NUMBER)
         fixed, carried = body.inputs[:constants], body.inputs[constants:]
@@ -103,7 +103,7 @@ def pull_while(
     body: Program,
     constants: int,
 ) -> list[Node | None]:
-    """The cotangents of wanted inputs; `count` is the number of steps that were made."""
+    """The cotangents of wanted inputs; `count` is the number of steps of the forward loop."""
     given = tuple(cotangent is not None for cotangent in cotangents)
     if not any(given):
         return [None] * len(wanted)

@@ -1,4 +1,4 @@
-"""Ops that call Python when they run: opaque to the compiler, real to the user."""
+"""Ops that call Python functions at run time; the compiler does not look inside."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply
+from gradtape.graph.node import Node, apply, pick
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control.bodies import held
+from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
@@ -24,7 +25,7 @@ from gradtape.recording.thread_state import state
 
 
 def isolated(f: Callable[..., Any]) -> Any:
-    """Call Python from inside a plan: in a recording of its own, with no tape entered."""
+    """Call Python from inside a plan, in a new recording and without any active tape."""
     recording, tapes = state.recording, state.tapes
     state.recording, state.tapes = Recording(), []
     try:
@@ -35,7 +36,7 @@ def isolated(f: Callable[..., Any]) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a callback gave, or how it failed."""
+    """The result of one call of a callback, or its error."""
 
     function: Any
     result: Any
@@ -43,7 +44,7 @@ class Outcome:
 
 
 class Journal(threading.local):
-    """What callbacks gave in a run that may have to be repeated: they are not called again."""
+    """Outcomes of callbacks in a run that may be repeated, so that none is called twice."""
 
     written: list[Outcome] | None = None
     given: list[Outcome] | None = None
@@ -62,7 +63,7 @@ journal = Journal()
 
 
 def happens(function: Any, f: Callable[..., Any]) -> Any:
-    """Call Python for the callback `function`, unless it is known what that gave."""
+    """Call `f` for the callback `function`, unless the journal already has its outcome."""
     written, given = journal.written, journal.given
     if given and given[0].function is function:
         found = given.pop(0)
@@ -84,14 +85,14 @@ def happens(function: Any, f: Callable[..., Any]) -> Any:
 
 
 def is_effect(node: Node) -> bool:
-    """Whether a node calls Python that may do anything."""
+    """Whether a node, or a body it holds, calls Python that may have side effects."""
     if node.op.family == "callback":
         return node.op.opaque
     return any(is_effect(inside) for body in held(node) for inside in body.nodes)
 
 
-def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]:
-    """The arrays a callback returned, if they are what it was declared to return."""
+def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[np.ndarray, ...]:
+    """The results of a callback as arrays; raise unless they match the declared specs."""
     listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
     if len(listed) != len(specs):
         raise ValueError(
@@ -109,26 +110,26 @@ def checked(name: str, results: Any, specs: tuple[Spec, ...]) -> tuple[Any, ...]
     return tuple(arrays)
 
 
-def _numpy_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...]) -> Any:
+def _numpy_kernel(*arrays: np.ndarray, function: Any, specs: tuple[Spec, ...]) -> Any:
     results = happens(function, lambda: function(*map(_copied, arrays)))
     return checked("numpy_function", results, specs)
 
 
-def _copied(array: Any) -> Any:
+def _copied(array: np.ndarray) -> np.ndarray:
     return np.array(array)
 
 
 @dataclass(frozen=True)
 class EachExample:
-    """A callback on each example in turn. What is not `stacked` in the result is a sum over them.
+    """A callback on each example in turn; results are stacked, or summed if not `stacked`.
 
-    It works on arrays and on tensors, and two of the same function are equal, so that programs
-    that hold them are.
+    It works on arrays and on tensors. Two instances for the same function are equal, so that
+    programs that hold them are equal, too.
     """
 
     function: Any
     batched: tuple[bool, ...]
-    # What one call returns, and which of it differs from example to example.
+    # The specs of one call's results, and which results differ from example to example.
     specs: tuple[Spec, ...]
     stacked: tuple[bool, ...]
 
@@ -152,7 +153,7 @@ class EachExample:
 
 
 def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
-    """The results of all examples as one array, or tensor where there is one."""
+    """Combine the results of all examples in one array, or in a tensor if any is a tensor."""
     if not results:
         return np.zeros((0, *of.shape) if stacked else of.shape, of.dtype)
     if not stacked:
@@ -172,7 +173,7 @@ def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
 def _callback_batch(
     inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
 ) -> Node:
-    """One call for each example."""
+    """Call the function once for each example."""
     size = batching.size_of(inputs, batched)
     specs = params["specs"]
     each = EachExample(params["function"], batched, specs, (True,) * len(specs))
@@ -181,7 +182,7 @@ def _callback_batch(
         return apply(y.op, inputs, later)
     gradient = params["gradient"]
     if gradient is not None:
-        # It takes a cotangent for each result too, and gives one for each operand.
+        # The gradient also takes a cotangent of each result, and returns one of each operand.
         flags = (*batched, *(True,) * len(specs))
         slopes = tuple(node.spec for node in y.inputs)
         gradient = EachExample(gradient, flags, slopes, batched)
@@ -223,7 +224,7 @@ _PURE = (
 )
 
 
-def _pure_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
+def _pure_kernel(*arrays: np.ndarray, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
     return checked("pure_callback", isolated(lambda: function(*map(_copied, arrays))), specs)
 
 
@@ -235,7 +236,7 @@ def _pure_batch(
     specs: tuple[Spec, ...],
     method: str,
 ) -> Node:
-    """One call for each example, or one for all if the function takes further axes in front."""
+    """Call once for each example, or once for all if the function takes leading batch axes."""
     size = batching.size_of(inputs, batched)
     results = tuple(spec((size, *of.shape), of.dtype) for of in specs)
     if method == "sequential":
@@ -251,7 +252,7 @@ def _pure_batch(
     return apply(y.op, given, (function, results, method))
 
 
-# The same operands give the same results: applications are shared, and dropped if nobody looks.
+# Pure: equal applications are shared, and an application without readers is dropped.
 PURE_CALLBACK = declare(
     Op(
         "pure_callback",
@@ -281,18 +282,16 @@ def _sample_specs() -> tuple[Spec, ...]:
     return (spec((2,), np.dtype("float64")),)
 
 
-def _sample_root(x: Any) -> Any:
+def _sample_root(x: np.ndarray) -> np.ndarray:
     return np.sqrt(x)
 
 
 def _sample_tensor(x: Any) -> Any:
-    from gradtape.ops.elementwise.unary import sin
-
     return sin(x)
 
 
 class Pullback:
-    """A callback's gradient as another callback, so that every order works the same way."""
+    """A callback's gradient as another callback, so that all orders of derivatives work alike."""
 
     def __init__(self, function: Any, outputs: int, index: int, gradient: Any = None) -> None:
         self.function = function
@@ -300,13 +299,13 @@ class Pullback:
         self.index = index
         self.gradient = gradient
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Pullback) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> Any:
+    def _key(self) -> tuple[object, ...]:
         return self.function, self.outputs, self.index, self.gradient
 
     def __call__(self, *operands: Any) -> Any:
@@ -332,7 +331,7 @@ def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradien
 
 
 def on_tensors(function: Any, arrays: Any) -> Any:
-    """What a function of tensors gives for arrays, as a tuple of arrays."""
+    """Call a function of tensors on arrays; return its results as a tuple of arrays."""
     results = function(*[hooks.tensor_of_array(array) for array in arrays])
     listed = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)
@@ -343,8 +342,6 @@ def _tensor_vjp(
 ) -> Node:
     pullback = Pullback(function, len(specs), index, gradient)
     node = apply(PY_FUNCTION, (*inputs, *g), (pullback, (inputs[index].spec,), None))
-    from gradtape.graph.node import pick
-
     return pick(node, 0)
 
 

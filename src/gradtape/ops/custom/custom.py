@@ -1,4 +1,4 @@
-"""Ops that carry rules written by hand, for derivatives and batches: they pass values unchanged."""
+"""Ops that attach users' derivative and batch rules to values, which pass unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHY = "it is a Python rule, which only a recording knows"
 def _custom_batch(
     inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
 ) -> Node:
-    """All outputs are batched; what the rule differentiates by is as it was."""
+    """Batch all outputs; the sources that the rule differentiates by stay as they are."""
     own = getattr(key, "batch_rule", None)
     if own is not None:
         return own(inputs, batched, y)
@@ -32,14 +32,14 @@ def _custom_batch(
     return apply(y.op, (*outputs, *inputs[count:]), y.params)
 
 
-def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: Any) -> list[Any]:
-    """Python may mix anything that it differentiates by."""
+def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: object) -> list[Any]:
+    """Dense in the sources: a Python rule may mix all their elements."""
     nowhere = (None,) * count
     return [nowhere + answers[count:] for answers in dense(y, operands)]
 
 
-# Inputs are the outputs as computed, then what the rule differentiates by. `key` tells apart
-# functions, not calls: the closures of one call live in the recording.
+# Inputs are the computed outputs, then the sources that the rule differentiates by. `key`
+# identifies the function, not the call: the recording holds the closures of each call.
 CUSTOM = declare(
     Op(
         "custom_derivative",
@@ -58,9 +58,9 @@ CUSTOM = declare(
 
 
 def _passing_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: Any
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: object
 ) -> tuple[Node, ...]:
-    """Batched like what it was computed by, where Python's rule is not to be called."""
+    """Pass the batched outputs on: used where the Python rule cannot be called."""
     size = batching.size_of(inputs, batched)
     return tuple(
         node if flag else batching.spread(node, size)
@@ -75,8 +75,8 @@ def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: 
     ]
 
 
-# Inputs are the outputs as computed for one example, then the arguments; `call` has the rule for
-# many examples. See gradtape.custom_batching.
+# Inputs are the outputs computed for one example, then the arguments; `call` has the rule for
+# many examples. See gradtape.control.custom_vmap.
 CUSTOM_BATCH = declare(
     Op(
         "custom_batch",
@@ -89,7 +89,7 @@ CUSTOM_BATCH = declare(
         vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
         sparsity=_passing_sparsity,
         transparent=True,
-        # The derivative assumes that outputs are computed from the arguments: order 0.
+        # Derivatives assume outputs computed from the arguments, so samples test values only.
         samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
     )
 )
@@ -99,8 +99,8 @@ def _barrier_spec(x: Spec) -> Spec:
     return x
 
 
-# The same value under another name, which sharing leaves alone: what is computed from it is
-# computed again.
+# The same value as a different node: nodes computed from it are not shared with equal nodes
+# computed from the operand, so they are recomputed, as a checkpoint wants.
 BARRIER = declare(
     Op(
         "recompute",
@@ -124,8 +124,8 @@ def _assigned_spec(new: Spec, old: Spec) -> Spec:
     return new
 
 
-# The new value of a variable where derivatives stop at assignments: it is what was assigned, and
-# its derivative is that of what the variable was before, since all reads of it count as one.
+# The value of a variable after an assignment at which derivatives stop: `new` is the value, and
+# the derivative is that of `old`, since all reads of a variable count as one source.
 ASSIGNED = declare(
     Op(
         "assigned",
@@ -149,7 +149,7 @@ ASSIGNED = declare(
 
 
 def passes_through(node: Node) -> Node | None:
-    """The input whose value an output of a transparent node has; None for any other node."""
+    """The input that an output of a transparent node is equal to; None for any other node."""
     if node.op is PICK and node.inputs[0].op.transparent:
         return node.inputs[0].inputs[node.params[0]]
     return None

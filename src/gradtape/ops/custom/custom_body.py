@@ -1,6 +1,6 @@
-"""Ops that carry derivatives and batch rules written by hand inside a body: there, as programs.
+"""Ops that attach users' derivative and batch rules inside a body, where rules are programs.
 
-Elsewhere they are Python closures that a recording knows (ops/custom.py). A body outlives its
+Outside bodies a rule is a Python closure held by the recording (custom.py). A body outlives its
 recording, so the closure is called once while the body is traced.
 """
 
@@ -21,9 +21,9 @@ from gradtape.ops.families.batching import Flags, Inputs, size_of, spread
 from gradtape.ops.families.reads import SAME, Operand, dense
 from gradtape.ops.families.samples import Sample
 
-# Inputs: the outputs as computed; what is differentiated by; what the derivative reads besides.
-# `body` takes the last of these and the cotangents of the outputs, and gives those of the sources
-# that have one.
+# Inputs are three groups: the computed outputs, the sources of the derivative, and further values
+# that the rule reads. `body` takes the third group and the cotangents of the outputs, and returns
+# the cotangents of the sources with a flag in `having`.
 PARAMS = ("count", "having", "body")
 
 
@@ -64,7 +64,7 @@ def _batch(
     def build() -> Program:
         known = (*flags[first:], *(True,) * count)
         found, _ = bodies.batched(body, known, size, (True,) * len(sources))
-        # What all examples share receives the sum over them.
+        # A source that all examples share receives the sum of their cotangents.
         slopes = [
             node if own else apply(REGISTRY["sum"], (node,), ((0,), False))
             for node, own in zip(found.outputs, sources, strict=True)
@@ -120,7 +120,7 @@ def _batch_by_rule(
     name: str,
     rules: tuple[tuple[int, Program], ...],
 ) -> tuple[Node, ...]:
-    """What the user's rule gives for all examples, if it was asked for so many."""
+    """Apply the user's rule if it was traced for this number of examples; else pass values on."""
     size = size_of(inputs, flags)
     last = count + arguments
     body = dict(rules).get(size)
@@ -142,7 +142,7 @@ def _batch_by_rule(
 
 
 def _passing_reads(
-    y: Node, operands: tuple[Operand, ...], *, count: int, **_: Any
+    y: Node, operands: tuple[Operand, ...], *, count: int, **_: object
 ) -> list[tuple[Any, ...]]:
     return [
         tuple(SAME if at == number else None for at in range(len(operands)))
@@ -155,9 +155,9 @@ def _rule_samples() -> list[Sample]:
     return [Sample(arrays, {"count": 1, "arguments": 1, "name": "f", "rules": ()}, 0)]
 
 
-# Inputs: the outputs as computed for one example; the arguments; what the rule reads besides.
-# `rules` has for each number of examples that may be mapped over what the user's rule made: it
-# takes the last of these and the arguments of all examples.
+# Inputs are three groups: the outputs computed for one example, the arguments, and further values
+# that the rule reads. `rules` has a program of the user's rule for each possible number of
+# examples; it takes the third group and the arguments of all examples.
 CUSTOM_BATCH_BODY = declare(
     Op(
         "custom_batch_body",

@@ -1,4 +1,4 @@
-"""Ops that say what is kept of a checkpointed function: names, and values used for others."""
+"""Ops for values that a checkpoint keeps: a name for policies, and the use of a saved value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _same_spec(x: Spec, name: str) -> Spec:
     return x
 
 
-# A value under a name that policies of checkpoints know.
+# A value with a name, by which the policy of a checkpoint can choose to keep it.
 NAMED = declare(
     Op(
         "checkpoint_name",
@@ -49,8 +49,8 @@ def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
     return None, stretched(operands[1].shape, y.shape)
 
 
-# The first operand with the derivative of the second, which has the same value. The pass `share`
-# makes it the first, so that the second is not computed unless a derivative reads it.
+# The value of the first operand with the derivative of the second, which is equal. The pass
+# common_subexpressions replaces the node by `saved`: `again` is computed only for derivatives.
 USE_SAVED = declare(
     Op(
         "use_saved",
@@ -63,7 +63,7 @@ USE_SAVED = declare(
         mask=lambda index, mask, y, inputs: mask if index else None,
         sparsity=_saved_sparsity,
         transparent=True,
-        # Derivatives assume that both operands are the same: order 0.
+        # Derivatives assume that both operands are equal, so only values are tested.
         samples=lambda: [Sample((np.array([1.0, 2.0]), np.array([1.0, 2.0])), {}, 0)],
     )
 )

@@ -1,7 +1,7 @@
-"""Solutions of equations whose numbers are known only when a program runs, as inside vmap.
+"""The op that solves an equation at run time, when its operands have no values yet, as in vmap.
 
-The op finds the number. It has no derivative of its own: that follows from the equation, and is
-that of the node around it; see gradtape.derive.solution_rules.
+The op computes the solution only. Its derivative is zero: the derivative follows from the equation
+and belongs to a node around this one; see gradtape.derive.solution_rules.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gradtape.ops.families.for_each import rows_of
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 
-# An equation is an object of an upper layer, hashed by what it computes:
+# `equation` is an object of an upper room; equations that compute the same are equal. Method:
 #   solve(start, others, example)   the solution near a start; `example` is its number, or None
-# `over` says which operands have an axis of examples in front, and is None where none has.
+# `over` has a flag for each operand with an axis of examples in front; None if there is none.
 
 
 def _spec(start: Spec, *others: Spec, equation: Any, over: batching.Flags | None) -> Spec:
@@ -31,7 +31,7 @@ def _spec(start: Spec, *others: Spec, equation: Any, over: batching.Flags | None
     return spec((size, *start.shape), start.dtype)
 
 
-def _kernel(start: Any, *others: Any, equation: Any, over: batching.Flags | None) -> Any:
+def _kernel(start: Any, *others: Any, equation: Any, over: batching.Flags | None) -> np.ndarray:
     if over is None:
         return np.asarray(equation.solve(start, others, None), start.dtype)
     arrays = (start, *others)
@@ -52,7 +52,7 @@ def _batch(
     equation: Any,
     over: batching.Flags | None,
 ) -> Node:
-    """Examples are solved one after the other."""
+    """Solve one example after the other."""
     if over is None:
         return apply(SOLVE_EQUATION, inputs, (equation, batched))
     outer_size = batching.size_of(inputs, batched)
@@ -65,7 +65,7 @@ def _batch(
 class SquareRoot:
     """The equation that the generated tests use."""
 
-    def solve(self, start: Any, others: Any, example: int | None) -> Any:
+    def solve(self, start: np.ndarray, others: Any, example: int | None) -> np.ndarray:
         return np.sign(start) * np.sqrt(others[0])
 
 

@@ -6,10 +6,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from gradtape.dtypes import promote
+from gradtape.dtypes import Array, promote
 from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
+from gradtape.graph.op import Op, Rule, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
@@ -19,7 +19,7 @@ from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     NodeLike,
     SomeTensor,
@@ -68,7 +68,7 @@ multiply: Binary = elementwise(
 )  # fmt: skip
 divide: Binary = elementwise(
     "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
-    # One division serves both.
+    # Both partial derivatives use the node 1.0 / b, so they cost one division.
     partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
     llvm=lowering.arithmetic("fdiv", "sdiv"), linear=Linear((0,)), simpler=identities.divide,
@@ -90,10 +90,10 @@ remainder: Binary = elementwise(
 )  # fmt: skip
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Array, y: Array) -> Array:
     found = np.floor_divide(x, y)
     if found.dtype.kind == "f":
-        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard the quotient.
+        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard asks for x / y.
         infinite = np.isinf(x) | np.isinf(y)
         if infinite.any():
             found = np.where(infinite, x / y, found)
@@ -201,12 +201,12 @@ minimum: Binary = elementwise(
 
 
 def _ratio(numerator: Node, norm: Node) -> Node:
-    """numerator / norm, 0 where the norm is."""
+    """numerator / norm, and 0 where the norm is 0."""
     return where(equal(norm, 0), 0.0, numerator / norm)
 
 
 def _comparison(
-    name: str, kernel: Any, doc: str, example: tuple[str, str], accepts: str, *predicates: str
+    name: str, kernel: Rule, doc: str, example: tuple[str, str], accepts: str, *predicates: str
 ) -> Binary:
     dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
     return elementwise(
@@ -240,7 +240,7 @@ greater_equal = _comparison(
 )  # fmt: skip
 
 
-def _logic(name: str, kernel: Any, doc: str, example: tuple[str, str], word: str) -> Binary:
+def _logic(name: str, kernel: Rule, doc: str, example: tuple[str, str], word: str) -> Binary:
     return elementwise(
         name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",),
         llvm=lowering.bits(word),
@@ -260,7 +260,7 @@ logical_xor = _logic(
 )  # fmt: skip
 
 
-def _bits(name: str, kernel: Any, doc: str, example: tuple[str, str], **more: Any) -> Binary:
+def _bits(name: str, kernel: Rule, doc: str, example: tuple[str, str], **more: Any) -> Binary:
     more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
     return elementwise(name, kernel, doc, example, arity=2, promote="same",
                        domains=[(0, 5)], **more)  # fmt: skip
@@ -298,7 +298,7 @@ def _where_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     return cast(condition, np.dtype(bool)), cast(x, dtype), cast(y, dtype)
 
 
-def _where_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _where_jvp(tangents: tuple[Node | None, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     return where(
         inputs[0],
         *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)],
@@ -313,10 +313,8 @@ def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node |
 
 
 def branch_mask(index: int, node: Node) -> Node:
-    """Where branch `index` of a `where` node is taken, in the shape of that branch."""
+    """The elements of branch `index` that a `where` node takes, as a mask of the branch's shape."""
     condition = node.inputs[0] if index == 1 else ~node.inputs[0]
-    from gradtape.ops.families.shapes import broadcast_to
-
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 
@@ -386,7 +384,7 @@ def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None
 
 @kind_of_operand
 def record_operand(x: Any) -> Any:
-    """A node or tensor as it is, anything else as a tensor."""
+    """A node or tensor unchanged; anything else converted to a tensor."""
     if type(x) is Node or isinstance(x, Handle):
         return x
     return record(IDENTITY, (x,))

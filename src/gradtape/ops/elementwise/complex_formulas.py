@@ -1,4 +1,4 @@
-"""`llvm` rules of ops that kernels compute from other functions where the operand is complex."""
+"""`llvm` rules for complex operands of ops that kernels compute from other functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _strict(b: Builder, instruction: str, x: Vector, y: Vector) -> Vector:
-    """One instruction on real parts, rounded on its own, as NumPy does."""
+    """One real instruction that is never contracted, so that it rounds as in NumPy."""
     return b.arithmetic(instruction, "", x, y, contract=False)
 
 
@@ -53,7 +53,7 @@ def log1p(b: Builder, x: Vector) -> Vector:
 
 
 def expm1(b: Builder, x: Vector) -> Vector:
-    """As the NumPy kernel of the op: near 0, terms that are small there are added."""
+    """exp(x) - 1 by the formula of the NumPy kernel: a sum of terms that are small near 0."""
     real, imaginary = b.real(x), b.imaginary(x)
     part = real.dtype
     found = b.call(EXP, x)
@@ -61,7 +61,7 @@ def expm1(b: Builder, x: Vector) -> Vector:
     half = b.call(SIN, _strict(b, "fmul", imaginary, b.constant(0.5, part)))
     bend = _strict(b, "fmul", b.constant(2, part), _strict(b, "fmul", half, half))
     rise = _strict(b, "fmul", b.call(EXPM1, real), b.call(COS, imaginary))
-    # Adding 0 turns a real part of -0 into 0.
+    # Adding 0 turns a real part of -0.0 into 0.0.
     near = _strict(b, "fadd", _strict(b, "fsub", rise, bend), b.constant(0, part))
     small = b.compare("olt", "lt", b.call(FABS, real), b.constant(40, part))
     finite = b.compare("olt", "lt", b.call(FABS, imaginary), b.constant(math.inf, part))
@@ -74,7 +74,7 @@ def rounded(b: Builder, x: Vector) -> Vector:
 
 
 def sign(b: Builder, x: Vector) -> Vector:
-    """x / |x|; 0 at 0; along an axis where one part is infinite."""
+    """x / |x|, and 0 at 0; if one part is infinite, the unit along its axis; if both are, NaN."""
     real, imaginary = b.real(x), b.imaginary(x)
     part = real.dtype
     zero, infinity = b.constant(0, part), b.constant(math.inf, part)
@@ -86,7 +86,7 @@ def sign(b: Builder, x: Vector) -> Vector:
         there = b.compare("oeq", "eq", b.call(FABS, a), infinity)
         return b.select(there, b.call(COPYSIGN, b.constant(1, part), a), zero)
 
-    # This matters only where the size is infinite: then equal parts are both infinite.
+    # Used only where the size is infinite: equal magnitudes then are two infinite parts, so NaN.
     both = b.compare("oeq", "eq", b.call(FABS, real), b.call(FABS, imaginary))
     unknown = b.constant(math.nan, part)
     missing = b.compare("uno", "ne", size, size)

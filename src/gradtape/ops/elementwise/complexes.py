@@ -25,7 +25,7 @@ __all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
 
 _INTEGERS = ("int32", "uint8")
 _INEXACT = ("float64", "float32", "complex128")
-# Away from 0, where abs, angle and sign have a kink.
+# Samples avoid 0, where abs, angle and sign are not differentiable.
 _NONZERO = [(0.4, 2.0)]
 
 
@@ -34,12 +34,12 @@ def _is_complex(node: Node) -> bool:
 
 
 def _over(numerator: Node, size: Node) -> Node:
-    """numerator / size, 0 where the size is."""
+    """numerator / size, and 0 where the size is 0."""
     return where(equal(size, 0), 0.0, numerator / size)
 
 
 def _if_complex(y: Node, operands: tuple[Operand, ...]) -> Any:
-    """The sparsity of what is constant, or a step, along the real numbers."""
+    """The sparsity of ops whose derivative is 0 for real operands, but not for complex ones."""
     return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
 
 
@@ -51,7 +51,7 @@ def _real_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return cast(g, inputs[0].dtype)
 
 
-def _imag_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _imag_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     return imag(tangents[0]) if _is_complex(inputs[0]) else zeros_like(y)
 
 
@@ -83,7 +83,7 @@ conj = elementwise(
 )  # fmt: skip
 
 
-def _abs_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _abs_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     (z,) = inputs
     return real(conjugate(sign(z)) * tangents[0]) if _is_complex(z) else sign(z) * tangents[0]
 
@@ -101,7 +101,7 @@ abs = elementwise(
 
 
 def _turn(tangent: Node, z: Node) -> Node:
-    """The part of a change of z that turns it: symmetric, so it serves both modes."""
+    """The part of a tangent that rotates z; the map is symmetric, so it serves both modes."""
     direction = sign(z)
     turning = _over(imag(conjugate(direction) * tangent), abs(z))
     return _times_i(direction) * turning
@@ -120,7 +120,7 @@ sign = elementwise(
 )  # fmt: skip
 
 
-def _angle_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _angle_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     (z,) = inputs
     if not _is_complex(z):
         return zeros_like(y)

@@ -1,6 +1,6 @@
 """Formulas of ops that kernels compute from a few other functions of floats.
 
-Each is compiled as one function on vectors. The ops that use them name them in their declarations.
+Each formula is compiled as one function on vectors. Declarations of ops refer to the formulas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def two_sum(a: V, b: V) -> tuple[V, V]:
 
 
 def _sigmoid(body: FunctionBody[V], x: V) -> V:
-    # exp of a number that is not positive never overflows, and both branches share it.
+    # exp(-|x|) never overflows, and both branches use it.
     small = body.apply(EXP, -body.absolute(x))
     return body.select(x >= 0.0, 1.0, small) / (small + 1.0)
 
@@ -48,7 +48,7 @@ def _log_sigmoid(body: FunctionBody[V], x: V) -> V:
 def _logaddexp(body: FunctionBody[V], x: V, y: V) -> V:
     largest, smallest = _maximum(body, x, y), _minimum(body, x, y)
     distance, dropped = two_sum(smallest, -largest)
-    # The difference of equal infinities is NaN, where 0 is right.
+    # inf - inf is NaN, but the difference of equal operands must be 0.
     small = body.apply(EXP, body.select(x.equals(y), 0.0, distance))
     # The rounding error of the difference matters where operands are large and the result small.
     small = small + small * body.select(dropped.isnan(), 0.0, dropped)
@@ -86,7 +86,7 @@ def _fmod(body: FunctionBody[V], x: V, y: V) -> V:
     quotient = a / b
     rest = body.fma(body.apply(TRUNC, quotient), -b, a)
     rest = body.copysign(body.select(rest < 0.0, rest + b, rest), x)
-    # Also set for NaN, and for a y that is zero or infinite.
+    # Also true for NaN, and if y is zero or infinite.
     hard = ~((quotient < 2.0**body.fraction) & (b < math.inf))
     return body.library_where(hard, FMOD, (x, y), rest)
 
@@ -114,7 +114,7 @@ def _floor_divide(body: FunctionBody[V], x: V, y: V) -> V:
 
 def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
     one = body.integer(1)
-    # Floats of one sign are ordered as their bits are, and larger bits lie further from zero.
+    # Floats of one sign are ordered like their bits as integers; larger bits are further from zero.
     outward = (y > x) ^ (x < 0.0)
     step = body.select(outward, one, body.integer(-1))
     smallest = body.copysign(one.floats(), y)

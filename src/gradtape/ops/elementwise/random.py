@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.families import batching
@@ -31,7 +31,7 @@ from gradtape.recording.record import record
 WORDS_PER_BLOCK = 4
 _WORD = np.dtype(np.uint64)
 _ROOT_TWO = math.sqrt(2.0)
-# How many leading bits of a word make a number in [0, 1): as many as its significand holds.
+# The number of leading bits of a word used for a float in [0, 1): the size of its significand.
 _SIGNIFICAND = {np.dtype(np.float64): 53, np.dtype(np.float32): 24}
 
 
@@ -44,8 +44,8 @@ def _bits_spec(position: Spec, shape: Shape) -> Spec:
     return spec(position.shape[:-1] + shape, _WORD)
 
 
-def _words(position: Any, count: int) -> Any:
-    """So many words from a position; from each of them, where leading axes make them several."""
+def _words(position: np.ndarray, count: int) -> np.ndarray:
+    """`count` words from a position, or from each of several positions along leading axes."""
     if position.ndim > 1:
         drawn = np.empty((math.prod(position.shape[:-1]), count), _WORD)
         for row, one in zip(drawn, position.reshape(-1, 4), strict=True):
@@ -55,7 +55,7 @@ def _words(position: Any, count: int) -> Any:
     return np.random.Philox(key=position[:2], counter=counter).random_raw(count)
 
 
-def _bits_kernel(position: Any, shape: Shape) -> Any:
+def _bits_kernel(position: np.ndarray, shape: Shape) -> np.ndarray:
     return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
 
 
@@ -80,7 +80,7 @@ RANDOM_BITS = declare(
 
 
 def blocks(count: int) -> int:
-    """How far a draw of so many numbers moves the counter."""
+    """The number of blocks by which a draw of `count` numbers advances the counter."""
     return -(-count // WORDS_PER_BLOCK)
 
 
@@ -95,17 +95,17 @@ def unit_interval(words: Any, dtype: Any) -> Any:
     return cast(bitwise_right_shift(words, 64 - kept), dtype) * 2.0**-kept
 
 
-# Numbers that a seed replays must not depend on the tier that computes them, and compiled functions
-# differ from NumPy's in the last bits: so each distribution is one op with NumPy's kernel.
+# One key must give the same numbers in every tier, but compiled functions differ from NumPy's in
+# the last bits. So each distribution is one op that always runs its NumPy kernel.
 
 
-def _fractions(words: Any, dtype: Any) -> Any:
+def _fractions(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     kept = _SIGNIFICAND[dtype]
     return (words >> np.uint64(64 - kept)).astype(dtype) * dtype.type(2.0**-kept)
 
 
-def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
-    """Box and Muller: a pair of words gives the radius and angle of a pair of numbers."""
+def _normal_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Box-Muller: a pair of words gives the radius and the angle of a pair of normal numbers."""
     count = math.prod(shape)
     pairs = -(-count // 2)
     lead = position.shape[:-1]
@@ -116,13 +116,13 @@ def _normal_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
     return both.reshape(*lead, 2 * pairs)[..., :count].reshape(lead + shape)
 
 
-def _exponential_kernel(position: Any, shape: Shape, dtype: Any) -> Any:
+def _exponential_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """Minus the logarithm of a uniform number that is never 0."""
     uniform = _fractions(_words(position, math.prod(shape)), dtype)
     return -np.log1p(-uniform).reshape(position.shape[:-1] + shape)
 
 
-def _distribution(name: str, kernel: Any) -> Op:
+def _distribution(name: str, kernel: Rule) -> Op:
     why = Undefined("random numbers do not depend on their seed smoothly")
     return declare(
         Op(
@@ -151,6 +151,7 @@ EXPONENTIAL = _distribution("standard_exponential", _exponential_kernel)
 
 def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype: Any) -> Any:
     """The inverse of the distribution function between two bounds."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy import special
 
     root = dtype.type(_ROOT_TWO)
@@ -167,11 +168,11 @@ def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtyp
 
 
 def _truncated_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: Any
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, shape: Shape, dtype: np.dtype
 ) -> Node:
     position, lower, upper = inputs
     bounds = batching.aligned((lower, upper), batched[1:], y.ndim)
-    # As many axes as the result has, so that the positions of examples are those in front.
+    # `shape` gets as many axes as the result has, so that the axis of examples comes in front.
     own = len(shape) + y.inputs[0].ndim - 1
     full = (1,) * (y.ndim - own) + shape
     return apply(y.op, (position, *bounds), (full, dtype))
@@ -199,7 +200,7 @@ TRUNCATED_NORMAL = declare(
     )
 )
 
-# A sum that is not contracted with the product before it, in any tier, for the same reason.
+# A sum that no tier contracts with a product before it, so that all tiers give the same numbers.
 shift = elementwise(
     "shift", np.add, "Sum of two operands, rounded on its own.",
     ("float(shift(1.0, 2.0))", "3.0"),
@@ -224,5 +225,5 @@ def standard_truncated_normal(
 
 
 def integers_below(words: Any, count: int) -> Any:
-    """Words to integers 0 to count - 1; the bias is at most count / 2⁶⁴."""
+    """Integers 0 to count - 1 from words; the bias is at most count / 2⁶⁴."""
     return words if count == 2**64 else remainder(words, count)

@@ -6,10 +6,11 @@ import math
 import operator
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
@@ -25,7 +26,7 @@ from gradtape.ops.families.math_functions import (
     LGAMMA,
     NDTR,
 )  # fmt: skip
-from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
 __all__ = [
     "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
@@ -38,7 +39,7 @@ _SLOPE = 2.0 / math.sqrt(math.pi)
 
 
 def _scipy() -> ModuleType:
-    # Imported at first use: it takes longer than importing gradtape.
+    # SciPy is imported at first use: it takes longer than importing gradtape.
     import scipy.special
 
     return scipy.special
@@ -88,7 +89,7 @@ digamma: Unary = elementwise(
 )  # fmt: skip
 
 
-def _polygamma(x: Any, n: int) -> Any:
+def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     # ψⁿ(x) = (-1)^(n+1) n! ζ(n+1, x), the Hurwitz zeta function.
     factor = math.gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
     return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
@@ -102,7 +103,13 @@ _record_polygamma = elementwise(
 )  # fmt: skip
 
 
-def polygamma(n: int, x: TensorLike, /) -> Tensor:
+@overload
+def polygamma(n: int, x: SomeTensor, /) -> SomeTensor: ...
+@overload
+def polygamma(n: int, x: TensorLike, /) -> Tensor: ...
+@overload
+def polygamma(n: int, x: Node, /) -> Node: ...
+def polygamma(n: int, x: Any, /) -> Any:
     """The n-th derivative of digamma; n is an integer, not a tensor.
 
     >>> round(float(gt.polygamma(1, 1.0)), 6)
@@ -122,8 +129,8 @@ def _order(name: str, n: Any) -> int:
     return found
 
 
-def _xlogy_partial(y: Any, a: Any, b: Any) -> Any:
-    # Guarded at 0 / 0 only: at a = 0 elsewhere, a / b is right, and so is its derivative.
+def _xlogy_partial(y: Node, a: Node, b: Node) -> Node:
+    # Only 0 / 0 is guarded: for a = 0 and any other b, a / b and its derivative are right.
     both = equal(a, 0) & equal(b, 0)
     return where(both, 0.0, a / where(both, 1.0, b))
 
@@ -135,7 +142,7 @@ xlogy = elementwise(
     function=XLOGY,
 )  # fmt: skip
 
-# A `where` would do, but its mask would be carried back through everything that x came from.
+# A `where` would also work, but reverse mode would carry its mask back through all inputs of x.
 multiply_no_nan: Binary = elementwise(
     "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
@@ -145,7 +152,7 @@ multiply_no_nan: Binary = elementwise(
 )  # fmt: skip
 
 
-def _sinc_kernel(x: Any, order: int) -> Any:
+def _sinc_kernel(x: np.ndarray, order: int) -> np.ndarray:
     """The n-th derivative of sin(u)/u, u = πx, times πⁿ: a series near 0, a recurrence elsewhere.
 
     The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹ multiplies errors by n / u at each step, and the terms
@@ -153,13 +160,13 @@ def _sinc_kernel(x: Any, order: int) -> Any:
     """
     u = np.asarray(x, np.result_type(x, np.float64)) * math.pi
     near = np.abs(u) < max(1.0, order / 2.0)
-    # Each formula sees only arguments that are good for it.
+    # Each formula gets only arguments at which it is accurate.
     small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
     result = np.where(near, _sinc_series(small, order), _sinc_recurrence(large, order))
     return (result * math.pi**order).astype(x.dtype)
 
 
-def _sinc_series(u: Any, order: int) -> Any:
+def _sinc_series(u: np.ndarray, order: int) -> np.ndarray:
     lowest = order % 2
     total = np.zeros_like(u)
     for j in range(lowest + 2 * (10 + order), lowest - 1, -2):
@@ -168,7 +175,7 @@ def _sinc_series(u: Any, order: int) -> Any:
     return total * u if lowest else total
 
 
-def _sinc_recurrence(u: Any, order: int) -> Any:
+def _sinc_recurrence(u: np.ndarray, order: int) -> np.ndarray:
     sine, cosine = np.sin(u), np.cos(u)
     derivatives = (sine, cosine, -sine, -cosine)
     found = sine / u
@@ -196,13 +203,13 @@ def sinc(x: TensorLike, /) -> Tensor:
     return _record_sinc(0, x)
 
 
-def _bessel_kernel(x: Any, order: int) -> Any:
+def _bessel_kernel(x: np.ndarray, order: int) -> np.ndarray:
     special = _scipy()
     known = {0: special.i0, 1: special.i1}.get(order)
     return known(x) if known else np.asarray(special.iv(order, x)).astype(x.dtype)
 
 
-def _bessel_partial(y: Any, x: Any, order: int) -> Any:
+def _bessel_partial(y: Node, x: Node, order: int) -> Node:
     above = _record_bessel(order + 1, x)
     return above if order == 0 else 0.5 * (_record_bessel(order - 1, x) + above)
 

@@ -12,6 +12,7 @@ from gradtape.graph.node import Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
 from gradtape.ops.families import identities, lowering
+from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 from gradtape.ops.families.math_functions import (
     ACOS,
@@ -49,8 +50,6 @@ _LN10 = math.log(10.0)
 
 def ones_where(condition: Node, like: Node) -> Node:
     """1 where the condition holds, 0 elsewhere, in the dtype of `like`."""
-    from gradtape.ops.families.casting import cast
-
     return cast(condition, like.dtype)
 
 
@@ -106,7 +105,7 @@ asinh = elementwise(
 )  # fmt: skip
 acosh = elementwise(
     "acosh", np.arccosh, "Inverse hyperbolic cosine.", ("float(gt.acosh(1.0))", "0.0"),
-    # Two roots, not the root of a product: the branch cuts of the product lie elsewhere.
+    # Two roots, not the root of the product, which has other branch cuts.
     partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)], domains=[(1.2, 3.0)], dtypes=_COMPLEX,
     function=ACOSH,
 )  # fmt: skip
@@ -238,13 +237,13 @@ relu = elementwise(
 )  # fmt: skip
 
 
-def _sigmoid(x: Any) -> Any:
-    # exp of a non-positive number never overflows, and both branches share it.
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    # exp(-|x|) never overflows, and both branches use it.
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: np.ndarray) -> np.ndarray:
     found = np.tanh(x)
     if x.dtype.kind == "c" and np.isinf(x.real).any():
         # C gives the imaginary part the sign of sin(2 Im x), the array API standard that of Im x.
@@ -254,16 +253,16 @@ def _tanh(x: Any) -> Any:
     return found
 
 
-def _expm1(x: Any) -> Any:
+def _expm1(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "c":
         return np.expm1(x)
-    # Re exp(x) - 1 cancels near 0; the same sum in terms that are small there does not. Far out
-    # there is nothing to cancel, and exp knows what infinities and NaNs give.
+    # Re exp(x) - 1 cancels near 0; the same sum in terms that are small there does not. Far from 0
+    # nothing cancels, and exp(x) - 1 handles infinities and NaNs.
     a, b = x.real, x.imag
     found = np.asarray(np.exp(x))
     far = found.real - 1
     near = np.expm1(a) * np.cos(b) - 2 * np.square(np.sin(b / 2))
-    # Adding 0 makes -0 of the real part 0.
+    # Adding 0 turns a real part of -0.0 into 0.0.
     found.real = np.where(np.isfinite(x) & (np.abs(a) < 40), near + 0, far)
     return found
 

@@ -1,7 +1,7 @@
-"""What follows for an op from its nature: the families, and the rules that they share.
+"""Families: they fill in the fields of an Op that follow from its kind, by rules that ops share.
 
 - families: `elementwise`, `linear`, `for_each`, and for reductions `axes`
 - rules of ops by kind: `batching` and `batched_rows` (batch), `reads` (sparsity), `examples`
   (independence of examples), `identities` (simpler), `copies` (memory), `lowering` (kernels)
-- what rules are written with: `shapes`, `casting`, `access`, `samples`
+- building blocks of rules: `shapes`, `casting`, `access`, `samples`
 """

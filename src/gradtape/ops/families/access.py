@@ -1,4 +1,4 @@
-"""Access: how a value lies in memory, its own or that of the node it is a view of."""
+"""Access: how a value lies in memory, which a view shares with the node that it is a view of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Strides = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Access:
-    """Where the elements of a value lie: in `base`, from `offset` on, by `strides`, in elements."""
+    """The place of a value in the memory of `base`; `offset` and `strides` count elements."""
 
     base: Node
     shape: Shape
@@ -46,17 +46,17 @@ def row_major(shape: Shape) -> Strides:
 
 
 def whole(node: Node) -> Access:
-    """A value in memory of its own."""
+    """The access to a value that has contiguous memory of its own."""
     return Access(node, node.shape, row_major(node.shape))
 
 
 def is_strided_view(node: Node) -> bool:
-    """Whether a node reads the memory of its one operand by other strides, if these can be."""
+    """Whether a node is a view of one operand, which `viewed` can try to express by strides."""
     return node.op.view not in (None, View.OTHER) and len(node.inputs) == 1
 
 
 def viewed(node: Node, source: Access) -> Access | None:
-    """How a view reads its operand's memory; None if the node is no view, or has to be copied."""
+    """How a view reads its operand's memory; None for other nodes, or if it needs a copy."""
     match node.op.view:
         case View.RESHAPE:
             return reshaped(source, node.shape)
@@ -76,7 +76,7 @@ def viewed(node: Node, source: Access) -> Access | None:
 
 
 def reshaped(source: Access, shape: Shape) -> Access | None:
-    """The same memory in another shape, where strides can express it."""
+    """The same memory in another shape; None if no strides express that."""
     if math.prod(shape) == 0 or source.is_contiguous():
         return Access(source.base, shape, row_major(shape), source.offset)
     old = [(n, s) for n, s in zip(source.shape, source.strides, strict=True) if n != 1]

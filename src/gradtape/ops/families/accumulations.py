@@ -13,7 +13,7 @@ from gradtape.ops.families import lowering
 
 
 def add(b: Builder, x: Vector, y: Vector) -> Vector:
-    """x + y, rounded on its own: a sum that is joined with a product differs from NumPy's."""
+    """x + y, never contracted to a fused multiply-add, which would round differently from NumPy."""
     return b.arithmetic("fadd", "add", x, y, contract=False)
 
 
@@ -22,7 +22,7 @@ def _multiply(b: Builder, x: Vector, y: Vector) -> Vector:
 
 
 def _recurrence_step(b: Builder, state: Vector, factor: Vector, term: Vector) -> Vector:
-    """factor * state + term. A state of 0 stays out of it, even where the factor is infinite."""
+    """factor * state + term, where a state of 0 adds nothing even if the factor is infinite."""
     zero = b.constant(0, state.dtype)
     grown = _multiply(b, factor, state)
     return add(b, b.select(b.compare("oeq", "eq", state, zero), zero, grown), term)
@@ -45,7 +45,7 @@ COMBINATIONS: dict[Accumulation, Combination] = {
     Accumulation.PROD: Combination(_always(1), _multiply),
     Accumulation.ANY: Combination(_always(False), lowering.bits("or")),
     Accumulation.ALL: Combination(_always(True), lowering.bits("and")),
-    # Booleans are rare enough to be left to NumPy.
+    # Kernels do not take booleans (no `b` in kinds): they are rare enough to be left to NumPy.
     Accumulation.MAX: Combination(_lowest, lowering.larger, kinds="iuf"),
     Accumulation.MIN: Combination(_highest, lowering.smaller, kinds="iuf"),
     Accumulation.ARGMAX: Combination(_lowest, lowering.larger, kinds="iuf", better="gt"),

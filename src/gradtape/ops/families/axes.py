@@ -1,4 +1,4 @@
-"""What reductions share: the shape that is left, the dtype they accumulate in, their samples."""
+"""Shared parts of reductions: the shape of the result, the accumulator's dtype, and samples."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import default_dtype
+from gradtape.dtypes import Array, DType, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY
+from gradtape.graph.op import REGISTRY, Rule
 from gradtape.graph.spec import Shape
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 
 
 def reduced_shape(shape: Shape, axis: Axes, keepdims: bool) -> Shape:
-    """The shape that is left after reducing over `axis`."""
+    """The shape of the result of a reduction over `axis`."""
     if keepdims:
         return tuple(1 if position in axis else n for position, n in enumerate(shape))
     return tuple(n for position, n in enumerate(shape) if position not in axis)
@@ -32,8 +32,8 @@ def count(x: Any, axis: Axes) -> int:
     return math.prod(x.shape[position] for position in axis)
 
 
-def accumulator(dtype: Any) -> Any:
-    """Sums of small integers and booleans are wide ones, as in NumPy."""
+def accumulator(dtype: DType) -> DType:
+    """The dtype of a sum: 64 bits wide for integers and booleans, as in NumPy."""
     if dtype.kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
@@ -41,7 +41,7 @@ def accumulator(dtype: Any) -> Any:
 
 @kind_of_operand
 def in_dtype(x: Any, dtype: Any) -> Any:
-    """A tensor or node in the dtype that was asked for, if any was."""
+    """A tensor or node, cast to `dtype` unless that is None."""
     return x if dtype is None or x.dtype == dtype else cast(x, dtype)
 
 
@@ -53,12 +53,12 @@ def inexact_operand(x: Any) -> Any:
 
 
 def add_up(x: Node, axis: Axes, keepdims: bool) -> Node:
-    """The sum as a node, for rules in modules that `reduction` itself imports."""
+    """The sum as a node, for modules that cannot import `reduction` because it imports them."""
     return apply(REGISTRY["sum"], (x,), (axis, keepdims))
 
 
 def require_order(name: str, x: Any, axis: Axes) -> None:
-    """Refuse what has no largest element: complex numbers, and nothing at all."""
+    """Raise an error if the operand has no largest element: it is complex, or it is empty."""
     if x.dtype.kind == "c":
         raise DtypeError(f"{name}: {x.dtype} has no order. Take gt.abs or gt.real first.")
     if count(x, axis) == 0:
@@ -68,8 +68,8 @@ def require_order(name: str, x: Any, axis: Axes) -> None:
         )
 
 
-def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Any:
-    """Every kind of axis, kept or not, on 2-d, 3-d, 0-d and empty operands."""
+def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Rule:
+    """Samples that reduce 2-d, 3-d, 0-d and empty operands over one, several and no axes."""
 
     def samples() -> list[Sample]:
         rng = generator(name)
@@ -93,7 +93,7 @@ def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more:
     return samples
 
 
-def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
+def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     """Values without accidental ties, so that extrema and orders can be differentiated."""
     kind = np.dtype(dtype).kind
     if kind == "b":

@@ -1,7 +1,7 @@
-"""Batch rules of ops that read and write by position: rows of all examples, laid end to end.
+"""Batch rules of ops that read and write by position: the rows of all examples are joined.
 
 Where positions differ from example to example, the tensors of all examples become one tensor with
-as many times more rows, and every example's positions are moved on by the rows before its own.
+`size` times as many rows, and each example adds the number of rows before its own to positions.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def joined_rows(x: Node, axis: int) -> Node:
 
 
 def parted_rows(rows: Node, size: int, axis: int) -> Node:
-    """The way back."""
+    """The inverse of `joined_rows`."""
     parted = reshaped(rows, (size, rows.shape[0] // size if size else 0, *rows.shape[1:]))
     return moved(parted, 1, axis + 1)
 
 
 def joined_positions(indices: Node, length: int) -> Node:
-    """Positions in the joined rows."""
+    """The positions of each example, as positions in the joined rows."""
     if indices.dtype != np.dtype(np.int64):
         indices = apply(REGISTRY["cast"], (indices,), (np.dtype(np.int64),))
     return indices + numbers(indices.shape[0], length, indices.ndim - 1)
 
 
 def gather(inputs: Inputs, batched: Flags, y: Node, axis: int) -> Node:
-    """Look-ups: of every example in its own tensor, or of all in one."""
+    """The rule of `gather`: each example reads its own tensor, or all examples read one."""
     x, indices = inputs
     if not batched[1]:
         return apply(y.op, inputs, (axis + 1,))
@@ -52,12 +52,12 @@ def gather(inputs: Inputs, batched: Flags, y: Node, axis: int) -> Node:
         return moved(apply(y.op, inputs, (axis,)), axis, 0)
     length = y.inputs[0].shape[axis]
     found = apply(y.op, (joined_rows(x, axis), joined_positions(indices, length)), (0,))
-    # The axes of the indices stand where the axis was.
+    # In the result, the axes of the indices replace the axis that was read.
     return moved(found, 1, axis + 1, indices.ndim - 1)
 
 
 def write(inputs: Inputs, batched: Flags, y: Node, axis: int = 0) -> Node:
-    """Values added or written by position."""
+    """The rule of scatters, which add or write values by position."""
     x, indices, values = inputs
     size = size_of(inputs, batched)
     x = x if batched[0] else spread(x, size)
@@ -76,14 +76,14 @@ def write(inputs: Inputs, batched: Flags, y: Node, axis: int = 0) -> Node:
 
 
 def last_writer(inputs: Inputs, batched: Flags, y: Node, length: int) -> Node:
-    """Positions of different examples never meet."""
+    """The rule of `last_writer`: in joined rows, examples never write to the same position."""
     (indices,) = inputs
     size = indices.shape[0]
     return apply(y.op, (joined_positions(indices, length),), (size * length,))
 
 
 def scatter_argmax(inputs: Inputs, batched: Flags, y: Node) -> Node:
-    """The winners among the values of all examples, numbered in each from 0 again."""
+    """The rule of `scatter_argmax`: winners in joined rows, numbered from 0 in each example."""
     x, indices, values = spread_all(inputs, batched)
     size = x.shape[0]
     if not size:

@@ -1,9 +1,9 @@
-"""Batch rules: what becomes of an op when operands get one more axis in front, one per example.
+"""Batch rules: how an op is applied to operands with one more axis in front, that of examples.
 
 A rule is called as `batch(inputs, batched, y, **params)`: `y` is the node of one example, `inputs`
-are its operands with those that are `batched` replaced by nodes with an additional axis 0, the
-others as they were. It gives the node, or a tuple of nodes, with that axis in front of the result.
-An operand that is not batched is stretched only where the op can do nothing else with it.
+are its operands, where each `batched` operand is replaced by a node with an additional axis 0.
+The rule returns a node, or a tuple of nodes, with the axis of examples in front of the result.
+An operand that is not batched is stretched only if the op cannot be applied otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.graph.node import Node, apply, constant, outputs
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph.spec import Shape, Spec, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]
@@ -45,7 +45,7 @@ def moved(node: Node, source: int, target: int, count: int = 1) -> Node:
 
 
 def spread(node: Node, size: int) -> Node:
-    """The same value for every example; a constant is only written larger."""
+    """The same value for every example; a constant becomes a constant of the larger shape."""
     shape = (size, *node.shape)
     if node.op.name == "full":
         return constant(node.params[1], spec(shape, node.dtype))
@@ -53,7 +53,7 @@ def spread(node: Node, size: int) -> Node:
 
 
 def spread_all(inputs: Inputs, batched: Flags) -> Inputs:
-    """Every operand with an axis of examples."""
+    """All operands, each with an axis of examples."""
     size = size_of(inputs, batched)
     return tuple(
         node if flag else spread(node, size) for node, flag in zip(inputs, batched, strict=True)
@@ -61,7 +61,7 @@ def spread_all(inputs: Inputs, batched: Flags) -> Inputs:
 
 
 def lifted(node: Node, ndim: int) -> Node:
-    """A batched operand whose examples have `ndim` axes: new ones come after that of examples."""
+    """A batched operand whose examples get `ndim` axes: new axes of length 1 follow axis 0."""
     missing = ndim + 1 - node.ndim
     return reshaped(node, (node.shape[0], *(1,) * missing, *node.shape[1:]))
 
@@ -74,17 +74,17 @@ def aligned(inputs: Inputs, batched: Flags, ndim: int) -> Inputs:
 
 
 def broadcasting(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
-    """The rule of ops that broadcast their operands and count axes from the last, if at all."""
+    """The rule of ops that broadcast operands; params that are axes count from the last."""
     return apply(y.op, aligned(inputs, batched, y.ndim), y.params)
 
 
 def leading(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
-    """The rule of ops on one operand for which all leading axes are a batch."""
+    """The rule of ops on one operand that treat all leading axes as a batch already."""
     return apply(y.op, inputs, y.params)
 
 
 def shifted(*names: str) -> Rule:
-    """The rule of ops whose axes are in these params, an int or a tuple of them each."""
+    """The rule of ops whose params `names` are axes (an int or a tuple), which move up by one."""
 
     def rule(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
         later = dict(params)
@@ -97,7 +97,7 @@ def shifted(*names: str) -> Rule:
 
 
 def one_by_one(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Any:
-    """The rule of last resort: a stack of one application for each example."""
+    """The rule of last resort: one application for each example, and a stack of the results."""
     size = size_of(inputs, batched)
     found = [
         apply(
@@ -126,13 +126,13 @@ def example(node: Node, number: int) -> Node:
     return apply(REGISTRY["slice"], (node,), part)
 
 
-def _stacked(nodes: list[Node], of: Any) -> Node:
+def _stacked(nodes: list[Node], of: Spec) -> Node:
     if not nodes:
         return constant(0, spec((0, *of.shape), of.dtype))
     return apply(REGISTRY["stack"], tuple(nodes), (0,))
 
 
 def numbers(size: int, step: int, ndim: int) -> Node:
-    """0, step, 2 step, ...: one for each example, to be added to something of `ndim` axes."""
+    """0, step, 2 step, ..., one number per example, to be added to examples with `ndim` axes."""
     found = apply(REGISTRY["arange"], (), (0, size, 1, np.dtype(np.int64)))
     return reshaped(found if step == 1 else found * step, (size, *(1,) * ndim))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, DType, as_dtype, promote, to_inexact
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
 from gradtape.graph.facts import Linear
 from gradtape.graph.node import Node, apply
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-def _cast_spec(x: Spec, dtype: Any) -> Spec:
+def _cast_spec(x: Spec, dtype: DType) -> Spec:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise DtypeError(
             f"cast: {x.dtype} to {dtype} would drop the imaginary part. Use gt.real first."
@@ -53,7 +53,7 @@ def _cast_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], dtype: DTy
     return cast(g, source)
 
 
-def _cast_numpy(x: Any, dtype: Any) -> Any:
+def _cast_numpy(x: Array, dtype: DType) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         return np.asarray(x).astype(dtype)
 
@@ -98,12 +98,12 @@ def cast(x: Any, dtype: DTypeLike) -> Any:
     return record(CAST, (x,), (dtype,))
 
 
-def cast_to(nodes: tuple[Node, ...], dtype: Any) -> tuple[Node, ...]:
+def cast_to(nodes: tuple[Node, ...], dtype: DType) -> tuple[Node, ...]:
     return tuple(cast(node, dtype) for node in nodes)
 
 
 def promotion(name: str, kind: str, accepted: str) -> Callable[..., Any]:
-    """A promote rule: `same` computes in the common dtype, `float` in at least a float."""
+    """A promote rule that casts to the common dtype (`same`), an inexact (`float`) or `bool`."""
     allowed = KINDS[accepted]
 
     def rule(inputs: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -1,10 +1,10 @@
-"""Copies: movements as copies from one part of memory to another, in the order they are made.
+"""Copies: ops that move elements, as copies from memory to memory that run in list order.
 
-These are the rules `copies(y, access)` of ops that only move elements. Concatenation is a copy per
-operand, a slice put into zeros is a copy beside fills, a gather a copy whose source is moved by an
-index, a scatter one whose target is. Each copy runs as a loop of its own. `access` says where an
-operand lies, None for a constant. A rule gives None where its operands do not lie so that copies
-can read them.
+These are the rules `copies(y, access)` of ops that only move elements. Concatenation is one copy
+per operand; a slice put into zeros is a copy and fills around it; a gather is a copy whose source
+address depends on an index; in a scatter the target address does. Each copy runs as its own loop.
+`access(node)` is the Access of an operand, or None for a constant. A rule returns None if strides
+cannot express how its operands lie in memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
 
-# NumPy joins more operands than this in less time than so many copies take to set up.
+# With more operands than this, setting up one loop per operand takes longer than NumPy's join.
 MOST_OPERANDS = 256
 
 
 @dataclass(frozen=True)
 class Index:
-    """Positions that move an address: by `step` elements each, and not past `last` positions."""
+    """An index that adds `step` elements per position to an address; `last` is the highest one."""
 
     positions: Node
     strides: Strides
@@ -35,9 +35,9 @@ class Index:
 
 @dataclass(frozen=True)
 class Piece:
-    """A copy over `shape`, of `source` or, without strides, of a constant.
+    """A copy over `shape` of the memory of `source`, or of a constant if `strides` is None.
 
-    Strides and offsets are in elements: of the memory that the source lies in, and of the result.
+    `strides` and `offset` count elements in the source, `target` and `start` in the result.
     """
 
     shape: Shape
@@ -58,7 +58,7 @@ Rule = Callable[[Node, Reader], "list[Piece] | None"]
 
 
 def pieces(node: Node, access: Reader) -> list[Piece] | None:
-    """The copies that make up a node, by its op's rule."""
+    """The copies that compute a node, by its op's rule; None if copies cannot compute it."""
     if not math.prod(node.shape) or any(parent.size == 0 for parent in node.inputs):
         return None
     if len(node.inputs) > MOST_OPERANDS or node.op.copies is None:
@@ -70,7 +70,7 @@ def pieces(node: Node, access: Reader) -> list[Piece] | None:
 def _copy(
     source: Node, access: Reader, shape: Shape, target: Strides, start: int, **more: Any
 ) -> Piece | None:
-    """All of an operand, broadcast and reshaped to a part of the result."""
+    """A copy of a whole operand, broadcast and reshaped to a part of the result."""
     found = access(source)
     if found is None:
         return Piece(shape, source, None, 0, target, start, **more)
@@ -91,7 +91,7 @@ def _known(found: list[Piece | None]) -> list[Piece] | None:
 
 
 def concat(node: Node, access: Reader) -> list[Piece] | None:
-    """Each operand behind the one before it."""
+    """One copy per operand, each behind the one before it."""
     (axis,) = node.params
     target = row_major(node.shape)
     found, start = [], 0
@@ -102,7 +102,7 @@ def concat(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def stack(node: Node, access: Reader) -> list[Piece] | None:
-    """Each operand at its place along the new axis."""
+    """One copy per operand, to its position along the new axis."""
     (axis,) = node.params
     steps = row_major(node.shape)
     target = (*steps[:axis], *steps[axis + 1 :])
@@ -122,7 +122,7 @@ class _Part:
 
 
 def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) -> _Part | None:
-    """The part of some memory that a slice of any kind names; None if a start has no memory."""
+    """The part that a slice op reads or writes; None if a start is an operand without memory."""
     if any(access(start) is None for start in moving):
         return None
     starts, lengths, steps, _ = node.params
@@ -132,7 +132,7 @@ def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) ->
     for n, stride, first, length, step in axes:
         strides.append(stride * step)
         if first is None:
-            # The last position from which the part does not run out of the axis.
+            # The last start with which the part still ends inside the axis.
             last = n - 1 - max(0, (length - 1) * step)
             found.append(Index(next(given), (0,) * len(lengths), stride, last))
         else:
@@ -141,7 +141,7 @@ def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) ->
 
 
 def slice_(node: Node, access: Reader) -> list[Piece] | None:
-    """Only where a start is an operand; all others are views."""
+    """One copy of the part, needed if a start is an operand: other slices are views."""
     x, *moving = node.inputs
     lengths = node.params[1]
     found = access(x)
@@ -154,7 +154,7 @@ def slice_(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def unslice(node: Node, access: Reader) -> list[Piece] | None:
-    """The part, and zeros around it."""
+    """A copy of the part, and fills of zeros around it."""
     g, *moving = node.inputs
     starts, lengths, steps, shape = node.params
     part = _part(whole(node), moving, access, node)
@@ -167,7 +167,7 @@ def unslice(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> list[Piece]:
-    """Fills of all elements outside a box, in slabs: axis by axis, before it and behind it."""
+    """Fills of all elements outside a box: for each axis a slab before the box and one behind."""
     steps = row_major(node.shape)
     found: list[Piece] = []
     shape, corner = list(node.shape), 0
@@ -176,14 +176,14 @@ def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> li
             if count:
                 slab = (*shape[:axis], count, *shape[axis + 1 :])
                 found.append(_fill(value, node, slab, corner + first * steps[axis]))
-        # Slabs of later axes cover only the rest of this one.
+        # Slabs of later axes cover only the box along this axis: the rest is filled already.
         shape[axis] = length
         corner += start * steps[axis]
     return found
 
 
 def set_slice(node: Node, access: Reader) -> list[Piece] | None:
-    """The tensor, and then the value where the part is."""
+    """A copy of the tensor, and then a copy of the value over the part."""
     x, value, *moving = node.inputs
     _, lengths, _, shape = node.params
     part = _part(whole(node), moving, access, node)
@@ -204,7 +204,7 @@ def set_slice(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def resize_axis(node: Node, access: Reader) -> list[Piece] | None:
-    """What stays of the operand, and fills before and behind it."""
+    """A copy of the elements that stay, and fills before and behind them."""
     (x,) = node.inputs
     axis, before, _, fill = node.params
     found = access(x)
@@ -221,7 +221,7 @@ def resize_axis(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def roll(node: Node, access: Reader) -> list[Piece] | None:
-    """Along each axis two parts change places."""
+    """Along each axis two parts change places, so a roll of n axes is up to 2**n copies."""
     (x,) = node.inputs
     shift, axis = node.params
     found = access(x)
@@ -234,7 +234,7 @@ def roll(node: Node, access: Reader) -> list[Piece] | None:
     boxes = [(node.shape, found.offset, 0)]
     for at, amount in amounts.items():
         n = node.shape[at]
-        # Elements from `first` on, so many, come to stand from `there` on.
+        # `count` elements, from `first` on in the operand, go to `there` in the result.
         parts = [(0, n - amount, amount), (n - amount, amount, 0)]
         boxes = [
             (
@@ -250,7 +250,7 @@ def roll(node: Node, access: Reader) -> list[Piece] | None:
 
 
 def _along(strides: Strides, axis: int, count: int) -> Strides:
-    """Strides with those of one axis replaced by `count` axes that an index walks."""
+    """Strides in which `count` axes of stride 0 replace an axis: an index moves the address."""
     return (*strides[:axis], *(0,) * count, *strides[axis + 1 :])
 
 
@@ -279,7 +279,7 @@ def _read(node: Node, access: Reader, along: bool) -> list[Piece] | None:
 
 
 def scatter(*, adds: bool, along: bool = False) -> Rule:
-    """Values written or added at positions: rows of them, or `along` lines with their own."""
+    """A rule that writes or adds rows; if `along`, elements that have their own positions."""
 
     def rule(node: Node, access: Reader) -> list[Piece] | None:
         x, indices, values = node.inputs

@@ -1,13 +1,13 @@
-"""The element-wise family: what follows for an op from being computed element by element.
+"""The element-wise family: it derives the fields of an Op that works element by element.
 
-A declaration gives the NumPy kernel and the partial derivatives; spec, promotion, both modes of
-differentiation, masks, samples and the recording function follow.
+A declaration gives the NumPy kernel and the partial derivatives. The family derives the spec,
+promotion, both modes of differentiation, masks, samples and the function that records the op.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -29,11 +29,8 @@ from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
-if TYPE_CHECKING:
-    from gradtape.graph.vector_code import LlvmRule
-
 Domain = tuple[float, float]
-# The rough cost of one call of a mathematical function, in loads from memory.
+# The rough cost of a call of a mathematical function, in units of one load from memory.
 CALL_COST = 8
 
 new: Any = object.__new__
@@ -61,7 +58,7 @@ def scaled(factor: Any, node: Node) -> Node:
 
 
 def jvp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """Forward rule from the partial derivatives."""
+    """The forward rule that follows from the partial derivatives."""
 
     def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
         total = None
@@ -76,9 +73,9 @@ def jvp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def vjp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """Reverse rule from the same partial derivatives, conjugated.
+    """The reverse rule that follows from the same partial derivatives, conjugated.
 
-    The result has the shape of `y`: broadcasting is undone by reverse mode, after the mask.
+    The cotangent has the shape of `y`: reverse mode applies the mask, then undoes broadcasting.
     """
 
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
@@ -91,7 +88,7 @@ def vjp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def mask_of(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """Where an operand's cotangent can be nonzero: as is, or `any` over what was broadcast."""
+    """Where an operand's cotangent can be nonzero: the mask, `any` over broadcast axes."""
     return reduce_to(mask, inputs[index].shape, "any")
 
 
@@ -101,7 +98,7 @@ def zero(y: Node, *inputs: Node, **params: Any) -> int:
 
 
 def sparsity_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """Each operand where it is stretched to; none whose partial derivative is zero."""
+    """The sparsity rule: operands broadcast; those with partial derivative `zero` are not read."""
 
     def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> tuple[Any, ...]:
         return tuple(
@@ -114,7 +111,7 @@ def sparsity_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def spec_of(name: str, arity: int, result: str) -> Callable[..., Spec]:
-    """Operands of one dtype, broadcast; the result is of that dtype, `bool` or `real`."""
+    """The spec rule: operands of one dtype broadcast; `result` selects the dtype of the result."""
 
     def spec_rule(*specs: Spec, **_: Any) -> Spec:
         shape = specs[0].shape if arity == 1 else broadcast_shapes(name, [s.shape for s in specs])
@@ -135,7 +132,7 @@ def samples_of(
     dtypes: Sequence[str],
     sample_params: Sequence[dict[str, Any]],
 ) -> list[Sample]:
-    """Points in the domains: several shapes, 0-d, empty and stretched ones among them."""
+    """Samples in the domains, of several shapes, among them 0-d, empty and broadcast operands."""
     rng = generator(name)
     shapes: list[Any] = [(3,), (), (2, 0)] if arity == 1 else [(2, 3), (3,), (2, 1), (), (0, 3)]
     found = []
@@ -186,8 +183,8 @@ def elementwise(  # type: ignore[misc]
     example: tuple[str, str],
     *,
     partials: Sequence[Callable[..., Any]] = (),
-    jvp: Any = None,
-    vjp: Any = None,
+    jvp: Rule | Undefined | None = None,
+    vjp: Rule | Undefined | None = None,
     arity: int = 1,
     promote: str = "float",
     accepts: str = "any",
@@ -199,18 +196,18 @@ def elementwise(  # type: ignore[misc]
     function: MathFunction | None = None,
     of_complex: LlvmRule | None = None,
     llvm: LlvmRule | None = None,
-    sparsity: Any = None,
+    sparsity: Rule | None = None,
     linear: Linear | None = None,
     simpler: Rule | None = None,
     transparent: bool = False,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
-    `dtypes` are those that `samples` cover besides the default; list complex128 where the function
-    is defined there. `result` is `same`, `bool` or `real` (the real dtype of a complex one).
+    `dtypes` are the dtypes that `samples` cover; list complex128 if the function takes complex
+    operands. `result` is `same`, `bool` or `real` (the real dtype of a complex one).
 
     `function` is the mathematical function that computes the op in kernels, and `of_complex` the
-    rule for complex operands where it differs. An op that is no single function gives `llvm`.
+    rule for complex operands where it differs. Other ops pass `llvm`.
     """
     if llvm is None and function is not None:
         llvm = lowering.call(function, of_complex)
@@ -282,7 +279,7 @@ def unary_function(op: Op) -> Unary:
             else:
                 entered, a = x.computed.entry
                 if entered != stamp:
-                    # A variable, or a value that is new here; entering it may flush.
+                    # A variable, or a value new to this recording: entering it may flush.
                     a = x.enter(recording)
                     if state.recording is not recording:
                         return record(op, (x,))
@@ -297,7 +294,7 @@ def unary_function(op: Op) -> Unary:
                 node = recording.first_application(key, op, (a,), ())
             else:
                 node = recording.twin(key, node)
-            # As Handle.__init__ does, without the call.
+            # Handle.__init__ written out: the call would cost time.
             handle = new(x.result_class)
             handle.node = node
             handle.recording = recording
@@ -325,8 +322,8 @@ def binary_function(op: Op) -> Binary:
     def function(x: Any, y: Any, /) -> Any:
         if native is not None:
             return native(x, y)
-        # The path of known structure: two or three look-ups, no node is made. Operands that are
-        # not known to the recording fall through to `record`, which handles everything.
+        # The fast path: if this application was recorded before, two or three look-ups find its
+        # node. Operands without a node in the recording go to `record`, which handles all cases.
         recording = state.recording
         try:
             stamp = recording.stamp
@@ -335,13 +332,13 @@ def binary_function(op: Op) -> Binary:
             else:
                 entered, a = x.computed.entry
                 if entered != stamp:
-                    # A variable, or a value that is new here; entering it may flush.
+                    # A variable, or a value new to this recording: entering it may flush.
                     a = x.enter(recording)
                     if state.recording is not recording:
                         return record(op, (x, y))
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
-                # As `scalar_leaf` does, without the call.
+                # `scalar_leaf` written out: the call would cost time.
                 leaves = recording.leaves
                 of = a.spec.scalars.get(kind) or a.spec.scalar(kind)
                 b = recording.interned.get((of, len(leaves)))
@@ -368,13 +365,13 @@ def binary_function(op: Op) -> Binary:
                 node = recording.first_application(key, op, (a, b), ())
             else:
                 node = recording.twin(key, node)
-            # As Handle.__init__ does, without the call.
+            # Handle.__init__ written out: the call would cost time.
             handle = new(x.result_class)
             handle.node = node
             handle.recording = recording
             handle.computed = None
             recording.handles.append(handle)
-            # As in `record`: the recording may have been closed underneath.
+            # As in `record`: a garbage collection may have closed the recording in between.
             if recording.closed and handle.computed is None:
                 return record(op, (x, y))
             return handle
@@ -388,7 +385,7 @@ def binary_function(op: Op) -> Binary:
 
 
 def reflected_function(op: Op) -> Binary:
-    """The recorder of `op` for when ours is the right operand: `1.0 - x`."""
+    """The recorder of `op` if the tensor is the right operand, as in `1.0 - x`."""
 
     def function(right: Any, left: Any, /) -> Any:
         recording = state.recording
@@ -403,7 +400,7 @@ def reflected_function(op: Op) -> Binary:
 
 
 def parametric_function(op: Op, arity: int) -> Callable[..., Any]:
-    """For ops with params: they come first, by position, as in `polygamma(1, x)`."""
+    """The recorder of an op with params, which come first, by position, as in `polygamma(1, x)`."""
     count = len(op.params)
 
     def function(*arguments: Any) -> Any:
@@ -424,7 +421,7 @@ REFLECTED = frozenset((float, int))
 
 
 def known_node(recording: Recording, x: Any) -> Node | None:
-    """The node of a handle that the recording knows already."""
+    """The node of a handle in this recording, or None if the handle has not entered it."""
     try:
         if x.recording is recording:
             return x.node  # type: ignore[no-any-return]  # a local would cost time
@@ -434,8 +431,8 @@ def known_node(recording: Recording, x: Any) -> Node | None:
     return node if stamp == recording.stamp else None
 
 
-def scalar_leaf(recording: Recording, value: Any, kind: type, beside: Spec) -> Node:
-    """The leaf of a Python scalar beside an operand of a given spec."""
+def scalar_leaf(recording: Recording, value: object, kind: type, beside: Spec) -> Node:
+    """A new leaf for a Python scalar, whose dtype adapts to an operand with spec `beside`."""
     leaves = recording.leaves
     of = beside.scalars.get(kind) or beside.scalar(kind)
     found = recording.interned.get((of, len(leaves)))
@@ -448,7 +445,7 @@ def scalar_leaf(recording: Recording, value: Any, kind: type, beside: Spec) -> N
 def application(
     recording: Recording, op: Op, operands: Any, inputs: Any, params: Any, kind: type[Handle]
 ) -> Any:
-    """One more application to inputs that the recording knows, as a handle."""
+    """Record an application to nodes of this recording, and return its handle."""
     key = (op, params, *inputs) if params else (op, *inputs)
     node = recording.interned.get(key)
     if node is not None and node.stamp != recording.stamp:

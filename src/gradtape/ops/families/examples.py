@@ -1,9 +1,9 @@
-"""Examples: rules `examples(y, places)`, by which the examples of a batch are followed through ops.
+"""Examples: rules `examples(y, places)`, which follow the examples of a batch through ops.
 
 A value that depends on a batch has a place of the batch: `outer`, the number of elements in front
 of the batch index in row-major order, which a reshape does not change, and the number of examples.
-A rule gets the place in each input, None for one that does not depend on the batch, and gives the
-place in the result. It raises DependenceError if the op combines different examples.
+A rule gets the place in each input, or None if the input does not depend on the batch, and returns
+the place in the result. It raises DependenceError if the op combines different examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNPROVED = "cannot prove that {op} keeps examples apart"
 
 
 class DependenceError(Exception):
-    """Why examples could not be shown to be independent, and which op it is."""
+    """Examples could not be shown to be independent: `why` says the reason, `op` names the op."""
 
     def __init__(self, why: str, node: Node, op: str | None = None) -> None:
         self.why = why
@@ -37,7 +37,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class Batch:
-    """Where the examples of a value are: behind so many elements, so many of them."""
+    """The place of a batch in a value: `outer` elements in front, and `count` examples."""
 
     outer: int
     count: int
@@ -60,13 +60,13 @@ Places = Sequence[Batch | None]
 
 
 def shape_of(node: Node) -> Shape:
-    """The shape of a node; of several outputs that of the first."""
+    """The shape of a node, or of its first output if it has several."""
     shape: Shape = node.spec[0].shape if type(node.spec) is tuple else node.shape
     return shape
 
 
 def mixes(node: Node) -> NoReturn:
-    """Say that an op combines different examples."""
+    """Raise the error that an op combines different examples."""
     raise DependenceError(MIXES, node)
 
 
@@ -93,7 +93,7 @@ def _followed(node: Node, places: Places, axis_in_result: Callable[[Node, int], 
 
 
 def elementwise(node: Node, places: Places) -> Batch:
-    """Operands broadcast: axes are counted from the last."""
+    """Operands broadcast, so an axis keeps its distance from the last axis."""
     found = []
     for parent, place in zip(node.inputs, places, strict=True):
         if place is None:
@@ -145,13 +145,13 @@ def along_axis(node: Node, places: Places) -> Batch:
 
 
 def permuted(node: Node, places: Places) -> Batch:
-    """The axes change places."""
+    """The batch axis moves as `axes` permutes it."""
     axes: tuple[int, ...] = node.params[0]
     return _followed(node, places, lambda parent, axis: axes.index(axis))
 
 
 def joined(node: Node, places: Places) -> Batch:
-    """Operands side by side along an axis."""
+    """Operands are joined along an axis; a concatenation must not join along the batch axis."""
     along: int = node.params[0]
     stacks = node.op.join is Join.STACK
 
@@ -175,7 +175,7 @@ def part_read(node: Node, places: Places) -> Batch:
 
 
 def part_of_zeros(node: Node, places: Places) -> Batch:
-    """A part put into zeros: it must be all of the result along the batch axis."""
+    """A part put into zeros: along the batch axis the part must fill the whole result."""
     place = places[0]
     assert place is not None
     axis = _axis_of_part(node, node.inputs[0], place)
@@ -184,7 +184,7 @@ def part_of_zeros(node: Node, places: Places) -> Batch:
 
 
 def part_replaced(node: Node, places: Places) -> Batch:
-    """A part replaced: of both operands the batch axis must be there whole."""
+    """A part replaced: along the batch axis the part must be the whole tensor."""
     found = []
     for position, (parent, place) in enumerate(zip(node.inputs[:2], places[:2], strict=True)):
         if place is not None:
@@ -195,7 +195,7 @@ def part_replaced(node: Node, places: Places) -> Batch:
 
 
 def _axis_of_part(node: Node, own: Node, place: Batch) -> int:
-    """The axis of the whole along which a part, which may lack axes of length 1, has its batch."""
+    """The batch axis of a part, counted in the whole tensor: a part may lack axes of length 1."""
     lengths = node.params[1]
     if own.size != math.prod(lengths):
         raise LostError
@@ -203,14 +203,14 @@ def _axis_of_part(node: Node, own: Node, place: Batch) -> int:
 
 
 def _check_part(node: Node, whole: Node, axis: int) -> None:
-    """Refuse a part that does not have all of an axis, in order."""
+    """Raise an error unless the part has all elements of an axis, in order."""
     starts, lengths, steps, _ = node.params
     if (starts[axis], lengths[axis], steps[axis]) != (0, whole.shape[axis], 1):
         mixes(node)
 
 
 def gathered(node: Node, places: Places) -> Batch:
-    """Rows at positions: the axes of the positions stand where the axis was."""
+    """Rows are read at positions, whose axes replace the axis that is read."""
     x, indices = node.inputs[0], node.inputs[1]
     place = places[0]
     assert place is not None
@@ -222,7 +222,7 @@ def gathered(node: Node, places: Places) -> Batch:
 
 
 def scattered(node: Node, places: Places) -> Batch:
-    """Writing or adding values at positions along an axis, whole lines of which are one example."""
+    """Values are written or added at positions along an axis, which must not be the batch axis."""
     x, indices, values = node.inputs
     (along,) = node.params
     found = []
@@ -251,7 +251,7 @@ def crossed(node: Node, places: Places) -> Batch:
 
 
 def labelled(node: Node, places: Places) -> Batch:
-    """Contractions: a label that is summed over, or that only one operand has, must be no batch."""
+    """Contractions: all batch axes must have one label, and the result must keep that label."""
     assert node.op.labels is not None
     terms, output = node.op.labels(node)
     found = []
@@ -269,7 +269,7 @@ def labelled(node: Node, places: Places) -> Batch:
 
 
 def matrices(node: Node, places: Places) -> Batch:
-    """Matrices in the last two axes; everything in front is a stack of them."""
+    """A stack of matrices in the last two axes: the batch axis must be in front of them."""
     stack = max((parent.shape[:-2] for parent in node.inputs if parent.ndim > 1), key=len)
     found = []
     for position, (parent, place) in enumerate(zip(node.inputs, places, strict=True)):

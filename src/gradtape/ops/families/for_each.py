@@ -1,7 +1,7 @@
-"""for_each: an op on each of several examples in turn, where no single call does it.
+"""for_each: applies an op to each example in turn, for ops that one call cannot batch.
 
-Its kernel is a loop over the NumPy kernel of the op. It serves ops that give integers or booleans,
-which have no derivative.
+Its kernel is a loop over the NumPy kernel of the op. It serves ops whose results are integers or
+booleans, so it needs no derivative.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _kernel(*arrays: Any, op: Op, params: tuple[Any, ...], over: Flags) -> Any:
 def _batch(
     inputs: Inputs, batched: Flags, y: Node, op: Op, params: tuple[Any, ...], over: Flags
 ) -> Node:
-    """Examples of examples, in one row."""
+    """A batch of batches becomes one batch, of all pairs of examples."""
     outer_size = batching.size_of(inputs, batched)
     rows, flags = rows_of(inputs, over, batched, outer_size, y.shape[0])
     found = apply(FOR_EACH, rows, (op, params, flags))
@@ -56,7 +56,7 @@ def _batch(
 def rows_of(
     inputs: Inputs, over: Flags, batched: Flags, outer_size: int, inner_size: int
 ) -> tuple[Inputs, Flags]:
-    """Operands of examples of examples, as operands of examples, and which of them are."""
+    """Operands with outer and inner axes of examples joined to one, and which of them have it."""
     rows = []
     for node, own, more in zip(inputs, over, batched, strict=True):
         if not own and not more:
@@ -101,5 +101,5 @@ FOR_EACH = declare(
 
 
 def each(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
-    """A batch rule: the op on each example, in one node."""
+    """A batch rule: one `for_each` node applies the op to each example."""
     return apply(FOR_EACH, inputs, (y.op, y.params, batched))

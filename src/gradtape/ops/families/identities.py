@@ -1,8 +1,8 @@
-"""Identities: rules `simpler(y)`, which give a simpler node with the same bits, or None.
+"""Identities: rules `simpler(y)`, which return a simpler node with the same bits, or None.
 
-`y` is a node whose inputs are simplified already. A rule makes nodes that are not interned, for a
-pass rewrites a program and records nothing. It must hold for every IEEE number: x - 0 is x also for
-x = -0.0, but x + 0 is not; and (a + bi)(1 + 0i) is not a + bi where a or b is 0 or infinite.
+`y` is a node whose inputs are simplified already. Rules make nodes that are not interned, because
+a pass rewrites a program and records nothing. Rules must hold for every IEEE number: x - 0 is x
+even for -0.0, but x + 0 is not; (a + bi)(1 + 0i) is not a + bi if a or b is 0 or infinite.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def negative(y: Node) -> Node | None:
 
 
 def integer_power(y: Node) -> Node | None:
-    """Powers 0, 1 and 2; NumPy's complex powers are not products to the last bit."""
+    """x**0 is 1, x**1 is x, x**2 is a square; complex powers in NumPy differ in the last bits."""
     (exponent,) = y.params
     if y.dtype.kind == "c":
         return None
@@ -71,7 +71,7 @@ def integer_power(y: Node) -> Node | None:
 
 
 def cast(y: Node) -> Node | None:
-    """To the dtype that the operand has, or of a constant."""
+    """A cast to the operand's own dtype is the operand; a cast of a constant is a constant."""
     operand = y.inputs[0]
     if operand.dtype == y.dtype:
         return operand
@@ -82,7 +82,7 @@ def cast(y: Node) -> Node | None:
 
 
 def where(y: Node) -> Node | None:
-    """The condition is a constant."""
+    """A constant condition selects one branch."""
     value = constant_value(y.inputs[0])
     if value is None:
         return None
@@ -90,7 +90,7 @@ def where(y: Node) -> Node | None:
 
 
 def view(y: Node) -> Node | None:
-    """A view of a constant is a constant, one that moves nothing vanishes, and two are one."""
+    """A view of a constant is a constant, an identity is its operand, and two views are one."""
     operand = y.inputs[0]
     value = constant_value(operand)
     if value is not None and len(y.inputs) == 1:
@@ -113,7 +113,7 @@ def view(y: Node) -> Node | None:
 
 
 def reduction(y: Node) -> Node | None:
-    """Over axes of length 1 it is a reshape."""
+    """A reduction over axes of length 1 is a reshape."""
     axes, _ = y.params
     operand = y.inputs[0]
     if any(operand.shape[axis] != 1 for axis in axes) or operand.dtype != y.dtype:

@@ -1,4 +1,4 @@
-"""The linear families: reductions and movements, whose derivative is their own transpose."""
+"""The linear families: reductions and movements, whose reverse rule is their transpose."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def linear(
     the op to the tangent; the mask follows from the transpose. `others` are fields of Op.
     """
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
+    def jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **given: Any) -> Node:
         return apply(op, (tangents[0],), y.params)
 
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node | Rows:
@@ -49,7 +49,7 @@ def linear(
 
 
 def mask_by_vjp(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """The mask of a linear op's operand: where its transpose carries any of the mask back."""
+    """The mask of a linear op's operand: the transpose of the mask as numbers is not 0 there."""
     weight = cast(mask, np.dtype(y.dtype))
     back = y.op.vjp(index, weight, y, inputs, **params)  # type: ignore[operator,misc]
     back = back.dense() if hasattr(back, "dense") else back
@@ -69,7 +69,7 @@ def expand_reduced(node: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
 
 
 def mask_reduced(
-    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: Any, **params: Any
+    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: tuple[int, ...], **params: Any
 ) -> Node:
-    """The mask of a reduction's operand is its own, stretched."""
+    """The mask of a reduction's operand: the result's mask, stretched over the reduced axes."""
     return expand_reduced(mask, inputs[0].shape, axis)

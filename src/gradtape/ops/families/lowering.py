@@ -1,6 +1,6 @@
 """How element-wise ops become IR: the `llvm` rules that several ops share.
 
-A rule gets a builder and one vector per operand, and gives the vector of results.
+A rule gets a builder and one vector per operand, and returns the vector of results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BOOL = np.dtype(bool)
 
 
 def call(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
-    """A mathematical function; `of_complex` is the rule for complex operands, if it differs."""
+    """A rule that calls a mathematical function; `of_complex` replaces it for complex operands."""
 
     def rule(b: Builder, *values: Vector) -> Vector:
         return b.call(function, *values)
@@ -30,12 +30,12 @@ def call(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule
 
 
 def for_complex(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
-    """One rule for complex numbers, another for all else."""
+    """A rule for complex operands, and another for all others."""
     return lambda b, *values: (rule if values[0].dtype.kind == "c" else otherwise)(b, *values)
 
 
 def call_of_order(*functions: MathFunction) -> LlvmRule:
-    """One function for each order from 0; higher orders have no rule."""
+    """A rule with one function for each order from 0; higher orders cannot be lowered."""
 
     def rule(b: Builder, x: Vector, order: int) -> Vector:
         if order >= len(functions):
@@ -46,7 +46,7 @@ def call_of_order(*functions: MathFunction) -> LlvmRule:
 
 
 def arithmetic(real: str, whole: str) -> LlvmRule:
-    """One instruction for floats, one for integers."""
+    """A rule with one instruction for floats and one for integers."""
     return lambda b, x, y: b.arithmetic(real, whole, x, y)
 
 
@@ -59,12 +59,12 @@ def bits(name: str) -> LlvmRule:
 
 
 def for_integers(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
-    """One rule for integers, another for all else."""
+    """A rule for integers, and another for all other operands."""
     return lambda b, *values: (rule if values[0].dtype.kind in "iu" else otherwise)(b, *values)
 
 
 def rounding(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
-    """A function that rounds to integers; an integer is rounded already."""
+    """A rule that rounds to integers, and returns integers unchanged."""
     return for_integers(same, call(function, of_complex))
 
 
@@ -91,7 +91,7 @@ def _equals(b: Builder, x: Vector, value: int) -> Vector:
 def _divided(b: Builder, x: Vector, y: Vector) -> tuple[Vector, Vector, Vector]:
     """Remainder and quotient rounded towards zero, and a mask of quotients to be rounded down.
 
-    A division by 0, or of the smallest number by -1, would trap. Both are replaced by one by 1.
+    Dividing by 0, or the smallest integer by -1, would trap, so 1 replaces the divisors 0 and -1.
     """
     signed = x.dtype.kind == "i"
     zero = b.constant(0, x.dtype)
@@ -151,7 +151,7 @@ def absolute(b: Builder, x: Vector) -> Vector:
 
 def sign(b: Builder, x: Vector) -> Vector:
     zero, one = b.constant(0, x.dtype), b.constant(1, x.dtype)
-    # The sign of either zero is positive zero, as in NumPy; a NaN stays.
+    # The sign of 0.0 and of -0.0 is 0.0, and the sign of NaN is NaN, as in NumPy.
     rest = b.select(b.compare("oeq", "eq", x, zero), zero, x)
     if x.dtype.kind != "u":
         rest = b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), rest)
@@ -177,7 +177,7 @@ def relu(b: Builder, x: Vector) -> Vector:
 
 
 def _predicate(of_float: LlvmRule, of_integers: bool) -> LlvmRule:
-    """A predicate that is the same for all integers.
+    """A rule for a predicate that has one value for all integers.
 
     It holds for a complex number if it holds for both parts, or, if integers do not satisfy it,
     for either part.
@@ -215,7 +215,7 @@ def reciprocal_root(b: Builder, x: Vector) -> Vector:
 
 
 def integer_power(b: Builder, x: Vector, exponent: int) -> Vector:
-    """Products by repeated squaring."""
+    """A power with an integer exponent, as products by repeated squaring."""
     if exponent == 0:
         return b.constant(1, x.dtype)
     if exponent < 0:

@@ -1,4 +1,4 @@
-"""The mathematical functions of C, LLVM and SciPy that ops are computed with in kernels."""
+"""The mathematical functions of C, LLVM and SciPy that kernels call to compute ops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TRUNC = Intrinsic("trunc")
 RINT = Intrinsic("rint")
 COPYSIGN = Intrinsic("copysign", 2)
 
-# Where SciPy's exports name a type, 0 or 1 stands for the version of doubles.
+# Where SciPy exports one version per type, the digit 0 or 1 selects the version for doubles.
 LGAMMA = ScipyFunction("lgamma", "gammaln")
 DIGAMMA = ScipyFunction("digamma", "__pyx_fuse_1psi")
 ERFINV = ScipyFunction("erfinv", "__pyx_fuse_0erfinv", "erfinv")

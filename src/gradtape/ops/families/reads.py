@@ -1,14 +1,14 @@
 """Reads: which elements of its operands each element of a result depends on.
 
-That is what the `sparsity` rule of an op gives. It says how the result is connected, never by what
-values: one answer holds for all points. A rule is called as `sparsity(y, operands, **params)`, with
-the node and one `Operand` for each input, and returns
+The `sparsity` rule of an op returns this. The answer does not depend on floating-point values, so
+one answer holds at all points. A rule is called as `sparsity(y, operands, **params)`, with the node
+and one `Operand` for each input, and returns
 
 - a tuple with `Reads`, `Running`, `Listed` or None (no dependence) for each operand,
 - or `Joined`, for ops that only move the elements of all their operands,
 - or a list with one of these for each output, if the op has several.
 
-Elements are numbered as if flattened. A rule may claim more than is true, never less.
+Elements are numbered in row-major order. A rule may claim too many dependences, never too few.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Shape, Spec
 
@@ -27,10 +28,10 @@ Pairs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """An input as a rule sees it; `value` is what is known of integers, or None."""
+    """An input of a sparsity rule; `value` is the array of an integer input if known, else None."""
 
     spec: Spec
-    # Whether anything is asked about this operand: for others a rule may answer None.
+    # If false, nobody asks for the dependence on this operand, and a rule may answer None.
     active: bool
     look_up: Callable[[], Any] = lambda: None
 
@@ -59,19 +60,19 @@ class Operand:
 class Reads:
     """Elements of an operand fall into groups; each element of the result reads all of one group.
 
-    `groups[i]` is the group of the operand's element i, of `count` groups; None where each element
-    is a group of its own. `positions[k]` is the group that element k of the result reads; None
-    where it reads group k. -1 stands for no group.
+    `groups[i]` is the group of the operand's element i, one of `count`; `groups` is None if each
+    element is its own group. `positions[k]` is the group that element k of the result reads;
+    `positions` is None if element k reads group k. -1 stands for no group.
     """
 
-    positions: Any = None
-    groups: Any = None
+    positions: Array | None = None
+    groups: Array | None = None
     count: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """Along an axis each element of the result reads the operand up to there, or from there on."""
+    """Each element of a scan reads along `axis` up to its own place; from there on if `reverse`."""
 
     axis: int
     reverse: bool
@@ -79,39 +80,38 @@ class Running:
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A sparse matrix (SciPy's CSR) that has an entry where an element of the result, its row,
-    reads one of the operand, its column."""
+    """A SciPy CSR matrix with an entry where the result's element (row) reads one (column)."""
 
     matrix: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Element k of the result is number `positions[k]` of all operands laid end to end, or none."""
+    """Element k of the result is element `positions[k]` of the joined operands, or a fill if -1."""
 
-    positions: Any
+    positions: Array
 
 
-# Each element reads its own counterpart.
+# Each element of the result reads the element with its own number.
 SAME = Reads()
 
 
-def numbered(shape: Shape) -> Any:
-    """The number of each element."""
+def numbered(shape: Shape) -> Array:
+    """An array of a shape that holds the number of each element."""
     return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
 
 def stretched(shape: Shape, result: Shape) -> Reads:
-    """Broadcasting."""
+    """What the result of broadcasting reads."""
     if shape == result:
         return SAME
     return Reads(np.broadcast_to(numbered(shape), result).reshape(-1))
 
 
 def agreeing(shape: Shape, result: Shape, pairs: Pairs) -> Reads:
-    """An element reads those that agree with it along pairs of axes (operand's, result's).
+    """An element reads the elements with equal positions along pairs of axes (operand's, result's).
 
-    Along all other axes of the operand it reads everything. An axis of length 1 agrees with any.
+    Along other axes of the operand it reads everything. Length 1 matches any position.
     """
     lengths = [shape[own] for own, _ in pairs]
     count = int(np.prod(lengths, dtype=np.int64))
@@ -122,8 +122,8 @@ def agreeing(shape: Shape, result: Shape, pairs: Pairs) -> Reads:
     )
 
 
-def _mixed(axes: list[int], lengths: list[int], shape: Shape) -> Any:
-    """For each element of `shape` its place along some axes, as one number."""
+def _mixed(axes: list[int], lengths: list[int], shape: Shape) -> Array:
+    """The position of each element of `shape` along some axes, as one number."""
     total = np.zeros((1,) * len(shape), np.int64)
     for axis, length in zip(axes, lengths, strict=True):
         place = np.arange(shape[axis]) if length != 1 else np.zeros(shape[axis], np.int64)
@@ -141,7 +141,7 @@ def everything(shape: Shape, result: Shape) -> Reads:
 def each(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A sparsity rule from `rule(operand, result, **params)`, which answers for one operand.
 
-    `result` is the spec of the output in question.
+    `result` is the spec of the output that the rule answers for.
     """
 
     def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
@@ -159,7 +159,7 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def nothing(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
-    """The rule of ops whose derivative is zero."""
+    """The rule of ops whose derivative is zero: the result depends on no operand."""
     nowhere = (None,) * len(operands)
     return [nowhere] * len(y.spec) if type(y.spec) is tuple else nowhere
 
@@ -175,7 +175,7 @@ def _reduced(operand: Operand, result: Spec, axis: tuple[int, ...], **_: Any) ->
     else:
         pairs = [(at, number) for number, at in enumerate(kept)]
     found = agreeing(operand.shape, result.shape, pairs)
-    # Each element of the result is a group, in order: nothing is left to look up.
+    # Element k of the result reads group k, so the positions need not be stored.
     return Reads(None, found.groups, found.count)
 
 
@@ -186,7 +186,7 @@ def _lanes(operand: Operand, result: Spec, **params: Any) -> Reads:
     return agreeing(operand.shape, result.shape, pairs)
 
 
-# The params of these are called `axis`, or `axes` for `lanes`.
+# Ops with these rules have a param `axis`; `lanes` also accepts `axes`.
 reduced = each(_reduced)
 lanes = each(_lanes)
 running = each(lambda operand, result, axis, reverse: Running(axis, reverse))
@@ -196,15 +196,15 @@ def _items(operand: Operand, result: Spec, **_: Any) -> Reads:
     return agreeing(operand.shape, result.shape, [(at, at) for at in range(operand.ndim - 2)])
 
 
-# Matrices, each mixed as a whole, in a stack of them.
+# Each matrix of a result depends on the whole matrix at the same place in a stack.
 matrices = each(_items)
 
 
 def moved(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
-    """The rule of ops that move elements: their own kernel moves the numbers of the elements.
+    """The rule of ops that move elements: the op's NumPy kernel is run on element numbers.
 
-    Numbers start at 1, so that the 0 with which kernels fill up means no element. Operands that
-    are integers say where to, and must be known.
+    Numbers start at 1, because kernels fill with 0, which then means no element. Integer operands
+    are positions; if their values are not known, everything may depend on everything.
     """
     arrays: list[Any] = []
     offset = 1

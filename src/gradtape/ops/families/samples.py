@@ -24,12 +24,12 @@ class Sample:
 
 
 def generator(name: str) -> np.random.Generator:
-    """Random numbers that depend on the op's name only, so that every run sees the same."""
+    """A random generator seeded by the op's name, so that every run draws the same numbers."""
     return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def uniform(rng: np.random.Generator, domain: tuple[float, float], shape: Any, dtype: Any) -> Any:
-    """Numbers in a domain; integers, booleans and complex numbers likewise."""
+    """Random numbers of any dtype in a domain, which limits the real part of complex ones."""
     dtype = np.dtype(dtype)
     low, high = domain
     if dtype.kind == "b":

@@ -38,7 +38,7 @@ def _broadcast_pair(name: str, left: Shape, right: Shape, shapes: list[Shape]) -
 
 
 def normalize_axis(name: str, axis: Any, ndim: int) -> int:
-    """A non-negative axis, or an error that says which are allowed."""
+    """The axis as a non-negative int, or an error that names the allowed range."""
     try:
         found = operator.index(axis)
     except TypeError:
@@ -50,7 +50,7 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """A sorted tuple of axes; None means all."""
+    """A sorted tuple of non-negative axes; None means all axes."""
     if axis is None:
         return tuple(range(ndim))
     if not isinstance(axis, (tuple, list)):

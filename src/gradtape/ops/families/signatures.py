@@ -1,4 +1,4 @@
-"""Static types of the functions that record ops: what they accept, and what comes back.
+"""Static types of the functions that record ops: their operands and their results.
 
 One function serves three callers. Users pass tensors, or anything that becomes one, and get a
 Tensor; a subclass of Tensor gives the subclass back; derivative rules pass nodes and get a node.
@@ -56,7 +56,7 @@ class TensorFunction(Protocol[Rest]):
     @overload
     def __call__(self, x: Node, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Node: ...
 
-    # Operators of Tensor are such functions, bound as methods.
+    # Tensor uses such functions as methods, so type checkers need the descriptor protocol.
     def __get__(self, instance: object, owner: type | None = None, /) -> Callable[Rest, Tensor]: ...
 
 
@@ -118,30 +118,30 @@ class PartingFunction(Protocol[Rest]):
     def __call__(self, x: Node, /, *args: Rest.args, **kwargs: Rest.kwargs) -> tuple[Node, ...]: ...
 
 
-# The decorators below tell type checkers of the overloads above and change nothing else.
+# The decorators below give functions the overloads above for type checkers; they do nothing else.
 
 
 def kind_of_operand(
     function: Callable[Concatenate[TensorLike, Rest], Tensor],
 ) -> TensorFunction[Rest]:
-    """The result is of the operand's kind."""
+    """The result is a Node, Tensor or subclass, like the operand."""
     return function  # type: ignore[return-value]
 
 
 def kind_of_operands(function: Callable[[TensorLike, TensorLike], Tensor]) -> BinaryFunction:
-    """The result is of the kind of the two operands."""
+    """The result is a Node, Tensor or subclass, like the two operands."""
     return function  # type: ignore[return-value]
 
 
 def kind_of_parts(
     function: Callable[Concatenate[Sequence[TensorLike], Rest], Tensor],
 ) -> JoiningFunction[Rest]:
-    """The result is of the kind of the parts that it joins."""
+    """The result is a Node, Tensor or subclass, like the parts that are joined."""
     return function  # type: ignore[return-value]
 
 
 def parts_of_kind(
     function: Callable[Concatenate[TensorLike, Rest], tuple[Tensor, ...]],
 ) -> PartingFunction[Rest]:
-    """The results are of the operand's kind."""
+    """Each result is a Node, Tensor or subclass, like the operand."""
     return function  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What the ops on matrices share: checks of shapes, batches, masks, and errors on values."""
+"""Code that the ops on matrices share: shape checks, mask rules, errors on values, samples."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def require_square(name: str, x: Spec) -> None:
 
 
 def batch_mask(core: int) -> Callable[..., Node]:
-    """A mask rule, one bit per matrix: library calls mix all elements of a matrix.
+    """Make a mask rule with one bit per matrix: a library call mixes all elements of a matrix.
 
-    `core` is how many axes of the result belong to one matrix.
+    `core` is the number of axes of the result that belong to one matrix.
     """
 
     def mask_rule(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
@@ -52,7 +52,7 @@ def batch_mask(core: int) -> Callable[..., Node]:
 
 
 def explained(name: str, problem: str, remedy: str, kernel: Callable[..., Any]) -> Any:
-    """Run a LAPACK call; where it fails on values, say in which op, why, and what to do."""
+    """Run a LAPACK call; if it fails on values, raise an error with op, reason and remedy."""
     try:
         return kernel()
     except np.linalg.LinAlgError as error:
@@ -60,7 +60,7 @@ def explained(name: str, problem: str, remedy: str, kernel: Callable[..., Any]) 
 
 
 def outputs_of(found: Any) -> tuple[Any, ...]:
-    """The outputs of an op that has several, recorded or applied to nodes."""
+    """The outputs of an op with several outputs, whether it was recorded or applied to nodes."""
     return outputs(found) if type(found) is Node else found
 
 
@@ -72,23 +72,23 @@ def symmetric_part(x: Any) -> Any:
 
 
 def identity_like(x: Any) -> Any:
-    """The identity of the size of a square matrix."""
+    """The identity matrix of the same size as a square matrix."""
     n = x.shape[-1]
     return constant_beside(x, EYE, (n, n, 0, x.dtype))
 
 
 def as_row(x: Any) -> Any:
-    """A vector as a matrix of one row, for each of a stack."""
+    """Each vector of a stack as a matrix of one row."""
     return movement.reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
 
 
 def as_column(x: Any) -> Any:
-    """A vector as a matrix of one column, for each of a stack."""
+    """Each vector of a stack as a matrix of one column."""
     return movement.reshape(x, (*x.shape, 1))
 
 
 def sample_matrices(name: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> list[Any]:
-    """Well-conditioned matrices: random ones, pushed away from singular by their diagonal."""
+    """Well-conditioned random matrices: a large diagonal keeps them away from singular ones."""
     rng = generator(name)
     found = []
     for dtype in dtypes:
@@ -96,7 +96,7 @@ def sample_matrices(name: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...
             values = rng.uniform(-1.0, 1.0, shape)
             if np.dtype(dtype).kind == "c":
                 values = values + 1j * rng.uniform(-1.0, 1.0, shape)
-            # Distinct, so that eigenvalues and singular values are far apart.
+            # The diagonal is distinct, so that eigenvalues and singular values are far apart.
             count = min(shape[-2:])
             values[..., range(count), range(count)] += 2.0 + 1.5 * np.arange(count)
             found.append(values.astype(dtype))

@@ -1,4 +1,4 @@
-"""Contraction: the matrix product, in which all other sums of products end."""
+"""Contraction: the matrix product, to which all other sums of products are reduced."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from gradtape.recording.record import record
 
 __all__ = ["matmul"]
 
-# Products of a matrix of so many elements with a vector are loops like any other.
+# A matrix of at most this many elements times a vector is fused like an element-wise loop.
 SMALL_PRODUCT = 1024
 
 
 def conjugate(x: Any) -> Any:
-    """The complex conjugate of a node or tensor; a real one is itself."""
+    """The complex conjugate of a node or tensor; a real operand is returned unchanged."""
     return record(REGISTRY["conj"], (x,)) if x.dtype.kind == "c" else x
 
 
 def transposed(x: Any) -> Any:
-    """The last two axes exchanged; twice is not at all, so that derivatives stay small."""
+    """Exchange the last two axes; two exchanges cancel, so that derivative programs stay small."""
     if type(x) is Node and x.op is movement.PERMUTE_DIMS:
         (axes,), last = x.params, x.ndim - 1
         if axes == (*range(last - 1), last, last - 1):
@@ -54,7 +54,7 @@ def adjoint(x: Any) -> Any:
 
 
 def own(x: Any) -> Any:
-    """A result that only ends in a view of itself, as a tensor that may be written to."""
+    """The result as a tensor that may be written to: a view (such as a transpose) is copied."""
     is_view = type(x) is not Node and type(x) is not x.result_class
     return identity(x) if is_view else x
 
@@ -76,15 +76,15 @@ def _matmul_spec(a: Spec, b: Spec) -> Spec:
     return spec(batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ()), a.dtype)
 
 
-def _matmul_kernel(a: Any, b: Any) -> Any:
+def _matmul_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:
-        # One large product instead of one per batch item.
+        # One large product is faster than one product per batch item.
         return np.matmul(a.reshape(flat_rows(a.shape)), b).reshape(a.shape[:-1] + b.shape[1:])
     return np.matmul(a, b)
 
 
 def flat_rows(shape: Shape) -> Shape:
-    """All axes but the last as one."""
+    """The shape with all axes but the last merged into one."""
     return math.prod(shape[:-1]), shape[-1]
 
 
@@ -127,7 +127,7 @@ def _vector_vjp(index: int, g: Node, a: Node, b: Node) -> Node:
 
 
 def _matmul_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    """A row of `a` matters where any element of the same row of the result does; `b` by columns."""
+    """A row of `a` is needed if any element of that row of the result is; for `b`, a column."""
     a, b = inputs
     batch = y.shape[: y.ndim - (a.ndim > 1) - (b.ndim > 1)]
     rows, columns = a.shape[-2:-1] or (1,), (b.shape[-1:] if b.ndim > 1 else (1,))
@@ -135,7 +135,7 @@ def _matmul_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...]) -> N
     mask = movement.reshape(mask, batch + rows + columns)
     found = record(ANY, (mask,), ((len(batch) + (1 if index == 0 else 0),), True))
     if len(shape) == 1:
-        # The vector is summed against everything that is left.
+        # Each element of the vector contributes to all results left, so one bit serves all.
         return broadcast_to(record(ANY, (found,), (tuple(range(found.ndim)), False)), shape)
     kept = shape[:-2] + ((shape[-2], 1) if index == 0 else (1, shape[-1]))
     return broadcast_to(reduce_to(found, kept, "any"), shape)
@@ -148,13 +148,13 @@ def as_columns(b: Node) -> Node:
 
 
 def from_columns(product: Node, shape: Shape) -> Node:
-    """The way back, to a stack of this shape."""
+    """The inverse of `as_columns`: a stack of matrices of this shape."""
     parted = batching.reshaped(product, (product.shape[0], *shape[:-2], shape[-1]))
     return batching.moved(parted, 0, len(shape) - 2)
 
 
 def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> Node:
-    """One large product where one operand is the same matrix for all examples."""
+    """Compute one large product if one operand is the same matrix for all examples."""
     (a, b), (left, right) = inputs, y.inputs
     shape = (batching.size_of(inputs, batched), *y.shape)
     if not batched[1] and right.ndim <= 2:
@@ -168,7 +168,7 @@ def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> 
         return from_columns(apply(y.op, (a, as_columns(b))), shape)
     if left.ndim == right.ndim == 1 and y.dtype.kind in "fc":
         return apply(REGISTRY["sum"], (a * b,), ((1,), False))
-    # Vectors become matrices of one row or column, as a batch of them is not what matmul means.
+    # matmul would read a batch of vectors as one matrix, so each becomes a row or a column.
     if left.ndim == 1:
         a = batching.reshaped(a, (*a.shape[:-1], 1, a.shape[-1]))
     if right.ndim == 1:
@@ -221,7 +221,7 @@ def _matmul_samples() -> list[Sample]:
 
 
 def _matmul_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
-    """Row, column, the axis that is summed, and one letter for each leading axis."""
+    """Labels: row, column, the summed axis, and one letter for each leading axis."""
     a, b = y.inputs
     batch = tuple(string.ascii_lowercase[: max(a.ndim, b.ndim, 2) - 2])
     left = ("K",) if a.ndim == 1 else (*batch[len(batch) - (a.ndim - 2) :], "R", "K")
@@ -231,7 +231,7 @@ def _matmul_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
 
 
 def _matmul_composition(a: Node, b: Node) -> Node | None:
-    """A small matrix times a vector: a library takes longer to be called than to compute it."""
+    """Compose a small matrix times a vector from loops: a BLAS call costs more than the product."""
     if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_PRODUCT * a.shape[-1]:
         return None
     if a.dtype.kind != "f" or a.dtype != b.dtype:
@@ -262,7 +262,7 @@ MATMUL = declare(
     )
 )
 
-# The path of known structure is that of element-wise functions: a look-up per operand.
+# The fast path of recording is shared with element-wise functions: one look-up per operand.
 _record_matmul = binary_function(MATMUL)
 RECORDERS.append(_record_matmul)
 

@@ -1,6 +1,6 @@
-"""Cholesky and QR: a matrix as a product of triangular and orthonormal ones.
+"""Cholesky and QR: a matrix as a product of triangular and orthonormal factors.
 
-Rules are forward ones; reverse mode is their transpose.
+Derivative rules are written for forward mode; reverse mode transposes them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _cholesky_spec(x: Spec) -> Spec:
     return x
 
 
-def _cholesky_kernel(x: Any) -> Any:
+def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
     return explained(
         "cholesky",
         "a matrix is not positive definite",
@@ -54,11 +54,11 @@ def _cholesky_kernel(x: Any) -> Any:
     )
 
 
-def _solve_lower(factor: Any, right: Any) -> Any:
+def _solve_lower(factor: Node, right: Node) -> Node:
     return record(TRIANGULAR_SOLVE, (factor, right), (True, False))
 
 
-def _cholesky_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     # L⁻¹ dA L⁻ᴴ = L⁻¹ dL + (L⁻¹ dL)ᴴ: its lower triangle with half the diagonal is L⁻¹ dL.
     inner = _solve_lower(y, adjoint(_solve_lower(y, symmetric_part(tangents[0]))))
     halved = tril(inner) - inner * (identity_like(inner) * 0.5)
@@ -133,10 +133,10 @@ def _qr_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], complete: bool) -> 
         ).refuse("qr", "the derivative")
     square, moved = r, dx
     if columns > rows:
-        # Q and the first columns of R come from the first columns of the matrix alone.
+        # Q and the first columns of R depend on the first columns of the matrix only.
         square = along_axis(r, r.ndim - 1, 0, rows)
         moved = along_axis(dx, dx.ndim - 1, 0, rows)
-    # dx R⁻¹ by a solve with the lower triangle Rᴴ.
+    # dx R⁻¹ is computed by a solve with the lower triangle Rᴴ.
     scaled = adjoint(_solve_lower(adjoint(square), adjoint(moved)))
     inner = matmul(adjoint(q), scaled)
     below = tril(inner, k=-1)

@@ -1,9 +1,9 @@
 """Einstein summation: any sum of products, taken apart into pairs of operands.
 
 `einsum` reads the subscripts, then contracts two operands at a time along a path that is chosen
-once per shape. A pair becomes what says most about it: a product of elements where nothing is
-summed, a `matmul` where axes fall into place, else the op `einsum` on canonical subscripts, such as
-`"abc,cdb->ad"`: every label once per operand, and in two of the three terms at least.
+once per shape. A pair becomes the most specific op: an element-wise product if nothing is summed,
+a `matmul` if the axes are in matrix order, else the op `einsum` on canonical subscripts, such as
+`"abc,cdb->ad"`: a label occurs once per operand, and in at least two of the three terms.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.families.signatures import Tensor, TensorLike
+from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
@@ -56,7 +56,7 @@ class Lowering:
         summed = [label for label in left if label in right and label not in output]
         rows = [label for label in output if label not in right]
         columns = [label for label in output if label not in left]
-        # Each operand keeps the order it has in memory, where it can: a transposed matrix is a
+        # Each operand keeps its order in memory where possible: a transposed matrix is only a
         # flag to BLAS, a merged and reordered one is a copy.
         self.left_swapped = _begins_with(left, summed, rows)
         self.right_swapped = _begins_with(right, columns, summed)
@@ -66,7 +66,7 @@ class Lowering:
         self.output_axes = tuple(result.index(label) for label in output)
         self.groups = tuple(map(len, (batch, rows, summed, columns)))
 
-    def run(self, a: Any, b: Any) -> Any:
+    def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         batch, rows, summed, columns = self.groups
         a, b = np.transpose(a, self.left_axes), np.transpose(b, self.right_axes)
         middle = batch + (summed if self.left_swapped else rows)
@@ -98,7 +98,7 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_kernel(a: Any, b: Any, subscripts: str) -> Any:
+def _einsum_kernel(a: np.ndarray, b: np.ndarray, subscripts: str) -> np.ndarray:
     return _lowering(subscripts).run(a, b)
 
 
@@ -122,7 +122,7 @@ def _einsum_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], subscrip
 def _einsum_mask(
     index: int, mask: Node, y: Node, inputs: tuple[Node, ...], subscripts: str
 ) -> Node:
-    """An element matters where any element of the result that shares its labels does."""
+    """An element is needed if any element of the result with the same labels is needed."""
     terms, output = _terms(subscripts)
     term = terms[index]
     gone = tuple(axis for axis, label in enumerate(output) if label not in term)
@@ -135,7 +135,7 @@ def _einsum_mask(
 def _einsum_batch(
     inputs: batching.Inputs, batched: batching.Flags, y: Node, subscripts: str
 ) -> Node:
-    """One more label, of the operands that are batched and of the result."""
+    """Add a label for the examples to the batched operands and to the result."""
     terms, output = _terms(subscripts)
     (a, b), own = inputs, ("example",)
     left, right = (
@@ -145,7 +145,7 @@ def _einsum_batch(
 
 
 def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) -> tuple[Any, ...]:
-    """An element reads those that agree with it in every label that both have."""
+    """An element reads the operand's elements with equal indices for all labels that both have."""
     terms, output = _terms(subscripts)
     return tuple(
         agreeing(
@@ -217,7 +217,7 @@ def arrange(x: Any, have: Labels, want: Labels) -> Any:
 
 
 def stretch(x: Any, have: Labels, want: Labels) -> Any:
-    """The axes in another order, with an axis of length 1 for every label that `x` has not."""
+    """The axes in another order, with an axis of length 1 for every label that `x` lacks."""
     x = arrange(x, have, tuple(label for label in want if label in have))
     shape = iter(x.shape)
     full = tuple(next(shape) if label in have else 1 for label in want)
@@ -225,7 +225,7 @@ def stretch(x: Any, have: Labels, want: Labels) -> Any:
 
 
 def contract_pair(a: Any, left: Labels, b: Any, right: Labels, output: Labels) -> Any:
-    """Two operands into one, each label once per operand and in two of the three terms."""
+    """Contract two operands; a label occurs once per operand and in two of the three terms."""
     summed = [label for label in left if label in right and label not in output]
     if not summed:
         return multiply(stretch(a, left, output), stretch(b, right, output))
@@ -242,9 +242,9 @@ def contract_pair(a: Any, left: Labels, b: Any, right: Labels, output: Labels) -
 
 
 def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
-    """Whether it is a stack of matrix products but for the order of each matrix's two axes."""
+    """Whether the pair is a stack of matrix products, up to transposes of the matrices."""
     if len(left) < 2 or len(right) < 2:
-        # With vectors there is no batch: a batch of them is not what matmul means by one.
+        # matmul would read a batch of vectors as a matrix, so vectors are taken without a batch.
         rest = tuple(label for label in (*left, *right) if label != summed)
         return len(left) <= 2 and len(right) <= 2 and output == rest
     batch = output[:-2]
@@ -274,7 +274,7 @@ def _matrix_product(a: Any, left: Labels, b: Any, right: Labels, summed: str) ->
 
 
 def reduce_labels(x: Any, have: Labels, needed: Any) -> tuple[Any, Labels]:
-    """Repeated labels become diagonals, and labels that nobody else needs are summed out."""
+    """Take diagonals for repeated labels, and sum over labels that no other term needs."""
     while repeated := next((label for label in have if have.count(label) > 1), None):
         first = have.index(repeated)
         second = have.index(repeated, first + 1)
@@ -284,19 +284,19 @@ def reduce_labels(x: Any, have: Labels, needed: Any) -> tuple[Any, Labels]:
     if gone:
         dtype = x.dtype
         x = record(SUM, (x,), (gone, False))
-        # Sums of small integers are wide elsewhere; here, as in NumPy, the dtype stays.
+        # `sum` widens small integers; einsum keeps the dtype, as NumPy does.
         x = x if x.dtype == dtype else cast(x, dtype)
     return x, tuple(label for label in have if label in needed)
 
 
 def contract(operands: Sequence[Any], terms: Sequence[Labels], output: Labels) -> Any:
-    """Any number of operands into one, pair by pair; lengths must agree, or be 1 to broadcast."""
+    """Contract all operands, pair by pair; lengths must agree, or be 1 to broadcast."""
     sizes = sizes_of(terms, [x.shape for x in operands])
     found: list[tuple[Any, Labels]] = []
     for x, term in zip(operands, terms, strict=True):
         stretched = [sizes[label] != n for label, n in zip(term, x.shape, strict=True)]
         if any(stretched):
-            # A length of 1 that broadcasts does not depend on its label.
+            # An axis of length 1 that broadcasts does not depend on its label, so it is dropped.
             kept = [axis for axis, gone in enumerate(stretched) if not gone]
             x = movement.reshape(x, tuple(x.shape[axis] for axis in kept))
             term = tuple(term[axis] for axis in kept)
@@ -330,7 +330,7 @@ def _join(first: tuple[Any, Labels], second: tuple[Any, Labels], later: set[str]
 def contraction_path(
     terms: tuple[Labels, ...], output: Labels, shapes: tuple[Shape, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """Which operands to contract next; results are put last."""
+    """The operands to contract in each step; the result of a step is appended to the list."""
     if len(terms) <= 2:
         return ((0, 1),) if len(terms) == 2 else ()
     stand_ins = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
@@ -339,6 +339,10 @@ def contraction_path(
     return tuple(tuple(step) for step in path[1:])
 
 
+@overload
+def einsum(subscripts: str, /, *operands: SomeTensor) -> SomeTensor: ...
+@overload
+def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor: ...
 def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
     """Sum of products named by subscripts, as in `"ij,jk->ik"`; `...` and diagonals included.
 
@@ -360,13 +364,13 @@ def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
 
 
 def _in_common_dtype(tensors: list[Any]) -> list[Any]:
-    """Products in the dtype of all operands, not of the pair that comes first."""
+    """Cast all operands to their common dtype, which the first pair alone might not have."""
     dtype = np.result_type(*[x.dtype for x in tensors])
     return [x if x.dtype == dtype else cast(x, dtype) for x in tensors]
 
 
 def check_equal_lengths(name: str, a: Any, b: Any, axes: Sequence[tuple[int, int]]) -> None:
-    """Axes that are summed over must agree; there is no broadcasting among them."""
+    """Raise unless the lengths of summed axes agree: they do not broadcast."""
     for left, right in axes:
         if a.shape[left] != b.shape[right]:
             raise ShapeError(

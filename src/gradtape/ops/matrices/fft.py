@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms: three linear ops, and the functions of the standard made of them.
+"""Discrete Fourier transforms: three linear ops, and the array API's functions made of them.
 
 The adjoint of a transform is the unscaled transform the other way, so `backward` and `forward`
-scaling change places and `ortho` stays. Half spectra of real signals stand for both halves: their
-adjoints weigh the inner frequencies, which occur twice, by 2 or 1/2.
+scaling change places and `ortho` stays. The half spectrum of a real signal stands for both halves:
+its adjoint scales the inner frequencies, which occur twice, by 2 or 1/2.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
     "fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
 ]  # fmt: skip
 
-# The scaling of a transform to that of its adjoint, or of the same sum under the other name.
+# Maps the scaling of a transform to the scaling of its adjoint (and of hfft to that of irfft).
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 Axes = Sequence[int] | None
 
 
 def _mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """One bit for each signal: a transform mixes everything along its axes."""
+    """A mask rule with one bit for each signal: a transform mixes all elements along its axes."""
     axes = params["axes"] if "axes" in params else (params["axis"],)
     bits = keep_axes(apply(ANY, (mask,), (axes, False)), mask.shape, axes)
     return broadcast_to(bits, inputs[0].shape)
@@ -79,7 +79,7 @@ def _samples(name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, An
     return samples
 
 
-def _fft_numpy(x: Any, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
+def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
     transform = np.fft.ifftn if inverse else np.fft.fftn
     return transform(x, axes=axes, norm=norm)
 
@@ -132,8 +132,8 @@ WEIGH_INNER: Op = linear(
 )
 
 
-def _weigh_inner(x: Any, axis: int, length: int, factor: float) -> Any:
-    """All frequencies but 0 and, of an even number of points, the highest: they occur twice."""
+def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
+    """Scale the frequencies that occur twice: all but 0 and, for an even length, the highest."""
     found = np.array(x)
     inner = (slice(None),) * axis + (slice(1, (length + 1) // 2),)
     found[inner] = found[inner] * factor
@@ -214,7 +214,7 @@ def require_points(name: str, n: Any) -> int:
 
 
 def _resized(x: Any, axis: int, length: int) -> Any:
-    """Cut off, or followed by zeros, to a length along one axis."""
+    """Cut x, or pad it with zeros, to a length along one axis."""
     missing = length - x.shape[axis]
     if missing < 0:
         return along_axis(x, axis, 0, length)
@@ -225,7 +225,7 @@ def _resized(x: Any, axis: int, length: int) -> Any:
 def _axes_and_lengths(
     name: str, x: Any, s: Any, axes: Any, half: bool = False
 ) -> tuple[tuple[int, ...], list[int]]:
-    """The axes in the order given and the points along each; `half` of the last are in x."""
+    """The axes in the caller's order and their lengths; `half`: x has half of the last axis."""
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     found = tuple(normalize_axis(name, axis, x.ndim) for axis in axes)
@@ -244,8 +244,8 @@ def _axes_and_lengths(
     return found, [require_points(name, n) for n in given]
 
 
-def _one(axis: int, n: int | None) -> tuple[Any, Any]:
-    """A transform along one axis in the arguments of one along several."""
+def _one(axis: int, n: int | None) -> tuple[tuple[int] | None, tuple[int]]:
+    """The arguments `s` and `axes` of a transform along one axis."""
     return None if n is None else (n,), (axis,)
 
 

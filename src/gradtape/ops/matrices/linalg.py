@@ -42,6 +42,7 @@ from gradtape.ops.matrices.contraction import (
     matmul,
     own,
 )
+from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
 from gradtape.recording.record import record
 
@@ -80,7 +81,7 @@ def _system_samples(name: str, **params: Any) -> list[Sample]:
 
 
 def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
-    """One matrix for all examples is factored once: their right-hand sides are its columns."""
+    """Factor a matrix that all examples share once, with their right-hand sides as columns."""
     a, b = inputs
     if not batched[0] and a.ndim == 2:
         return from_columns(apply(y.op, (a, as_columns(b)), y.params), (b.shape[0], *y.shape))
@@ -88,7 +89,7 @@ def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **p
 
 
 def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[Any, ...]:
-    """A column of the solution reads all of its matrix and one column of the right-hand side."""
+    """A column of the solution reads the whole matrix and one column of the right-hand side."""
     a, b = operands
 
     def stacked(operand: Operand) -> list[tuple[int, int]]:
@@ -101,7 +102,7 @@ def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[
     )
 
 
-def _solve_kernel(a: Any, b: Any) -> Any:
+def _solve_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
 
 
@@ -142,7 +143,7 @@ SOLVE = declare(
 
 
 def solve_matrix(a: Any, b: Any) -> Any:
-    """The solution for a right-hand side of columns."""
+    """Solve a system whose right-hand side is a matrix of columns."""
     return record(SOLVE, (a, b))
 
 
@@ -153,11 +154,9 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     >>> gt.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 4.0]).tolist()
     [1.0, 1.0]
 
-    If x1 is a matrix of `scipy.sparse`, it is `sparse_solve`.
+    If x1 is a matrix of `scipy.sparse`, `sparse_solve` computes the result.
     """
     if hasattr(x1, "tocsr"):
-        from gradtape.ops.matrices.sparse_solve import sparse_solve
-
         return sparse_solve(x1, x2)
     a, b = record_operand(x1), record_operand(x2)
     if b.ndim == 1:
@@ -167,6 +166,7 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
 
 def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import get_lapack_funcs
 
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -297,12 +297,12 @@ def inv(x: TensorLike, /) -> Tensor:
 
 
 def _trace_of_product(a: Any, b: Any) -> Any:
-    """trace(a @ b), without the product."""
+    """trace(a @ b), computed without the matrix product."""
     return sum(movement.matrix_transpose(a) * b, axis=(-2, -1))
 
 
-def _cofactor_kernel(x: Any) -> Any:
-    """det(x) x⁻ᵀ, which exists for singular x too: products of all singular values but one."""
+def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
+    """det(x) x⁻ᵀ by the SVD, also for singular x: products of all singular values but one."""
     if not x.size:
         return np.zeros_like(x)
     u, s, vh = np.linalg.svd(x)
@@ -313,7 +313,7 @@ def _cofactor_kernel(x: Any) -> Any:
     return scaled.astype(x.dtype, copy=False)
 
 
-def _cofactor_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     # det(x) (tr(x⁻¹ dx) x⁻ᵀ - (x⁻¹ dx x⁻¹)ᵀ): a second derivative needs the inverse.
     (x,), (dx,) = inputs, tangents
     inverse = record(INV, (x,))
@@ -397,11 +397,11 @@ def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
     return spec(x.shape[:-2], x.dtype), spec(x.shape[:-2], as_dtype(REAL_OF[x.dtype]))
 
 
-def _slogdet_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+def _slogdet_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
     change = _trace_of_product(record(INV, inputs), tangents[0])
     if change.dtype.kind == "f":
         return zeros_like(y[0]), change
-    # The determinant's logarithm moves along the real axis in size, along the imaginary in angle.
+    # The real part of d log(det) changes the absolute value, the imaginary part the phase.
     return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
 
 

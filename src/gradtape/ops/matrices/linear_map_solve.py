@@ -1,4 +1,4 @@
-"""Linear systems whose matrix is never written down: the op that solves with a linear map."""
+"""The op that solves a linear system whose matrix is never formed, only a linear map."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import numpy as np
 from gradtape.graph.node import Node, apply
 from gradtape.graph.op import Op, declare
 from gradtape.graph.spec import Spec
+from gradtape.ops.arrays.movement import matrix_transpose, reshape_node
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 
-# A system is an object of an upper layer, hashed by what it computes:
+# `system` is an object of an upper room; systems that compute the same are equal. Methods:
 #   solve(b, others)               the solution for arrays; rows of `b` are right-hand sides
 #   adjoint()                      the system of the adjoint map
 #   push(x, others, tangents)      the tangent of A x, for a constant x
-#   pull(index, g, x, others)      the cotangent of one of the others, given that of A x
+#   pull(index, g, x, others)      the cotangent of others[index], from the cotangent g of A x
 
 
 def _spec(b: Spec, *others: Spec, system: Any) -> Spec:
     return b
 
 
-def _kernel(b: Any, *others: Any, system: Any) -> Any:
+def _kernel(b: np.ndarray, *others: np.ndarray, system: Any) -> np.ndarray:
     return np.asarray(system.solve(b, others), b.dtype).reshape(b.shape)
 
 
 def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], system: Any) -> Node | None:
-    """A y = b, so A dy = db - dA y."""
+    """From A y = b follows A dy = db - dA y."""
     right = tangents[0]
     if any(tangent is not None for tangent in tangents[1:]):
         moved = system.push(y, inputs[1:], tangents[1:])
@@ -46,8 +47,8 @@ def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], system: Any) ->
     return back if index == 0 else system.pull(index - 1, -back, y, inputs[1:])
 
 
-def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Any:
-    """One map for all examples solves for all of their right-hand sides together."""
+def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Node:
+    """A map that all examples share solves for all their right-hand sides together."""
     if any(batched[1:]):
         return batching.one_by_one(inputs, batched, y, system=system)
     return apply(SYSTEM, inputs, (system,))
@@ -55,38 +56,34 @@ def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: An
 
 @dataclass(frozen=True)
 class MatrixSystem:
-    """The system of a matrix that is an operand: what the generated tests use."""
+    """The system of a matrix that is an operand; the generated tests use it."""
 
     turned: bool = False
 
-    def _matrix(self, others: Any) -> Any:
+    def _matrix(self, others: tuple[Node, ...]) -> Node:
         return adjoint(others[0]) if self.turned else others[0]
 
-    def solve(self, b: Any, others: Any) -> Any:
+    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
         matrix = np.conj(others[0].T) if self.turned else others[0]
         return np.linalg.solve(matrix, b.reshape(-1, b.shape[-1]).T).T
 
     def adjoint(self) -> MatrixSystem:
         return MatrixSystem(not self.turned)
 
-    def push(self, x: Node, others: Any, tangents: Any) -> Node:
+    def push(self, x: Node, others: tuple[Node, ...], tangents: tuple[Node, ...]) -> Node:
         return matmul(x, _transposed(self._matrix(tangents)))
 
-    def pull(self, index: int, g: Node, x: Node, others: Any) -> Node:
+    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node:
         rows, columns = (_as_rows(part) for part in (g, x))
         found = matmul(_transposed(rows), conjugate(columns))
         return adjoint(found) if self.turned else found
 
 
 def _transposed(node: Node) -> Node:
-    from gradtape.ops.arrays.movement import matrix_transpose
-
     return matrix_transpose(node)
 
 
 def _as_rows(node: Node) -> Node:
-    from gradtape.ops.arrays.movement import reshape_node
-
     return reshape_node(node, (node.size // node.shape[-1], node.shape[-1]))
 
 

@@ -49,10 +49,10 @@ _DTYPES = ("float64", "complex128", "float32")
 
 
 def _relative(name: str, x: Any, rtol: Any) -> Any:
-    """A tolerance as a param: a number or nested tuples of one for each matrix, or None."""
+    """The tolerance as a hashable param: None, a number, or nested tuples (one per matrix)."""
     if rtol is None or isinstance(rtol, (int, float)):
         return None if rtol is None else float(rtol)
-    # Part of the structure, so a tensor of tolerances is observed here.
+    # Params are part of the node and need values, so a tensor of tolerances is computed here.
     values = np.asarray(rtol.numpy() if hasattr(rtol, "result_class") else rtol, np.float64)
     batch = tuple(x.shape[:-2])
     if broadcast_shapes(name, [batch, values.shape]) != batch:
@@ -64,7 +64,7 @@ def _relative(name: str, x: Any, rtol: Any) -> Any:
     def nest(items: Any) -> Any:
         return tuple(nest(item) for item in items) if isinstance(items, list) else items
 
-    # Without any matrix there is nothing to tolerate, and empty tuples would lose the shape.
+    # An empty stack needs no tolerance, and empty tuples would lose its shape.
     return nest(values.tolist()) if values.size else None
 
 
@@ -75,21 +75,21 @@ def _pinv_spec(x: Spec, rtol: Any) -> Spec:
 
 
 def _tolerance(x: Any, rtol: Any) -> Any:
-    """The standard's: singular values below this share of the largest count as 0."""
+    """The array API's tolerance: singular values below this share of the largest count as 0."""
     if rtol is None:
         return np.max(x.shape[-2:], initial=0) * np.finfo(x.dtype).eps
     return np.asarray(rtol)
 
 
-def _pinv_kernel(x: Any, rtol: Any) -> Any:
-    def kernel() -> Any:
+def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
+    def kernel() -> np.ndarray:
         return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
 
     return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
-def _pinv_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
-    # Golub and Pereyra (1973): exact while the rank stays the same.
+def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
+    # The rule of Golub and Pereyra (1973) is exact while the rank stays the same.
     (x,), (dx,) = inputs, tangents
     back = adjoint(dx)
     rows = matmul(back, matmul(x, y))
@@ -154,7 +154,8 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
     return own(movement.reshape(found, found.shape[:-1]))
 
 
-def _expm_kernel(x: Any) -> Any:
+def _expm_kernel(x: np.ndarray) -> np.ndarray:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import expm as exponential
 
     return np.asarray(exponential(x)).astype(x.dtype, copy=False) if x.size else x
@@ -212,7 +213,7 @@ def _rank_spec(x: Spec, rtol: Any) -> Spec:
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
-def _rank_kernel(x: Any, rtol: Any) -> Any:
+def _rank_kernel(x: np.ndarray, rtol: Any) -> Any:
     values = np.linalg.svd(x, compute_uv=False)
     largest = np.max(values, axis=-1, keepdims=True, initial=0)
     limit = largest * _tolerance(x, rtol)[..., None]
@@ -346,13 +347,13 @@ def _cross_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> A
 
 
 def _cross_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
-    """One bit per vector."""
+    """A mask rule with one bit per vector: a cross product mixes the components."""
     bits = broadcast_to(any(mask, axis=axis, keepdims=True), y.shape)
     return reduce_to(bits, inputs[index].shape, "any")
 
 
 def _cross_reads(operand: Operand, result: Spec, axis: int) -> Reads:
-    """Whole vectors, wherever they are stretched to; the axis counts from the end."""
+    """An element reads one whole vector of the operand; `axis` counts from the end."""
     lead = result.ndim - operand.ndim
     mixed = operand.ndim + axis
     pairs = [(at, lead + at) for at in range(operand.ndim) if at != mixed]

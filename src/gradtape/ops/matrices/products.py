@@ -81,12 +81,12 @@ def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
 
 
 def _aligned_labels(ndim: int, axis: int) -> tuple[str, ...]:
-    """Labels numbered from the last axis, as broadcasting aligns them, with one that is summed."""
+    """Labels numbered from the last axis, as broadcasting aligns them; one axis is summed."""
     batch = [f".{number}" for number in reversed(range(ndim - 1))]
     return (*batch[:axis], "sum", *batch[axis:])
 
 
-def _without(shape: Any, axis: int) -> tuple[int, ...]:
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return tuple(n for position, n in enumerate(shape) if position != axis)
 
 

@@ -1,4 +1,4 @@
-"""Linear systems with a sparse matrix: entries are an operand, and so are their places."""
+"""Linear systems with a sparse matrix: its entries, rows and columns are operands."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from gradtape.recording.record import record
 
 @dataclass(frozen=True)
 class SparseSystem:
-    """The system of a square matrix given by entries, rows and columns; see ops/systems.py."""
+    """The system of a square matrix of entries, rows and columns; see linear_map_solve.py."""
 
     size: int
     turned: bool = False
 
-    def solve(self, b: Any, others: Any) -> Any:
-        """The solution for each row of `b`, by one decomposition."""
+    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Solve for each row of `b`, with one decomposition for all."""
+        # SciPy is loaded at first use: importing it takes longer than importing gradtape.
         from scipy.sparse import coo_array
         from scipy.sparse.linalg import splu
 
@@ -64,7 +65,7 @@ class SparseSystem:
         parts = apply(GATHER, (x, columns), (last,)) * tangent
         return apply(SCATTER_ADD, (constant(0, x.spec), rows, parts), (last,))
 
-    def pull(self, index: int, g: Node, x: Node, others: Any) -> Node | None:
+    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
         """The cotangent of the entries."""
         if index:
             return None

@@ -1,10 +1,10 @@
 """Eigenvalues of symmetric matrices, and singular values, with their vectors.
 
-Rules are forward ones; reverse mode is their transpose. Vectors are unique only up to sign or
-phase, and are differentiated with that choice held still: what does not depend on the choice has an
-exact derivative. Where eigenvalues or singular values are equal, their vectors have no derivative;
-the share of such a pair is taken as 0, which is right for everything that treats both alike, such
-as a sum of eigenvalues.
+Derivative rules are written for forward mode; reverse mode transposes them. Vectors are unique only
+up to sign or phase, and the rules hold this choice constant: a function that does not depend on it
+has an exact derivative. If eigenvalues or singular values are equal, their vectors have no
+derivative. The term of such a pair is taken as 0, which is right for every function that treats
+both alike, such as a sum of eigenvalues.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), 
 
 
 def _reciprocal_or_zero(x: Node) -> Node:
-    """1 / x, and 0 where x is 0."""
+    """1 / x where x is not 0, else 0."""
     flat = equal(x, 0)
     return where(flat, 0.0, 1.0 / where(flat, 1.0, x))
 
@@ -69,7 +69,7 @@ def _eigvalsh_spec(name: str, x: Spec) -> Spec:
     return spec(x.shape[:-1], as_dtype(REAL_OF[x.dtype]))
 
 
-def _eigh_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...]) -> Any:
+def _eigh_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
     w, v = y
     inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
     gaps = _reciprocal_or_zero(as_row(w) - as_column(w))
@@ -82,7 +82,7 @@ def _converged(name: str, kernel: Any) -> Any:
 
 def _eigh_samples(name: str, vectors: bool) -> Any:
     def samples() -> list[Sample]:
-        # Complex eigenvectors have a phase that LAPACK chooses: differences cannot confirm them.
+        # LAPACK chooses the phase of complex eigenvectors, so finite differences cannot check them.
         return [
             Sample((x,), order=0 if vectors and x.dtype.kind == "c" else 2)
             for x in sample_matrices(name, _SQUARE, ("float64", "complex128", "float32"))
@@ -109,7 +109,7 @@ EIGH = declare(
 )
 
 
-def _eigvalsh_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     _, v = outputs_of(record(EIGH, inputs))
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
@@ -192,14 +192,14 @@ def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: boo
     moved = matmul(dx, v)
     inner = matmul(adjoint(u), moved)
     ds = real(diagonal(inner))
-    # (s_j - s_i)(s_j + s_i) rather than a difference of squares, which would cancel.
+    # (s_j - s_i)(s_j + s_i) loses fewer digits than the difference of squares.
     gaps = _reciprocal_or_zero((as_row(s) - as_column(s)) * (as_row(s) + as_column(s)))
     gaps = cast(gaps, inner.dtype)
     right, left = cast(as_row(s), inner.dtype), cast(as_column(s), inner.dtype)
     inverse = cast(_reciprocal_or_zero(s), inner.dtype)
     turn = symmetric_part(inner * right) * 2.0 * gaps
     if inner.dtype.kind == "c":
-        # The phases of a pair of vectors turn together: all of it is given to the left ones.
+        # The phases of a left and a right vector change together; U takes the whole change.
         turn = turn + (inner - adjoint(inner)) * 0.5 * (identity_like(inner) * as_row(inverse))
     du = matmul(u, turn)
     dv = matmul(v, symmetric_part(left * inner) * 2.0 * gaps)
@@ -211,7 +211,7 @@ def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: boo
     return du, ds, adjoint(dv)
 
 
-def _svd_matrices(name: str) -> list[Any]:
+def _svd_matrices(name: str) -> list[np.ndarray]:
     return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
 
 
@@ -230,7 +230,7 @@ SVD_OP = declare(
         params=("full_matrices",),
         sparsity=matrices,
         samples=lambda: [
-            # The phases of complex vectors are LAPACK's choice: differences cannot confirm them.
+            # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
             Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
             for full in (False, True)
             for x in _svd_matrices("svd")
@@ -245,7 +245,7 @@ def _svdvals_spec(x: Spec) -> Spec:
     return _svd_spec(x, False)[1]
 
 
-def _svdvals_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     u, _, vh = outputs_of(record(SVD_OP, inputs, (False,)))
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 

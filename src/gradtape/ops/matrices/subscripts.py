@@ -1,4 +1,4 @@
-"""Subscripts of Einstein summation: reading them, checking lengths, and writing canonical ones."""
+"""Subscripts of Einstein summation: parse them, check lengths, and write canonical subscripts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from gradtape.errors import ShapeError
 from gradtape.graph.spec import Shape
 
-# One label per axis. A letter, or `.0`, `.1`, ... for the axes that an ellipsis stands for.
+# One label per axis: a letter, or `.0`, `.1`, ... for the axes that an ellipsis stands for.
 Labels = tuple[str, ...]
 
 LETTERS = string.ascii_letters
 
 
 def parse(subscripts: str, shapes: Sequence[Shape]) -> tuple[list[Labels], Labels]:
-    """The labels of each operand and of the result."""
+    """Parse subscripts into the labels of each operand and of the result."""
     if not isinstance(subscripts, str):
         raise TypeError(
             f"einsum: subscripts {subscripts!r} are not a string. Write them as in 'ij,jk->ik'."
@@ -96,7 +96,7 @@ def _output_labels(subscripts: str, part: str, dots: Labels) -> Labels:
 
 
 def sizes_of(terms: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int]:
-    """The length of each label; a length of 1 gives way to another."""
+    """The length of each label; a length of 1 broadcasts to any other."""
     sizes: dict[str, int] = {}
     origin: dict[str, int] = {}
     for position, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -114,7 +114,7 @@ def sizes_of(terms: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int]
 
 
 def canonical(terms: Sequence[Labels], output: Labels) -> str:
-    """Subscripts with labels renamed in order of appearance: one text for one structure."""
+    """Rename labels in order of appearance, so that equal contractions have equal subscripts."""
     names: dict[str, str] = {}
     for term in terms:
         for label in term:

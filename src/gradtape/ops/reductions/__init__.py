@@ -1,1 +1,5 @@
-"""Ops that combine elements along axes."""
+"""Ops that combine elements along axes.
+
+Door: the public functions of each module, and the Ops of `reduction` and `extrema`; `cumulative`
+holds the running sums and the linear recurrence.
+"""

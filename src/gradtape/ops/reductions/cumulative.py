@@ -1,8 +1,8 @@
 """Cumulative sums and products, and the linear recurrence that differentiates products.
 
 y_i = x_0 … x_i satisfies y_i = x_i y_(i-1), so its tangent satisfies
-t_i = x_i t_(i-1) + y_(i-1) dx_i: a first-order linear recurrence. It divides by nothing, so zeros
-in the data cost no exactness, and its own derivatives are recurrences again: every order is O(n).
+t_i = x_i t_(i-1) + y_(i-1) dx_i: a first-order linear recurrence. It has no division, so it is
+exact at zeros, and its own derivatives are recurrences again: every order is O(n).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples
@@ -35,12 +35,12 @@ __all__ = ["cumulative_prod", "cumulative_sum"]
 SHORT = 64
 
 
-def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: Any) -> Spec:
+def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: object) -> Spec:
     length = x.shape[axis] + before + after
     return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
 
 
-def _resize_kernel(x: Any, axis: int, before: int, after: int, fill: Any) -> Any:
+def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) -> Array:
     old = x.shape[axis]
     new = old + before + after
     result = np.full((*x.shape[:axis], new, *x.shape[axis + 1 :]), fill, x.dtype)
@@ -89,7 +89,7 @@ RESIZE_AXIS = declare(
 
 
 def resize_axis(x: Any, axis: int, before: int, after: int, fill: Any = 0) -> Any:
-    """Put `before` fill values in front of an axis and `after` behind it; negative ones drop."""
+    """Put `before` fill values in front of an axis, `after` behind; negative counts drop."""
     return record(RESIZE_AXIS, (x,), (axis, before, after, fill))
 
 
@@ -98,8 +98,8 @@ def previous(x: Any, axis: int, reverse: bool, fill: Any = 0) -> Any:
     return resize_axis(x, axis, -1, 1, fill) if reverse else resize_axis(x, axis, 1, -1, fill)
 
 
-def _in_direction(kernel: Any) -> Any:
-    def directed(x: Any, axis: int, reverse: bool) -> Any:
+def _in_direction(kernel: Rule) -> Rule:
+    def directed(x: Array, axis: int, reverse: bool) -> Array:
         if not reverse:
             return kernel(x, axis=axis)
         return np.flip(kernel(np.flip(x, axis), axis=axis), axis)
@@ -111,7 +111,7 @@ def _cumulative_spec(x: Spec, axis: int, reverse: bool) -> Spec:
     return spec(x.shape, accumulator(x.dtype))
 
 
-def _samples(name: str) -> Any:
+def _samples(name: str) -> Rule:
     def samples() -> list[Sample]:
         rng = generator(name)
         cases: list[tuple[tuple[int, ...], int, bool]] = [
@@ -150,7 +150,7 @@ CUMULATIVE_SUM: Op = linear(
 
 
 def _reached(mask: Node, axis: int, reverse: bool) -> Node:
-    """Where any later element is masked: each element reaches those after it."""
+    """The mask of a scan's operand: true if any result that the element reaches is masked."""
     total = apply(CUMULATIVE_SUM, (mask,), (axis, not reverse))
     return apply(REGISTRY["not_equal"], (total, apply(REGISTRY["full"], (), ((), 0, total.dtype))))
 
@@ -163,15 +163,15 @@ def _recurrence_spec(a: Spec, b: Spec, axis: int, reverse: bool) -> Spec:
     return spec(b.shape, b.dtype)
 
 
-def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+def _recurrence_kernel(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     if reverse:
         a, b = np.flip(a, axis), np.flip(b, axis)
     result = np.empty_like(b, order="C")
     # Views with the recurrence along the first axis; writing to `lanes` fills `result`.
     a, b, lanes = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), np.moveaxis(result, axis, 0)
     length = len(b)
-    # The state is a derivative: where it is 0 it stays 0, even times an infinity of a branch that
-    # `where` did not take.
+    # The state is a derivative: a state of 0 must stay 0 even if the coefficient is infinite, as it
+    # may be in a branch that `where` did not take.
     finite = bool(np.isfinite(a).all())
     if finite and length > max(SHORT, lanes.size // max(length, 1)):
         _recurrence_by_substitution(a, b, lanes)
@@ -186,8 +186,9 @@ def _recurrence_kernel(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     return np.flip(result, axis) if reverse else result
 
 
-def _recurrence_by_substitution(a: Any, b: Any, lanes: Any) -> None:
-    """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which BLAS substitutes in one call a lane."""
+def _recurrence_by_substitution(a: Array, b: Array, lanes: Array) -> None:
+    """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which one BLAS call per lane solves."""
+    # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy.linalg.blas import get_blas_funcs
 
     (solve,) = get_blas_funcs(("tbsv",), (lanes,))
@@ -212,7 +213,7 @@ def _recurrence_jvp(
 def _recurrence_vjp(
     index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
 ) -> Node:
-    # The adjoint runs the other way, each step with the coefficient of the step after it.
+    # The adjoint runs in reverse, and each element uses the coefficient of the element after it.
     following = previous(conjugate(inputs[0]), axis, not reverse)
     adjoint = apply(LINEAR_RECURRENCE, (following, g), (axis, not reverse))
     return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
@@ -318,7 +319,7 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """Sums of the first elements along an axis, one, two and so on; of none too if asked for.
+    """Running sums along an axis; `include_initial` puts the empty sum, 0, in front.
 
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3])).tolist()
     [1, 3, 6]

@@ -1,7 +1,7 @@
-"""Extrema and order statistics: what is chosen by comparing elements.
+"""Extrema and order statistics: reductions that choose elements by comparison.
 
-Derivatives follow a choice that one op makes from the operand alone. A recomputed operand may
-differ in its last bits from the saved extremum, so the two are never compared with each other.
+For derivatives, one op marks the chosen elements from the operand alone. It does not compare the
+operand with a saved extremum: a recomputed operand may differ from that in its last bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
+from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
@@ -43,18 +43,18 @@ _INDEX = np.dtype(np.int64)
 _ORDERED = ("float64", "float32", "int32", "uint8", "bool")
 
 
-def _chosen(name: str, kernel: Any) -> Op:
-    """The op that marks the extreme elements; a NaN is extreme wherever there is one."""
+def _chosen(name: str, kernel: Rule) -> Op:
+    """Declare the op that marks the extreme elements; a NaN counts as extreme."""
 
     def composition(x: Node, axis: Axes) -> Node:
-        # The compiled tier computes every value once, and then reads it from memory: there an
-        # extremum may be compared with the elements that it was taken from.
+        # The compiled tier computes every value once and reads it from memory afterwards, so here
+        # the extremum can safely be compared with the elements.
         extreme = apply(REGISTRY[name], (x,), (axis, True))
         found = equal(x, extreme)
-        # Where there is a NaN it is the extremum.
+        # NaN is the extremum if there is one, but NaN != NaN.
         return found | isnan(x) if x.dtype.kind == "f" else found
 
-    def choose(x: Any, axis: Axes) -> Any:
+    def choose(x: np.ndarray, axis: Axes) -> np.ndarray:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
 
@@ -81,7 +81,7 @@ def _chosen(name: str, kernel: Any) -> Op:
     )
 
 
-def _extremum(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     chosen = _chosen(name, kernel)
 
     def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
@@ -155,12 +155,12 @@ def _position_batch(
 ) -> Node:
     if axis is not None:
         return apply(y.op, inputs, (axis + 1, keepdims))
-    # A position among all elements of one example.
+    # The position counts all elements of one example.
     flat = batching.reshaped(inputs[0], (inputs[0].shape[0], y.inputs[0].size))
     return batching.reshaped(apply(y.op, (flat,), (1, False)), (flat.shape[0], *y.shape))
 
 
-def _position(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     def spec_rule(x: Spec, axis: int | None, keepdims: bool) -> Spec:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         require_order(name, x, axes)
@@ -237,16 +237,16 @@ def argmin(
     return _record_position(ARGMIN, x, axis, keepdims)
 
 
-def _lanes(x: Any, axis: Axes) -> Any:
-    """The array with what is reduced as its last axis."""
+def _lanes(x: np.ndarray, axis: Axes) -> np.ndarray:
+    """The array with the reduced axes merged into one last axis."""
     moved = np.moveaxis(x, axis, range(-len(axis), 0)) if axis else x
     return moved.reshape((*moved.shape[: x.ndim - len(axis)], count(x, axis)))
 
 
 def _order_kernel(
-    x: Any, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> Any:
-    # NaN sorts last, so one look at the end tells whether a lane holds any.
+    x: np.ndarray, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> np.ndarray:
+    # NaN sorts last, so the last element of a lane tells whether the lane holds a NaN.
     lanes = np.partition(_lanes(x, axis), sorted({*ranks, count(x, axis) - 1}), axis=-1)
     total = np.zeros(lanes.shape[:-1], x.dtype)
     for rank, weight in zip(ranks, weights, strict=True):
@@ -256,8 +256,8 @@ def _order_kernel(
 
 
 def _order_weights_kernel(
-    x: Any, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> Any:
+    x: np.ndarray, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> np.ndarray:
     lanes = _lanes(x, axis)
     order = np.argsort(lanes, axis=-1, kind="stable")
     chosen = np.zeros(lanes.shape, x.dtype)
@@ -271,7 +271,7 @@ def _order_weights_kernel(
     return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
 
 
-def _order_samples(**more: Any) -> Any:
+def _order_samples(**more: Any) -> Rule:
     def samples() -> list[Sample]:
         rng = generator("order_statistic")
         cases: list[tuple[tuple[int, ...], Axes, tuple[int, ...], tuple[float, ...]]] = [
@@ -293,7 +293,7 @@ def _order_samples(**more: Any) -> Any:
     return samples
 
 
-# What the choice is does not change with small changes of the operand: its derivative is zero.
+# A small change of the operand does not change which elements are chosen: the derivative is 0.
 ORDER_WEIGHTS = declare(
     Op(
         "order_weights",
@@ -313,7 +313,7 @@ ORDER_WEIGHTS = declare(
 
 
 def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> Node:
-    """Values at the chosen elements times their weights, 0 elsewhere even beside an infinity."""
+    """Values times the weights of chosen elements; 0 elsewhere, even at infinite values."""
     found = apply(ORDER_WEIGHTS, (x,), (axis, ranks, weights))
     chosen = apply(REGISTRY["not_equal"], (found, apply(REGISTRY["full"], (), ((), 0, x.dtype))))
     return where(chosen, found * values, 0.0)
@@ -346,7 +346,7 @@ ORDER_STATISTIC = declare(
 
 
 def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool) -> Any:
-    """The element at a fraction of the way from the smallest to the largest."""
+    """The quantile at `fraction`, interpolated between the two neighbouring ranks."""
     x = inexact_operand(x)
     axes = normalize_axes(name, axis, x.ndim)
     number = count(x, axes)

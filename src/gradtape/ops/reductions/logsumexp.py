@@ -27,29 +27,29 @@ from gradtape.recording.record import record
 __all__ = ["logsumexp"]
 
 
-def _exponentials(x: Any, axis: Axes) -> tuple[Any, Any]:
-    """exp(x - m) and m, the maximum; at x = m also where both are infinite."""
+def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
+    """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""
     highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
 
 
-def _logsumexp_kernel(x: Any, axis: Axes, keepdims: bool) -> Any:
+def _logsumexp_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
     return total.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _weights_kernel(x: Any, axis: Axes) -> Any:
+def _weights_kernel(x: np.ndarray, axis: Axes) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     weights = terms / np.sum(terms, axis=axis, keepdims=True)
     return np.where(highest == -np.inf, x.dtype.type(0), weights)
 
 
 def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
-    """The maximum, exp of the differences from it, and the sum of those, for the compositions."""
+    """The maximum m, the terms exp(x - m), and their sum, as nodes for the compositions."""
     highest = apply(MAX, (x,), (axis, True))
     zero = constant(0, spec((), x.dtype))
-    # At the maximum also where both are infinite.
+    # The difference is 0 at the maximum even if both are infinite: inf - inf would be NaN.
     terms = exp(where(equal(x, highest), zero, x - highest))
     return highest, terms, apply(SUM, (terms,), (axis, True))
 
@@ -66,12 +66,12 @@ def _weights_composition(x: Node, axis: Axes) -> Node:
 
 
 def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
-    """The derivative of the weights is symmetric: it serves both modes."""
+    """The Jacobian of the weights times a vector; it is symmetric, so it serves both modes."""
     weighted = y * tangent
     return weighted - y * apply(SUM, (weighted,), (axis, True))
 
 
-# The weights come from the operand alone: exp(x - logsumexp(x)) would lose digits to large results.
+# Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
 LOGSUMEXP_WEIGHTS = declare(
     Op(
         "logsumexp_weights",

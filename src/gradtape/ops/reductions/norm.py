@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import REAL_OF, as_dtype
+from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.graph.node import Node, constant
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.spec import Spec, spec
@@ -39,8 +39,8 @@ __all__ = ["norm"]
 _DOUBLE = np.dtype(np.float64)
 
 
-def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
-    # NumPy sums pairwise along the last axis in memory only, and one by one along others.
+def _sum_of_powers(size: Array, ord: float, axis: Axes) -> Array:
+    # NumPy sums pairwise, which is more accurate, only along the last axis in memory.
     kept = [position for position in range(size.ndim) if position not in axis]
     last = size.transpose(*kept, *axis)
     powers = np.square(last, order="C") if ord == 2.0 else np.power(last, ord, order="C")
@@ -48,17 +48,17 @@ def _sum_of_powers(size: Any, ord: float, axis: Axes) -> Any:
     return np.sum(rows, axis=-1).reshape(reduced_shape(size.shape, axis, True))
 
 
-def _root(total: Any, ord: float) -> Any:
+def _root(total: Array, ord: float) -> Array:
     return np.sqrt(total) if ord == 2.0 else np.power(total, 1.0 / ord)
 
 
-def _kernel(x: Any, ord: float, axis: Axes, keepdims: bool) -> Any:
+def _kernel(x: Array, ord: float, axis: Axes, keepdims: bool) -> Array:
     size = np.abs(x)
     if ord == 0.0:
         return np.sum(x != 0, axis=axis, keepdims=keepdims, dtype=size.dtype)
     total = _sum_of_powers(size, ord, axis)
     result = _root(total, ord)
-    # Powers leave the range of the dtype long before the norm does. Only then is it worth scaling.
+    # Powers overflow or underflow long before the norm does. Scaling is worth its cost only then.
     limits = np.finfo(size.dtype)
     doubtful = ~((total > limits.tiny / limits.eps) & (total < np.inf))
     if doubtful.any():
@@ -71,7 +71,7 @@ def _kernel(x: Any, ord: float, axis: Axes, keepdims: bool) -> Any:
 
 
 def _direction(y: Node, x: Node, ord: float, axis: Axes) -> Node | None:
-    """The gradient of the norm: sign(x) (|x| / y)^(ord - 1), and 0 where that is undefined."""
+    """The gradient of the norm: sign(x) (|x| / y)^(ord - 1), or 0 where this is undefined."""
     if ord == 0.0:
         return None
     y = expand_reduced(y, x.shape, axis)
@@ -102,9 +102,9 @@ def _vjp(
 
 
 def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
-    """The Euclidean norm: single precision in double, double precision scaled three ways at once.
+    """The Euclidean norm: float32 is summed in float64; float64 is scaled in three ways at once.
 
-    Powers of two scale exactly, so numbers whose squares are out of range lose nothing.
+    Scaling by powers of two is exact, so numbers with squares out of range lose no digits.
     """
     if ord != 2.0:
         return None
@@ -114,7 +114,7 @@ def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None
         low = _number(float(limits.tiny / limits.eps))
         small, large = _scaled_norm(x, axis, 2.0**600)[0], _scaled_norm(x, axis, 2.0**-600)[0]
         found = where(total < _number(np.inf), found, large)
-        # A NaN is not below anything, and stays.
+        # If the total is NaN this comparison is false, and `found` is NaN already.
         found = where(total <= low, small, found)
     else:
         found = cast(found, REAL_OF[x.dtype])
@@ -122,7 +122,7 @@ def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None
 
 
 def _scaled_norm(x: Node, axis: Axes, scale: float | None) -> tuple[Node, Node]:
-    """The norm of scaled numbers, scaled back, and its square before that."""
+    """The norm, computed from scaled numbers and scaled back, and the scaled sum of squares."""
     squares = None
     for part in (real, imag) if x.dtype.kind == "c" else (None,):
         number = cast(x if part is None else part(x), _DOUBLE)

@@ -1,7 +1,7 @@
 """Reductions: sums, products, moments and logical ones.
 
-Extrema, norms and cumulative ops are modules of their own; they are named here too, so that this
-module has every reduction. Its functions hide the builtins of the same names.
+Extrema, norms and cumulative ops have modules of their own; this module re-exports them, so that
+it has every reduction. Its functions shadow the builtins of the same names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype
 from gradtape.graph.facts import Accumulation
 from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
+from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import imag, real
@@ -72,7 +72,7 @@ def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     dtype = None if dtype is None else as_dtype(dtype)
     x = in_dtype(record_operand(x), dtype)
     result = record(op, (x,), (normalize_axes(op.name, axis, x.ndim), bool(keepdims)))
-    # Narrow integers are accumulated in wide ones; who asked for narrow ones gets them.
+    # Narrow integers are accumulated in 64 bits; an explicit narrow `dtype` is cast to afterwards.
     return in_dtype(result, dtype)
 
 
@@ -89,7 +89,7 @@ def sum(
 
 
 def _partial_products(x: Node, axis: Axes) -> Node | None:
-    """The derivative of the product by each element: the product of all others, axis by axis."""
+    """The derivative of the product by each element: the product of all other elements."""
     total = None
     for position in axis:
         others = product_of_others(x, position)
@@ -152,7 +152,7 @@ def prod(
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Any, reduction: Accumulation) -> Op:
+def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     return declare(
         Op(
             name,
@@ -224,7 +224,7 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
 
 
 def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, Axes, float]:
-    """Distances from the mean, the axes, and what the sum of squares is divided by."""
+    """Distances from the mean, the axes, and the divisor of the sum of squares."""
     x = inexact_operand(x)
     axes = normalize_axes(name, axis, x.ndim)
     number = count(x, axes) - float(correction)

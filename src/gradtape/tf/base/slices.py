@@ -6,8 +6,7 @@ from typing import Any
 
 from gradtape.graph.spec import Spec, spec
 from gradtape.recording.value import host_value
-from gradtape.tensor import tensor as core
-from gradtape.tensor.row_sparse import make_row_sparse
+from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dtypes import DType
 from gradtape.tf.base.shapes import TensorShape
@@ -16,10 +15,8 @@ from gradtape.tf.base.types import ShapeLike, TensorLike
 
 __all__ = ["IndexedSlices"]
 
-_RowSparse: Any = make_row_sparse(Tensor)
 
-
-class IndexedSlices(_RowSparse):
+class IndexedSlices(KeptAsRows, Tensor):
     """A tensor that is zero but for some rows: `values[i]` adds to row `indices[i]`.
 
     >>> table = tf.Variable([[1.0], [2.0], [3.0]])
@@ -47,7 +44,7 @@ class IndexedSlices(_RowSparse):
                 f"IndexedSlices: values of shape {values.shape} and indices of shape "
                 f"{indices.shape} do not fill rows of a tensor of shape {shape}."
             )
-        whole = None if dense_shape is None else spec(shape, values.spec.dtype)
+        whole: Any = None if dense_shape is None else spec(shape, values.spec.dtype)
         super().__init__(indices, values, whole)
 
     @property
@@ -61,15 +58,16 @@ class IndexedSlices(_RowSparse):
         return self._spec
 
     @property
-    def shape(self) -> TensorShape:
+    def shape(self) -> TensorShape:  # type: ignore[override]
         """The length of each axis, None for the first if it is not known."""
         known = self._spec is not None
         return TensorShape(self._spec.shape if known else (None, *self.values.spec.shape[1:]))
 
     @property
-    def dtype(self) -> DType:
+    def dtype(self) -> DType:  # type: ignore[override]
         """The element type."""
-        return self.values.dtype
+        values: Any = self.values
+        return values.dtype
 
     @property
     def dense_shape(self) -> Tensor | None:
@@ -93,9 +91,9 @@ def of_rows(rows: Any) -> IndexedSlices:
     """The IndexedSlices with the rows and the spec of gradtape's RowSparse."""
     made = IndexedSlices.__new__(IndexedSlices)
     indices, values = (x if isinstance(x, Tensor) else sharing(x) for x in rows.rows)
-    _RowSparse.__init__(made, indices, values, rows.spec)
+    KeptAsRows.__init__(made, indices, values, rows.spec)
     return made
 
 
 IndexedSlices.result_class = IndexedSlices.view_class = Tensor
-REBUILT[core.RowSparse] = of_rows
+REBUILT[RowSparse] = of_rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.keras.layers.base import _counts
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_uid", "image_data_format"]
 
@@ -43,8 +44,6 @@ def clear_session(free_memory: bool = True) -> None:
 
     >>> tf.keras.backend.clear_session()
     """
-    from gradtape.tf.keras.layers.base import _counts
-
     _counts.clear()
     _uids.clear()
 

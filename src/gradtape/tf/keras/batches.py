@@ -13,6 +13,7 @@ from gradtape.errors import ShapeError
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.ops.random_numbers import shuffle as shuffled
 
 
 def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -131,8 +132,6 @@ def batches(
     def start() -> Iterator[Any]:
         order: Any = None
         if shuffle:
-            from gradtape.tf.ops.random_numbers import shuffle as shuffled
-
             order = np.asarray(shuffled(np.arange(count, dtype=np.int64)))
         for begin in range(0, count, size):
             rows = slice(begin, begin + size) if order is None else order[begin : begin + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -266,8 +267,6 @@ class _Monitor(Callback):
 
     def monitored(self, logs: Logs | None) -> Any:
         """The number that is watched; a warning if it is not there."""
-        import warnings
-
         _ = self._rises  # an error, if that is not known
         found = (logs or {}).get(self.monitor)
         if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.nn import initializers as core
+from gradtape.ops.arrays.creation import eye
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dispatch import fresh
 from gradtape.tf.base.dtypes import as_dtype, float32
@@ -75,8 +76,6 @@ Orthogonal = _class("Orthogonal", core.orthogonal, "Orthonormal rows or columns.
 
 
 def _identity(gain: float = 1.0) -> Any:
-    from gradtape.ops.arrays.creation import eye
-
     return lambda shape, dtype: gain * eye(*shape, dtype=dtype)
 
 

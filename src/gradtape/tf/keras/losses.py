@@ -24,6 +24,7 @@ from gradtape.ops.reductions.reduction import max as largest
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.pytree import map_leaves
+from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
@@ -49,13 +50,9 @@ def _matched(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     """Targets in the dtype of the predictions, with or without a last axis of length 1 as they."""
     scores = convert(y_pred)
     if scores.dtype.kind in "biu":
-        from gradtape.tf.base.casting import cast
-
         scores = cast(scores, "float32")
     given = convert(y_true, hint=scores.dtype)
     if given.spec.dtype != scores.spec.dtype:
-        from gradtape.tf.base.casting import cast
-
         given = cast(given, scores.dtype)
     mine, theirs = given.spec.shape, scores.spec.shape
     if mine != theirs and (mine == (*theirs, 1) or (*mine, 1) == theirs):
@@ -191,8 +188,6 @@ def sparse_categorical_crossentropy(
     """
     labels = convert(y_true)
     if labels.dtype.kind == "f":
-        from gradtape.tf.base.casting import cast
-
         labels = cast(labels, "int64")
     labels = as_indices("sparse_categorical_crossentropy", labels)
     scores = convert(y_pred)
@@ -243,7 +238,7 @@ class Loss:
             # Older Keras has the reduction first.
             name, reduction = (None if reduction in _REDUCTIONS else reduction), name
         if reduction not in _REDUCTIONS:
-            raise ValueError(f"{reduction!r} is no reduction. Use one of {_REDUCTIONS}.")
+            raise ValueError(f"{reduction!r} is not a reduction. Use one of {_REDUCTIONS}.")
         self.reduction = reduction
         self.name = name or snake_case(type(self).__name__)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
@@ -283,7 +278,6 @@ class Loss:
 @operation
 def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
     """Targets and predictions, or nests of them, as tensors of the dtype of the loss."""
-    from gradtape.tf.base.casting import cast
 
     def tensor(y: Any, whole: bool) -> Any:
         y = convert(y)
@@ -298,8 +292,6 @@ def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
 
 @operation
 def _reduced(loss: Any, sample_weight: Any, reduction: Any, counted: Any = None) -> Any:
-    from gradtape.tf.base.casting import cast
-
     loss = convert(loss)
     weights = None if sample_weight is None else cast(convert(sample_weight), loss.dtype)
     if counted is not None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gradtape import optimizers as core
-from gradtape.tensor.tensor import RowSparse
+from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tf.base.scopes import without_prefix
 from gradtape.tf.base.slices import IndexedSlices
-from gradtape.tf.keras import schedules
+from gradtape.tf.keras import initializers, schedules
 from gradtape.tf.keras.averages import Accumulation, Average
 from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.programs.tape import GradientTape
@@ -280,8 +280,6 @@ class Optimizer(core.Optimizer):
         self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
     ) -> Any:
         """One more part of the state, of the shape of a variable."""
-        from gradtape.tf.keras import initializers
-
         start = initializers.get(initializer)(reference_variable.shape, reference_variable.dtype)
         return self.add_variable((), start, name=f"{reference_variable.name}.{name or 'state'}")
 
@@ -289,8 +287,6 @@ class Optimizer(core.Optimizer):
         self, shape: Any, initializer: Any = "zeros", dtype: Any = None, name: str | None = None
     ) -> Any:
         """One more part of the state."""
-        from gradtape.tf.keras import initializers
-
         start = initializer
         if isinstance(initializer, str) or callable(initializer):
             start = initializers.get(initializer)(shape, dtype)

@@ -107,7 +107,7 @@ class OrthogonalRegularizer(Regularizer):
         """The penalty."""
         x = convert(x)
         if x.ndim != 2:
-            raise ValueError(f"OrthogonalRegularizer: a tensor of shape {x.shape} is no matrix.")
+            raise ValueError(f"OrthogonalRegularizer: expected a matrix, got shape {x.shape}.")
         x = x if self.mode == "rows" else matrix_transpose(x)
         unit = x / sqrt(total(square(x), axis=1, keepdims=True))
         count = x.spec.shape[0]

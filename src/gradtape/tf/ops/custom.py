@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import map_leaves
-from gradtape.tape import custom_derivatives as core
+from gradtape.tape import custom_gradient as core
 from gradtape.tape.checkpoint import checkpoint
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
@@ -55,7 +55,7 @@ def custom_gradient(f: UserFunction | None = None) -> Any:
         return custom_gradient
 
     @functools.wraps(f)
-    def with_tensors(*args: Any, **kwargs: Any) -> object:
+    def with_tensors(*args: Any, **kwargs: Any) -> Any:
         result = f(*args, **kwargs)
         if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
             return result

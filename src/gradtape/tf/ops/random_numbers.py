@@ -46,7 +46,7 @@ def set_seed(seed: IntLike) -> None:
     core.seed(abs(operator.index(int(seed))))
 
 
-def _stream(seed: TensorLike | None) -> core.Generator:
+def _stream(seed: TensorLike | None) -> Any:
     """The stream that numbers come from: the shared one, or the one that a seed starts."""
     if seed is None:
         return core._generator(None)
@@ -61,21 +61,19 @@ def _stream(seed: TensorLike | None) -> core.Generator:
 
 
 def _normal(
-    stream: core.Generator, shape: ShapeLike, mean: object, stddev: object, dtype: DTypeLike
+    stream: Any, shape: ShapeLike, mean: object, stddev: object, dtype: DTypeLike
 ) -> Tensor:
     return stream.normal(as_shape(shape), loc=mean, scale=stddev, dtype=as_dtype(dtype).dtype)
 
 
 def _truncated_normal(
-    stream: core.Generator, shape: ShapeLike, mean: object, stddev: object, dtype: DTypeLike
+    stream: Any, shape: ShapeLike, mean: object, stddev: object, dtype: DTypeLike
 ) -> Tensor:
     kind = as_dtype(dtype).dtype
     return stream.truncated_normal(as_shape(shape), loc=mean, scale=stddev, dtype=kind)
 
 
-def _uniform(
-    stream: core.Generator, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike
-) -> Tensor:
+def _uniform(stream: Any, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike) -> Tensor:
     kind, lengths = as_dtype(dtype), as_shape(shape)
     if kind.kind in "iu":
         if maxval is None:
@@ -90,7 +88,7 @@ def _as_float(value: Any) -> Any:
 
 
 def _categorical(
-    stream: core.Generator, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None
+    stream: Any, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None
 ) -> Tensor:
     x = convert(logits)
     top = reduction.max(x, axis=-1, keepdims=True)
@@ -105,7 +103,7 @@ def _categorical(
 
 
 def _drawn(
-    stream: core.Generator,
+    stream: Any,
     draw: Callable[..., Any],
     shape: tuple[int, ...],
     dtype: DTypeLike,
@@ -126,7 +124,7 @@ def _drawn(
 
 
 def _gamma(
-    stream: core.Generator,
+    stream: Any,
     shape: tuple[int, ...],
     alpha: TensorLike,
     beta: TensorLike | None,
@@ -137,7 +135,7 @@ def _gamma(
 
 
 def _binomial(
-    stream: core.Generator, shape: ShapeLike, counts: object, probs: object, dtype: DTypeLike
+    stream: Any, shape: ShapeLike, counts: object, probs: object, dtype: DTypeLike
 ) -> Tensor:
     def draw(generator: np.random.Generator, n: Array, p: Array, size: tuple[int, ...]) -> Any:
         return generator.binomial(n.astype(np.int64), p, size)
@@ -152,7 +150,7 @@ def _before(shape: ShapeLike, *parameters: object) -> tuple[int, ...]:
 
 class _Draw(Protocol):
     def __call__(
-        self, stream: core.Generator, shape: ShapeLike, a: object, b: object, dtype: DTypeLike, /
+        self, stream: Any, shape: ShapeLike, a: object, b: object, dtype: DTypeLike, /
     ) -> Tensor: ...
 
 
@@ -403,7 +401,7 @@ class Generator:
     True
     """
 
-    def __init__(self, stream: core.Generator) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     @classmethod

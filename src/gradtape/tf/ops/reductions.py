@@ -60,8 +60,16 @@ def _require(name: str, x: Tensor, kinds: str, what: str) -> None:
 
 
 def _reduction(
-    function: Callable[..., Any], accepts: str, what: str, sentence: str, example: str, result: str
+    function: Callable[..., Any],
+    accepts: str,
+    what: str,
+    sentence: str,
+    example: str,
+    result: str,
+    in_own_dtype: bool = False,
+    of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
 ) -> Reduction:
+    """A row. `in_own_dtype` is for functions that would widen the dtype of the operand."""
     own = named_in(example)
 
     def reduce(
@@ -69,22 +77,20 @@ def _reduction(
     ) -> Tensor:
         x = convert(input_tensor)
         _require(own, x, accepts, what)
-        return function(x, axis=as_axes(axis), keepdims=keepdims)
+        axes = as_axes(axis)
+        if in_own_dtype:
+            return function(x, axis=axes, dtype=x.spec.dtype, keepdims=keepdims)
+        if of_integers is not None and x.spec.dtype.kind in "iu":
+            return of_integers(x, axes, keepdims)
+        return function(x, axis=axes, keepdims=keepdims)
 
     return operation(documented(reduce, __name__, sentence, example, result))
 
 
-def _in_own_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction that does not widen its operand's dtype, as gradtape's own do."""
-    return lambda x, axis, keepdims: function(x, axis=axis, dtype=x.spec.dtype, keepdims=keepdims)
-
-
-def _mean(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    if x.spec.dtype.kind in "iu":
-        # In TensorFlow the mean of integers is an integer, rounded towards zero.
-        count = math.prod(x.spec.shape[at] for at in normalize_axes("mean", axis, x.ndim))
-        return truncatediv(reduce_sum(x, axis, keepdims), max(1, count))
-    return core.mean(x, axis=axis, keepdims=keepdims)
+def _mean_of_integers(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """In TensorFlow the mean of integers is an integer, rounded towards zero."""
+    count = math.prod(x.spec.shape[at] for at in normalize_axes("mean", axis, x.ndim))
+    return truncatediv(reduce_sum(x, axis, keepdims), max(1, count))
 
 
 def _extremum(
@@ -117,15 +123,16 @@ def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 
 
 # fmt: off
-reduce_sum = _reduction(_in_own_dtype(core.sum), "iufc", "sum",
+reduce_sum = _reduction(core.sum, "iufc", "sum",
     "The sum over axes, all by default.",
-    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[4, 6]")
-reduce_prod = _reduction(_in_own_dtype(core.prod), "iufc", "product",
+    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[4, 6]", True)
+reduce_prod = _reduction(core.prod, "iufc", "product",
     "The product over axes, all by default.",
-    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[3, 8]")
-reduce_mean = _reduction(_mean, "iufc", "mean",
+    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[3, 8]", True)
+reduce_mean = _reduction(core.mean, "iufc", "mean",
     "The mean over axes, all by default; integers give an integer.",
-    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]")
+    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
+    of_integers=_mean_of_integers)
 reduce_max = _reduction(_extremum("reduce_max", core.max, _lowest), "iuf", "order",
     "The maximum over axes, all by default.",
     "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")

@@ -67,7 +67,8 @@ class _Segments:
         places = cast(self.ids, np.dtype(np.int64))
         places = where(places < 0, self.count, places)
         nothing = zeros((self.count + 1, *rows.shape[1:]), dtype=rows.spec.dtype)
-        return scatter_add(nothing, places, rows)[: self.count]
+        result: Any = scatter_add(nothing, places, rows)
+        return result[: self.count]
 
     def counts(self) -> Tensor:
         """The number of rows of each segment, at least 1, to divide sums by."""

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from gradtape.control import branches, loops, vmap
 from gradtape.control.map import map as core_map
+from gradtape.control.scan import scan as core_scan
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat, stack
@@ -186,10 +187,13 @@ def while_loop(
     limit = None if maximum_iterations is None else int(maximum_iterations)
 
     def holds(values: Any) -> Tensor:
-        return convert(cond(*adopt(values)))
+        return convert(cond(*values))
 
     def step(values: Any) -> Any:
-        return map_leaves(convert, _as_loop_vars(body(*adopt(values)), start))
+        return map_leaves(convert, _as_loop_vars(body(*values), start))
+
+    def as_op() -> Any:
+        return loops.while_loop(lambda v: holds(adopt(v)), lambda v: step(adopt(v)), start, limit)
 
     def in_python() -> Any:
         steps, values = 0, start
@@ -200,7 +204,6 @@ def while_loop(
     leaves = flatten(start)[0]
     unknown = any(map(_has_no_value, leaves))
     if shape_invariants is None and (unknown or limit is not None or _is_watched()):
-        as_op = functools.partial(loops.while_loop, holds, step, start, limit)
         return _as_op_or_in_python(leaves, as_op, in_python)
     return in_python()
 
@@ -349,7 +352,7 @@ def _scanned(
             new = step(adopt(carry), adopt(list(parts)))
             return new, new
 
-        return loops.scan(both, first, list(rest), reverse=reverse)[1]
+        return core_scan(both, first, list(rest), reverse=reverse)[1]
 
     def in_python() -> Any:
         carry, rows = first, []

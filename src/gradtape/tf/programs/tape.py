@@ -123,8 +123,8 @@ class GradientTape(core.GradientTape):
 
     def batch_jacobian(
         self,
-        target: object,
-        source: object,
+        target: Any,
+        source: Any,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
         parallel_iterations: object = None,
         experimental_use_pfor: bool = True,

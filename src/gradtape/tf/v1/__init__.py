@@ -1,4 +1,4 @@
-"""TensorFlow 1: graphs of calls that are noted down, and sessions that run them.
+"""TensorFlow 1: graphs of deferred calls, and sessions that run them.
 
 Other rooms import from here:
 
@@ -7,6 +7,6 @@ Other rooms import from here:
 - session: Session
 - variables, functions, nn, train, renamed: the content of `tf.compat.v1`
 
-base/dispatch.py hands calls to runs.py while graphs are in use, through a door that `install`
-fills: that room is below this one and cannot import it.
+While graphs are in use, base/dispatch.py passes calls to runs.py. `install` registers runs.py,
+because base/ lies below this room and cannot import it.
 """

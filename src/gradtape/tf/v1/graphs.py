@@ -1,7 +1,7 @@
 """Graphs of TensorFlow 1: which one is being built, its variables and collections.
 
 A graph is built inside `tf.Graph().as_default()`, after `tf.compat.v1.disable_eager_execution()`,
-or from the first placeholder on. Calls are then noted down (see symbolic.py).
+or from the first placeholder on. Calls are then deferred (see symbolic.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Graph:
-    """A graph of calls that are noted down, with the variables made in it.
+    """A graph of deferred calls, with the variables made in it.
 
     >>> with tf.Graph().as_default():
     ...     x = tf.placeholder(tf.float32, [None])
@@ -37,7 +37,7 @@ class Graph:
         self.variables: list[Variable] = []
         self.names: dict[str, Variable] = {}
         self.collections: dict[str, list[Any]] = {}
-        # Calls that run before every call that is noted down now.
+        # Calls that run before every call that is deferred from now on (control_dependencies).
         self.before: list[Any] = []
         # Whether get_variable returns existing variables: None, True, or "auto" (AUTO_REUSE).
         self.reuse: bool | str | None = None
@@ -80,19 +80,19 @@ _default = Graph()
 
 
 def default_graph() -> Graph:
-    """The graph that is being built, or else the one that always exists."""
+    """The graph that is being built, or else the global default graph."""
     return local.building or _default
 
 
 def build_from_now_on() -> None:
-    """Note calls down from now on, as TensorFlow 1 does."""
+    """Defer calls from now on, as TensorFlow 1 does."""
     graphs.in_use = True
     if local.building is None:
         local.building = _default
 
 
 def stop_building() -> None:
-    """Make calls at once again."""
+    """Execute calls at once again."""
     local.building = None
 
 
@@ -108,7 +108,7 @@ class GraphKeys:
 
 
 def disable_eager_execution() -> None:
-    """Note calls down from here on, and make them in sessions, as TensorFlow 1 does.
+    """Defer calls from here on, and execute them in sessions, as TensorFlow 1 does.
 
     >>> tf.compat.v1.disable_eager_execution()
     >>> w = tf.Variable(2.0)
@@ -185,7 +185,7 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
 
 @contextlib.contextmanager
 def control_dependencies(control_inputs: Iterable[object] | None) -> Iterator[None]:
-    """Calls that are noted down inside run after these.
+    """Run calls that are deferred inside the context after these.
 
     >>> with tf.Graph().as_default(), tf.Session() as sess:
     ...     w = tf.Variable(1.0)

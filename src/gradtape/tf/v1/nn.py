@@ -1,4 +1,4 @@
-"""`tf.compat.v1.nn`: TensorFlow 1's names of arguments, and layers as functions."""
+"""`tf.compat.v1.nn`: functions with TensorFlow 1's argument names, and layers as functions."""
 
 from __future__ import annotations
 

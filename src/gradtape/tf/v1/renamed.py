@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 for functions and arguments that TensorFlow 2 calls otherwise."""
+"""TensorFlow 1's names for functions and arguments that TensorFlow 2 has renamed."""
 
 from __future__ import annotations
 
@@ -6,69 +6,40 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-# Functions, and where TensorFlow 2 has them.
+# Functions that TensorFlow 2 moved into a namespace and did not rename.
+_MOVED = {
+    "math": (
+        "betainc ceil invert_permutation igamma igammac is_finite is_inf is_nan log_sigmoid "
+        "rint segment_max segment_mean segment_min segment_prod segment_sum "
+        "unsorted_segment_sum zeta"
+    ),
+    "debugging": "check_numerics",
+    "linalg": "cholesky matrix_transpose qr svd trace",
+    "nn": "depth_to_space space_to_depth",
+    "signal": "fft ifft",
+    "random": "truncated_normal",
+}
+# Functions, and their names in TensorFlow 2.
 RENAMED = {
-    "arg_max": "argmax",
-    "arg_min": "argmin",
-    "betainc": "math.betainc",
-    "ceil": "math.ceil",
-    "check_numerics": "debugging.check_numerics",
-    "cholesky": "linalg.cholesky",
-    "diag": "linalg.tensor_diag",
-    "diag_part": "linalg.tensor_diag_part",
-    "depth_to_space": "nn.depth_to_space",
-    "div_no_nan": "math.divide_no_nan",
-    "fft": "signal.fft",
-    "floor_div": "math.floordiv",
-    "ifft": "signal.ifft",
-    "invert_permutation": "math.invert_permutation",
-    "igamma": "math.igamma",
-    "igammac": "math.igammac",
-    "is_finite": "math.is_finite",
-    "is_inf": "math.is_inf",
-    "is_nan": "math.is_nan",
-    "lin_space": "linspace",
-    "log_sigmoid": "math.log_sigmoid",
-    "matrix_band_part": "linalg.band_part",
-    "matrix_determinant": "linalg.det",
-    "matrix_diag": "linalg.diag",
-    "matrix_diag_part": "linalg.diag_part",
-    "matrix_inverse": "linalg.inv",
-    "matrix_set_diag": "linalg.set_diag",
-    "matrix_solve": "linalg.solve",
-    "matrix_transpose": "linalg.matrix_transpose",
-    "matrix_triangular_solve": "linalg.triangular_solve",
-    "multinomial": "random.categorical",
-    "py_func": "numpy_function",
-    "qr": "linalg.qr",
-    "random_normal": "random.normal",
-    "random_shuffle": "random.shuffle",
-    "random_uniform": "random.uniform",
-    "random_gamma": "random.gamma",
-    "random_poisson": "random.poisson",
-    "realdiv": "math.truediv",
-    "reverse_v2": "reverse",
-    "rint": "math.rint",
-    "segment_max": "math.segment_max",
-    "segment_mean": "math.segment_mean",
-    "segment_min": "math.segment_min",
-    "segment_prod": "math.segment_prod",
-    "segment_sum": "math.segment_sum",
-    "self_adjoint_eig": "linalg.eigh",
-    "set_random_seed": "random.set_seed",
-    "space_to_depth": "nn.space_to_depth",
-    "svd": "linalg.svd",
-    "trace": "linalg.trace",
-    "truncated_normal": "random.truncated_normal",
+    **{name: f"{place}.{name}" for place, names in _MOVED.items() for name in names.split()},
+    "arg_max": "argmax", "arg_min": "argmin", "diag": "linalg.tensor_diag",
+    "diag_part": "linalg.tensor_diag_part", "div_no_nan": "math.divide_no_nan",
+    "floor_div": "math.floordiv", "lin_space": "linspace",
+    "matrix_band_part": "linalg.band_part", "matrix_determinant": "linalg.det",
+    "matrix_diag": "linalg.diag", "matrix_diag_part": "linalg.diag_part",
+    "matrix_inverse": "linalg.inv", "matrix_set_diag": "linalg.set_diag",
+    "matrix_solve": "linalg.solve", "matrix_triangular_solve": "linalg.triangular_solve",
+    "multinomial": "random.categorical", "py_func": "numpy_function",
+    "random_normal": "random.normal", "random_shuffle": "random.shuffle",
+    "random_uniform": "random.uniform", "random_gamma": "random.gamma",
+    "random_poisson": "random.poisson", "realdiv": "math.truediv", "reverse_v2": "reverse",
+    "self_adjoint_eig": "linalg.eigh", "set_random_seed": "random.set_seed",
     "tensor_scatter_add": "tensor_scatter_nd_add",
     "tensor_scatter_sub": "tensor_scatter_nd_sub",
-    "tensor_scatter_update": "tensor_scatter_nd_update",
-    "unsorted_segment_sum": "math.unsorted_segment_sum",
-    "where_v2": "where",
-    "zeta": "math.zeta",
-}
+    "tensor_scatter_update": "tensor_scatter_nd_update", "where_v2": "where",
+}  # fmt: skip
 
-# Functions, and TensorFlow 1's names of arguments with those of TensorFlow 2.
+# Functions, and their argument names: those of TensorFlow 1 to those of TensorFlow 2.
 _REDUCTIONS = (
     "count_nonzero", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
     "reduce_min", "reduce_prod", "reduce_sum",
@@ -87,7 +58,7 @@ OLD_ARGUMENTS: dict[str, dict[str, str]] = {
 
 
 def renaming(function: Callable[..., Any], **names: str) -> Callable[..., Any]:
-    """A function that also takes arguments by their old names."""
+    """The function, which then also accepts arguments by their old names."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

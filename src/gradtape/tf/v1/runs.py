@@ -1,4 +1,4 @@
-"""The decision whether a call is made at once or noted down: v1's side of base/dispatch.py."""
+"""Decides whether a call is executed at once or deferred: v1's side of base/dispatch.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradtape.tf.v1.symbolic import Run, Symbolic, probe, running
 
 
 def _mentions(nest: object, building: bool) -> bool:
-    """Whether arguments hold a call without a value or, while a graph is built, a variable."""
+    """Whether arguments contain a deferred call or, while a graph is built, a variable."""
     if isinstance(nest, Symbolic):
         return True
     if isinstance(nest, Variable):
@@ -30,7 +30,7 @@ def _mentions(nest: object, building: bool) -> bool:
 def take(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
 ) -> Any:
-    """Make a call, or note it down if an argument has no value yet."""
+    """Execute a call, or defer it if an argument has no value yet."""
     if local.run is not None:
         return adopt(function(*local.run.values_of(args), **local.run.values_of(kwargs)))
     building = local.building is not None
@@ -46,7 +46,7 @@ def _unpacked(call: Symbolic) -> Any:
         return call
     absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
     parts: list[Any] = [
-        # An unconnected gradient is None in every run, and can be None already.
+        # An unconnected gradient is None in every run, so it is None here, too.
         None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
         for number, part in enumerate(result)
     ]
@@ -58,7 +58,7 @@ def _picked(whole: Any, number: int) -> Any:
 
 
 def settle(value: Any) -> Any:
-    """The initial value of a variable, computed if it is noted down."""
+    """The initial value of a variable, computed if it is a deferred call."""
     if isinstance(value, Symbolic):
         run = Run({})
         with running(run):
@@ -73,6 +73,6 @@ def register(variable: Variable) -> None:
 
 
 def install() -> None:
-    """Let base/dispatch.py hand calls to this module while graphs are in use."""
+    """Let base/dispatch.py pass calls to this module while graphs are in use."""
     graphs.take, graphs.settle, graphs.register = take, settle, register
     graphs.is_running = lambda: local.run is not None

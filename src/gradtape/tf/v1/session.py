@@ -84,7 +84,7 @@ class Session:
         needs = _asks_for_gradients(calls)
         with running(run):
             if needs:
-                # Derivatives are asked for inside, so the whole recording has to be kept.
+                # Calls in the graph ask for derivatives, so the whole recording has to be kept.
                 with tapes.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                     _make(calls, run)
                     result = _fetched(fetches, run)
@@ -104,14 +104,14 @@ class InteractiveSession(Session):
 
 
 def _make(calls: list[Symbolic], run: Run) -> None:
-    """Make plain calls first, then effects: a run returns the values from its beginning."""
+    """Execute calls without effects first: fetched values are those from before assignments."""
     for call in [c for c in calls if not c.effect] + [c for c in calls if c.effect]:
         run.value(call)
 
 
 def _asks_for_gradients(calls: list[Symbolic]) -> bool:
     seen: set[int] = set()
-    waiting: list[Any] = list(calls)
+    waiting: list[Symbolic] = list(calls)
     while waiting:
         call = waiting.pop()
         if id(call) in seen:

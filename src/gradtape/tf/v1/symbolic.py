@@ -1,9 +1,9 @@
-"""Calls that are noted down in a graph of TensorFlow 1, and runs that make them.
+"""Deferred calls in a graph of TensorFlow 1, and runs that execute them.
 
-`placeholder` gives a `Symbolic`; a call of any function of gradtape.tf on one gives another. So do
-reads of variables, assignments and random numbers while a graph is being built. A run makes the
-noted calls on real tensors: lengths of None are those that are fed, and every run is recorded,
-differentiated and compiled like any other code.
+`placeholder` returns a `Symbolic`; any function of gradtape.tf called on one returns another. So do
+reads of variables, assignments and random numbers while a graph is being built. A run executes the
+deferred calls on real tensors: lengths of None become those of the fed values, and every run is
+recorded, differentiated and compiled like any other code.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Symbolic(WithoutValue):
     (TensorShape([None, 3]), tf.float32)
     """
 
-    # The number of calls noted down so far.
+    # The number of calls deferred so far.
     created = 0
 
-    # NumPy leaves operators with an array on the left to this class.
+    # With this, NumPy leaves operators with an array on the left to this class.
     __array_ufunc__ = None
 
-    # Makes a session for `eval`. session.py, which builds on this module, fills it in.
+    # Makes a session for `eval`; session.py, which imports this module, assigns it.
     default_session: ClassVar[Callable[[], Any]]
 
     def __init__(
@@ -144,7 +144,7 @@ class Symbolic(WithoutValue):
         return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={dtype}>"
 
 
-def _get_item(x: object, key: Any) -> Tensor:
+def _get_item(x: object, key: object) -> Tensor:
     return convert(x)[key]
 
 
@@ -219,7 +219,7 @@ def placeholder(dtype: DTypeLike, shape: Dims = None, name: str | None = None) -
     [2. 4.]
     >>> tf.compat.v1.enable_eager_execution()
 
-    From the first placeholder on, calls on variables are noted down too, as scripts of TensorFlow 1
+    From the first placeholder on, calls on variables are deferred too, as scripts of TensorFlow 1
     expect. `tf.compat.v1.enable_eager_execution()` ends that.
     """
     build_from_now_on()
@@ -264,7 +264,7 @@ class Run:
         self.values: dict[int, Any] = dict(feeds)
 
     def values_of(self, nest: Any) -> Any:
-        """A nest with every call in it replaced by its value."""
+        """A nest with every deferred call in it replaced by its value."""
         if isinstance(nest, Symbolic):
             return self.value(nest)
         if isinstance(nest, dict):
@@ -278,7 +278,7 @@ class Run:
         return nest
 
     def value(self, wanted: Symbolic) -> Any:
-        """The value of a call, after those it depends on; a loop, because graphs may be deep."""
+        """The value of a call, after its dependencies; not recursive: graphs may be deep."""
         waiting = [wanted]
         while waiting:
             call = waiting[-1]
@@ -312,13 +312,13 @@ class Run:
 
 
 class Probing(Run):
-    """A trial run on zeros, with one size for all unknown lengths: recorded, and never computed."""
+    """A trial run on zeros with one size for all unknown lengths: recorded, never computed."""
 
     def __init__(self, size: int) -> None:
         super().__init__({})
         self.size = size
         self.recording = Recording()
-        # Values are found by id, so the calls have to stay alive.
+        # Values are keyed by the id of their call, so the calls have to stay alive.
         self.kept: list[Symbolic] = []
 
     def _make(self, call: Symbolic) -> Any:
@@ -336,7 +336,7 @@ class Probing(Run):
         if name in ("py_function", "numpy_function"):
             return None
         if name == "while_loop":
-            # On zeros the loop might never end; its results have the structure of its variables.
+            # On zeros the loop might never end; its results are shaped like its variables.
             carried = call.kwargs["loop_vars"] if "loop_vars" in call.kwargs else call.args[2]
             return self.values_of(carried)
         if call.effect:
@@ -345,7 +345,7 @@ class Probing(Run):
 
 
 def probe(call: Symbolic, size: int) -> Any:
-    """The result of a trial run, for its shape and dtype; None if it cannot be found out."""
+    """The result of a trial run, for its shape and dtype; None if the trial run fails."""
     run = local.probes.get(size)
     if run is None:
         run = local.probes[size] = Probing(size)
@@ -360,14 +360,14 @@ def probe(call: Symbolic, size: int) -> Any:
             return run.value(call)
     finally:
         run.recording = state.recording
-        # Leaves from outside were computed in the outer recording, which may have ended by that.
+        # Leaves from outside were computed in the outer recording, which this may have closed.
         state.recording, state.tapes = Recording() if outer.closed else outer, tapes
         if stream is not None and counter is not None:
             stream._counter = counter
 
 
 def symbolic_parts(nest: object) -> list[Symbolic]:
-    """The calls without a value in a nest."""
+    """The deferred calls in a nest."""
     if isinstance(nest, Symbolic):
         return [nest]
     if isinstance(nest, dict):
@@ -381,7 +381,7 @@ def symbolic_parts(nest: object) -> list[Symbolic]:
 
 @contextlib.contextmanager
 def running(run: Run) -> Iterator[None]:
-    """Make every call inside the context at once, on the values of a run."""
+    """Execute every call inside the context at once, on the values of a run."""
     before, local.run = local.run, run
     try:
         yield

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# A number, a call of a graph that is made at each step, or a schedule.
+# A number, a deferred call that is executed at each step, or a schedule.
 Rate: TypeAlias = "float | Symbolic | Callable[[Any], Any]"
 
 
@@ -95,7 +95,7 @@ class Optimizer:
 
 
 class _Cells:
-    """Variables whose values a run does not replace them by."""
+    """Holds variables, so that a run passes them on instead of their values."""
 
     def __init__(self, variables: list[Variable], global_step: Variable | None) -> None:
         self.variables = variables
@@ -160,10 +160,10 @@ class AdamOptimizer(Optimizer):
 
 
 class _FromOne(core.RMSprop):
-    """RMSprop whose mean of squares begins at 1."""
+    """RMSprop whose mean of squares begins at 1, as in TensorFlow 1."""
 
     def start_of(self, slot: str) -> float:
-        """The number that a slot is filled with at the beginning."""
+        """The initial value of all elements of a slot."""
         return 1.0 if slot == "velocity" else 0.0
 
 
@@ -211,7 +211,7 @@ class AdagradOptimizer(Optimizer):
 
 
 def _rate(rate: Rate) -> Any:
-    """A learning rate that is noted down in a graph is computed at each step."""
+    """Turn a deferred learning rate into a function that computes it at each step."""
     if isinstance(rate, Symbolic):
         return lambda step: local.run.values_of(rate)
     return rate

@@ -60,7 +60,7 @@ def variables_initializer(var_list: Iterable[Variable], name: str = "init") -> S
 
 
 class _Listed:
-    """Variables whose values a run does not replace them by."""
+    """Holds variables, so that a run passes them on instead of their values."""
 
     def __init__(self, variables: list[Variable]) -> None:
         self.variables = variables
@@ -104,7 +104,7 @@ def no_op(name: Name = None) -> Symbolic:
 
 
 _scopes: list[str] = []
-# The initializer and the dtype of the scopes, None where a scope does not set one.
+# The initializer and the dtype of each open scope; None if the scope does not set one.
 _defaults: list[tuple[Any, DTypeLike | None]] = []
 
 

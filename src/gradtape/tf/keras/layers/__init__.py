@@ -1,4 +1,7 @@
-"""Layers: `tf.keras.layers`."""
+"""Layers: `tf.keras.layers`.
+
+Door: the classes that are listed in `__all__`.
+"""
 
 from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input

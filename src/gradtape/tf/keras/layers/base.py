@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradtape.pytree import flatten, map_leaves
+from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import FRESH, functions, graphs
 from gradtape.tf.base.dtypes import as_dtype, float32
@@ -290,8 +291,6 @@ class Layer(Module):
         return found
 
     def _cast(self, x: Any) -> Any:
-        from gradtape.tf.base.casting import cast
-
         x = convert(x, hint=self._dtype if not hasattr(x, "dtype") else None)
         return cast(x, self._dtype) if x.dtype.is_floating else x
 

@@ -233,7 +233,7 @@ class ZeroPadding2D(Layer):
         """The padded input."""
         if inputs.ndim != 4:
             raise ShapeError(
-                f"{self.name}: an input of shape {inputs.shape} is no stack of images."
+                f"{self.name}: an input of shape {inputs.shape} is not a stack of images."
             )
         first = self.data_format == "channels_first"
         around = [(0, 0), (0, 0), *self.padding] if first else [(0, 0), *self.padding, (0, 0)]

@@ -6,7 +6,7 @@ import inspect
 from typing import Any, ClassVar
 
 from gradtape import nn as core
-from gradtape.control.loops import scan
+from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.base.casting import cast

@@ -1,4 +1,7 @@
-"""Metrics: numbers gathered over batches. `tf.keras.metrics`."""
+"""Metrics: numbers gathered over batches. `tf.keras.metrics`.
+
+Door: the classes that are listed in `__all__`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gt.map with a batch size, and what loops and branches say of what is no function."""
+"""gt.map with a batch size, and what loops and branches say of arguments that are not functions."""
 
 import numpy as np
 import pytest

@@ -1,10 +1,13 @@
-"""Evaluation of a function and its derivatives at a point, for callers that think in arrays."""
+"""Point: a function recorded at one point, whose value and derivatives are asked for as arrays.
+
+Solvers, prepared derivatives and the SciPy adapters work with it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from gradtape.derive.sparse_programs import (
     prepare_sparse_jacobian,
 )
 from gradtape.derive.window import Window
+from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import reshape
 from gradtape.pytree import flatten
@@ -25,16 +29,21 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.value import host_value
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import asarray, from_value
+from gradtape.tensor.tensor import Tensor, asarray, from_value
 
-# A Jacobian is given in sparse form if it has so many elements, and at most one in so many counts.
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from gradtape.tape.tape_jacobians import SparseOption
+
+# A matrix is given in sparse form from so many elements on, if one in so many can be nonzero.
 LARGE = 1 << 14
 FILLED = 8
 
 
 @contextlib.contextmanager
 def apart(recording: Recording | None = None) -> Iterator[Recording]:
-    """Compute in a recording of its own with no tape entered: the user's goes on untouched."""
+    """Compute in a recording of its own with no tape entered, and leave the user's untouched."""
     outer, tapes = state.recording, state.tapes
     capture = capturing(outer)
     if capture is not None:
@@ -44,21 +53,21 @@ def apart(recording: Recording | None = None) -> Iterator[Recording]:
     try:
         yield inner
     finally:
-        # A tensor from outside may have been computed meanwhile, which ends what it was pending in.
+        # Computing a tensor from outside may have flushed and closed the outer recording.
         state.recording = Recording() if outer.closed else outer
         state.tapes = tapes
 
 
 class Point:
-    """One recording of a function at one point: all that is asked about it comes from there."""
+    """One recording of a function at one point, from which all its derivatives there come."""
 
     def __init__(
         self,
-        f: Callable[..., Any],
-        x: Any,
+        f: Callable[..., object],
+        x: np.ndarray,
         layout: Layout,
-        before: tuple[Any, ...] = (),
-        args: tuple[Any, ...] = (),
+        before: tuple[object, ...] = (),
+        args: tuple[object, ...] = (),
         scalar: str | None = None,
     ) -> None:
         with apart():
@@ -68,9 +77,10 @@ class Point:
                 tape.watch(source)
                 result = f(*before, layout.unravel(source), *args)
                 self._value = as_scalar(scalar, result) if scalar else join(result)
-            recording: Any = tape._recording
+            recording = tape._recording
+            assert recording is not None
             self._recording = recording
-            self._view: Window = tape._view(recording)
+            self._window: Window = tape._window_of(recording)
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
         if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
@@ -90,68 +100,69 @@ class Point:
         return self._y.size, self._x.size
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of the Jacobian."""
         return np.result_type(self._y.dtype, self._x.dtype)
 
-    def value(self) -> Any:
-        """The value, as an array of its own."""
+    def value(self) -> np.ndarray:
+        """The value, as a new array."""
         with apart(self._recording):
             return np.array(self._value.numpy())
 
-    def value_and_gradient(self) -> tuple[Any, Any]:
+    def value_and_gradient(self) -> tuple[float, np.ndarray]:
         """A scalar value and its gradient, in one run."""
         with apart(self._recording):
-            bound = derive_value_and_gradient(self._view, self._y, self._x)
-            value, slope = bound.arrays(self._recording)
+            plan = derive_value_and_gradient(self._window, self._y, self._x)
+            value, slope = plan.arrays(self._recording)
             return float(value), np.array(slope)
 
-    def gradient(self) -> Any:
+    def gradient(self) -> np.ndarray:
         """The gradient of a scalar."""
         with apart(self._recording):
             found = self._tape.gradient(self._value, self._source(), unconnected_gradients="zero")
             return np.array(found.numpy())
 
-    def jacobian(self, mode: str = "auto") -> Any:
+    def jacobian(self, mode: str = "auto") -> np.ndarray:
         """The dense Jacobian, as an array of two axes."""
         with apart(self._recording):
             found = self._tape.jacobian(self._value, self._source(), "zero", mode=mode)
             return np.array(found.numpy()).reshape(self.shape)
 
-    def hessian(self) -> Any:
+    def hessian(self) -> np.ndarray:
         """The dense Hessian of a scalar."""
         with apart(self._recording):
             found = self._tape.hessian(self._value, self._source(), "zero")
             return np.array(found.numpy())
 
-    def _source(self) -> Any:
-        return next(leaf for leaf, _ in self._tape._watched.values())
+    def _source(self) -> Tensor:
+        (source,) = (leaf for leaf, _ in self._tape._watched.values() if isinstance(leaf, Tensor))
+        return source
 
     def sparse_jacobian(
-        self, sparse: Any = True, mode: str = "auto", order: str | None = None
+        self, sparse: SparseOption = True, mode: str = "auto", order: str | None = None
     ) -> SparseProgram:
         """Pattern, colours and program of the sparse Jacobian here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_jacobian(self._view, self._y, self._x, mode, given, order)
+            return prepare_sparse_jacobian(self._window, self._y, self._x, mode, given, order)
 
     def sparse_hessian(
-        self, sparse: Any = True, method: str = "star", order: str | None = None
+        self, sparse: SparseOption = True, method: str = "star", order: str | None = None
     ) -> SparseProgram:
-        """The same for the Hessian of a scalar."""
+        """Pattern, colours and program of the sparse Hessian of a scalar here."""
         with apart(self._recording):
             given = given_pattern(sparse)
-            return prepare_sparse_hessian(self._view, self._y, self._x, method, given, order)
+            return prepare_sparse_hessian(self._window, self._y, self._x, method, given, order)
 
-    def matrix(self, prepared: SparseProgram) -> Any:
-        """The values of now of a sparse derivative, as a CSR array."""
+    def matrix(self, prepared: SparseProgram) -> csr_array:
+        """A sparse derivative here, as a CSR array."""
         with apart(self._recording):
             return prepared.matrix(self._recording)
 
-    def product(self, kind: str, direction: Any, count: int | None = None) -> Any:
+    def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray:
         """The Jacobian (`push`), its adjoint (`pull`) or the Hessian times a direction."""
         with apart(self._recording):
-            found = product(self._view, kind, self._y, self._x, count)
+            found = product(self._window, kind, self._y, self._x, count)
             return found(self._recording, direction)
 
 
@@ -162,8 +173,8 @@ def pays(prepared: SparseProgram) -> bool:
     return total >= LARGE and not prepared.pattern.dense and prepared.pattern.nnz * FILLED <= total
 
 
-def as_scalar(name: str, result: Any) -> Any:
-    """The one number that a function returned, whatever it is wrapped in."""
+def as_scalar(name: str, result: object) -> Tensor:
+    """The one number that a function returned, in a nest or a tensor of any shape."""
     leaves, _ = flatten(result)
     found = asarray(leaves[0]) if len(leaves) == 1 else join(result)
     if found.size != 1:

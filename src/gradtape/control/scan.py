@@ -1,0 +1,164 @@
+"""scan: a loop over the elements of sequences, as one op.
+
+The function is called once, on tensors without values, and its graph becomes the body of the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gradtape.control.carry import Carry
+from gradtape.control.checks import as_count, check_function
+from gradtape.control.scan_segments import Segments, segment_length
+from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
+from gradtape.errors import ShapeError
+from gradtape.graph.node import Node
+from gradtape.graph.spec import spec
+from gradtape.ops.control.scan import SCAN
+from gradtape.pytree import Structure, flatten, leaf_names, unflatten
+from gradtape.recording.thread_state import state
+from gradtape.tensor.tensor import Tensor, asarray
+
+__all__ = ["scan"]
+
+Carried = TypeVar("Carried")
+Row = TypeVar("Row")
+
+
+def scan(
+    f: Callable[[Carried, Any], tuple[Carried, Row]],
+    init: object,
+    xs: object = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    checkpoint: bool | int | None = None,
+) -> tuple[Carried, Row]:
+    """Apply `f(carry, x)`, which gives (carry, y), to the elements of `xs` along axis 0 in turn.
+
+    >>> def step(total, x):
+    ...     total = total + x
+    ...     return total, total * total
+    >>> final, squares = gt.scan(step, 0.0, np.array([1.0, 2.0, 3.0]))
+    >>> float(final), squares.tolist()
+    (6.0, [1.0, 9.0, 36.0])
+
+    The result is the last carry and all y stacked, in the order of `xs` also with `reverse`. Carry,
+    xs and y are nests of tensors; `xs` may be None if `length` is given. The carry keeps its
+    structure, shapes and dtypes.
+
+    Reverse mode saves what it needs of every step. With `checkpoint` it saves the carry only once
+    in a while and computes the rest again: every so many steps for an integer, and about every
+    square root of the length for True. `unroll` is accepted for JAX's sake and changes nothing.
+
+    Random numbers are those that a Python loop would draw, new ones in every step. Variables may be
+    assigned in `f`: they are carried along, and hold the last value afterwards.
+
+    >>> v = gt.Variable(1.0)
+    >>> _ = gt.scan(lambda carry, x: (carry, v.assign(v * x).value), None, np.array([2.0, 3.0]))
+    >>> float(v)
+    6.0
+    """
+    return scanned("scan", f, init, xs, length, reverse, checkpoint)
+
+
+def scanned(
+    name: str,
+    f: Callable[[Any, Any], object],
+    init: object,
+    xs: object,
+    length: int | None = None,
+    reverse: bool = False,
+    checkpoint: bool | int | None = None,
+) -> tuple[Any, Any]:
+    """`scan` under another name: its errors are those of the function that the user called."""
+    check_function(name, "f", f)
+    settled()
+    leaves, shape = flatten(xs)
+    sequences = [asarray(leaf) for leaf in leaves]
+    count = length_of(name, shape, sequences, length)
+    carry = Carry(name, {"scan": "f", "map": "f"}.get(name, "body_fn"), init)
+    elements = [spec(tensor.shape[1:], tensor.dtype) for tensor in sequences]
+
+    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[Structure]:
+        carried = carry.opened(made, arguments)
+        result = f(carried, unflatten(shape, arguments[carry.count :]))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(
+                f"{name}: the function returned {type(result).__name__}, not a tuple of two, the "
+                "next carry and an output. Return (carry, None) if there is no output."
+            )
+        rows, structure = flatten(result[1])
+        return [*carry.returned(made, result[0]), *rows], structure
+
+    while True:
+        body, structure = trace(name, call, [*carry.all_specs, *elements], carries=True)
+        try:
+            if carry.adapted(body):
+                body.trace.rewind()
+                continue
+            results = _applied(body, carry, sequences, count, bool(reverse), checkpoint)
+        finally:
+            body.end()
+        return carry.closed(results), unflatten(structure, results[carry.count :])
+
+
+def length_of(name: str, shape: Structure, sequences: Sequence[Tensor], length: int | None) -> int:
+    """The number of steps, which must be the same for all sequences."""
+    count = None if length is None else as_count(name, "length", length)
+    for leaf, tensor in zip(leaf_names(shape, "xs"), sequences, strict=True):
+        if not tensor.ndim:
+            raise ShapeError(
+                f"{name}: {leaf} is 0-d and has no axis to take elements along. Give it axis 0."
+            )
+        if count is None:
+            count = tensor.shape[0]
+        elif tensor.shape[0] != count:
+            given = "length is" if length is not None else "another sequence has"
+            raise ShapeError(
+                f"{name}: {leaf} has {tensor.shape[0]} elements along axis 0 and {given} {count}. "
+                "Give sequences of one length."
+            )
+    if count is None:
+        raise ValueError(f"{name}: there are no xs to count. Pass length, the number of steps.")
+    return count
+
+
+def _applied(
+    body: Body,
+    carry: Carry,
+    sequences: list[Tensor],
+    length: int,
+    reverse: bool,
+    checkpoint: bool | int | None,
+) -> list[Tensor]:
+    """The results of the scan of a traced body, which is recorded here."""
+    if not body.roots:
+        return []
+    outer = state.recording
+    positions = _positions(body, length, reverse)
+    fixed = [leaf for leaf in body.leaves if leaf not in positions]
+    captured = [body.bind(outer, leaf) for leaf in fixed]
+    program = body.program([*fixed, *body.arguments, *positions])
+    drawn = [body.bind_draw(outer, leaf, rows) for leaf, rows in positions.items()]
+    segment = segment_length(checkpoint, length)
+    if segment is None:
+        operands = [tensor.enter(outer) for tensor in (*carry.given, *sequences)]
+        params = (program, len(captured), carry.count, length, reverse, False)
+        return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
+    # Ops are recorded between the scans of segments, so nodes are held by handles meanwhile.
+    held = outer.hold_all([*captured, *drawn], Tensor)
+    outer.lines.update(body.trace.lines)
+    segments = Segments(program, held[: len(captured)], reverse)
+    return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)
+
+
+def _positions(body: Body, length: int, reverse: bool) -> dict[Node, np.ndarray]:
+    """For each random draw in the body its positions in all steps: one more sequence each."""
+    if not body.trace.draws:
+        return {}
+    found = body.trace.repeated_draws(length)
+    return {leaf: found[leaf][:: -1 if reverse else 1] for leaf in body.draws}

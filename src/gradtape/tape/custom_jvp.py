@@ -1,0 +1,227 @@
+"""custom_jvp: forward mode written by hand, and reverse mode by transposing it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from gradtape.derive.python_rules import PythonRules, as_nodes, inside
+from gradtape.graph.node import Node, constant, placeholder
+from gradtape.graph.rows import Rows
+from gradtape.ops.arrays.creation import zeros_like
+from gradtape.pytree import Structure, flatten, unflatten
+from gradtape.recording.recording import Recording
+from gradtape.tape.custom_rules import (
+    Reads,
+    check_callable,
+    check_count,
+    is_operand,
+    key_of,
+    like,
+    placed,
+    with_rule,
+)
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.variable import Variable
+from gradtape.transforms.forward import forward
+from gradtape.transforms.reverse import reverse
+
+__all__ = ["custom_jvp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Rule = TypeVar("Rule", bound=Callable[..., object])
+
+
+class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
+    """Give a function its own forward derivative; reverse mode follows by transposition.
+
+    >>> @gt.custom_jvp
+    ... def f(x):
+    ...     return gt.sin(x)
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return f(x), 10.0 * t
+    >>> float(gt.grad(f)(1.0))
+    10.0
+
+    The rule gets the arguments by place, also those that were passed by keyword; those that
+    `nondiff_argnums` names, and the instance if it is a method of three parameters, come before
+    `primals` and `tangents`. By variables that the function reads besides, the derivative is that
+    of what it computes.
+    """
+
+    def __init__(self, f: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        check_callable("custom_jvp", f)
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._key = key_of(f)
+        self._rule: Callable[..., object] | None = None
+        self._apart = frozenset(
+            [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
+        )
+
+    def defjvp(self, rule: Rule) -> Rule:
+        """Set the rule: `rule(primals, tangents)` gives (value, tangent of the value)."""
+        self._rule = rule
+        return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Set one rule for each argument: `rule(tangent, value, *arguments)` gives a tangent.
+
+        >>> f = gt.custom_jvp(lambda x, y: gt.sin(x) * y)
+        >>> f.defjvps(lambda t, value, x, y: gt.cos(x) * t * y, None)
+        >>> [float(slope) for slope in gt.grad(f, (0, 1))(0.0, 2.0)]
+        [2.0, 0.0]
+
+        None stands for a derivative of zero.
+        """
+
+        def rule(primals: Any, tangents: Any, **kwargs: Any) -> tuple[object, object]:
+            value: Any = self(*primals, **kwargs)
+            check_count("arguments", len(primals), list(rules))
+            pairs = zip(rules, tangents, strict=True)
+            parts = [each(t, value, *primals) for each, t in pairs if each is not None]
+            return value, sum(parts[1:], parts[0]) if parts else zeros_like(value)
+
+        self._rule = rule
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
+        bound: Callable[..., R] = self
+        return self if instance is None else functools.partial(bound, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._rule is None:
+            name = getattr(self._f, "__name__", "f")
+            raise ValueError(f"custom_jvp: {name} has no rule. Define one with @{name}.defjvp.")
+        by_place, by_name = placed("custom_jvp", self._f, args, kwargs)
+        apart = self._apart or _left_to_rule(self._rule, by_place)
+        first = [x for place, x in enumerate(by_place) if place in apart]
+        leaves, structure = flatten([x for place, x in enumerate(by_place) if place not in apart])
+        operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
+        fresh, fixed = iter(operands), iter(first)
+        given = iter(
+            unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
+        )
+        every: list[Any] = [next(fixed if p in apart else given) for p in range(len(by_place))]
+        reads = Reads()
+        with reads.noted():
+            outputs, shape = flatten(self._f(*every, **by_name))
+        others = [None if is_operand(leaf) else (leaf,) for leaf in leaves]
+        rule = _TangentRule(
+            functools.partial(self._rule, *first), len(outputs), others, structure, by_name
+        )
+        sources: list[Tensor | Variable] = [*operands, *reads.besides(flatten(by_place)[0])]
+        return unflatten(shape, with_rule(self._key, [asarray(o) for o in outputs], sources, rule))
+
+
+def _left_to_rule(rule: Callable[..., object], args: tuple[object, ...]) -> frozenset[int]:
+    """Position 0 if the rule is a method of three parameters: the instance comes first."""
+    if not args or is_operand(args[0]):
+        return frozenset()
+    try:
+        parameters = inspect.signature(rule).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    placed = [p for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+    return frozenset([0]) if len(placed) == 3 else frozenset()
+
+
+class _TangentRule:
+    """Forward mode by the user's rule; reverse mode by transposing it."""
+
+    def __init__(
+        self,
+        rule: Callable[..., object],
+        outputs: int,
+        others: list[tuple[object] | None],
+        structure: Structure,
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.rule = rule
+        self.outputs = outputs
+        # For each leaf of the arguments: None for a tensor, anything else in a tuple of one.
+        self.others = others
+        self.structure = structure
+        self.kwargs = kwargs
+
+    def push(
+        self, recording: Recording, node: Node, tangents: Sequence[Node | None]
+    ) -> tuple[Node | None, ...]:
+        """Tangents of the outputs of a `custom_derivative` node.
+
+        By arguments they are those of the rule; by variables that the function reads besides, those
+        of the graph that it recorded.
+        """
+        last = self.outputs + sum(other is None for other in self.others)
+        primals, variables = node.inputs[self.outputs : last], node.inputs[last:]
+        given = tangents[self.outputs : last]
+        moving = [
+            (v, t) for v, t in zip(variables, tangents[last:], strict=True) if t is not None
+        ]  # fmt: skip
+        slopes: list[Node | None] = [None] * self.outputs
+        if not moving or any(tangent is not None for tangent in given):
+            slopes = self._by_rule(recording, primals, given, node.inputs[: self.outputs])
+        if moving:
+            rules = PythonRules(recording)
+            more = forward(
+                node.inputs[: self.outputs], [v for v, _ in moving], [t for _, t in moving],
+                set(primals), rules.push,
+            )  # fmt: skip
+            pairs = zip(slopes, more, strict=True)
+            slopes = [b if a is None else a if b is None else a + b for a, b in pairs]
+        return tuple(slopes)
+
+    def _by_rule(
+        self,
+        recording: Recording,
+        primals: Sequence[Node],
+        tangents: Sequence[Node | None],
+        outputs: Sequence[Node],
+    ) -> list[Node | None]:
+        directions = [
+            constant(0, primal.spec) if tangent is None else tangent
+            for primal, tangent in zip(primals, tangents, strict=True)
+        ]
+        with inside(recording):
+            result = self.rule(
+                self._arguments(recording, primals),
+                self._arguments(recording, directions),
+                **self.kwargs,
+            )
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise ValueError(
+                    "custom_jvp: the rule must return (value, tangent), a tuple of two."
+                )
+            found = flatten(result[1])[0]
+            check_count("outputs", self.outputs, found)
+            slopes = as_nodes(recording, found)
+        for position, (slope, value) in enumerate(zip(slopes, outputs, strict=True)):
+            if slope is not None and slope.shape != value.shape:
+                raise ValueError(
+                    f"custom_jvp: tangent {position} has shape {slope.shape}, its value "
+                    f"{value.shape}. Return one of the same shape."
+                )
+            if slope is not None and value.spec.inexact:
+                slopes[position] = like(slope, value)
+        return slopes
+
+    def _arguments(self, recording: Recording, nodes: Sequence[Node]) -> tuple[Any, ...]:
+        handles = iter([recording.hold(node, Tensor) for node in nodes])
+        leaves = [next(handles) if other is None else other[0] for other in self.others]
+        return tuple(unflatten(self.structure, leaves))
+
+    def pull(
+        self, recording: Recording, node: Node, cotangents: tuple[Node, ...]
+    ) -> list[Node | Rows | None]:
+        """Cotangents of its inputs: `push` on unknown tangents, transposed by reverse mode."""
+        primals = node.inputs[self.outputs :]
+        tangents = [placeholder(primal.spec) for primal in primals]
+        pushed = self.push(recording, node, [*[None] * self.outputs, *tangents])
+        pairs = [(p, c) for p, c in zip(pushed, cotangents, strict=True) if p is not None]
+        found = reverse([p for p, _ in pairs], [c for _, c in pairs], tangents)
+        return [None] * self.outputs + list(found)
