@@ -16,8 +16,8 @@ from typing import Any
 from gradtape.codegen.cpython import switch
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
-from gradtape.functions.capture.capture_run import CaptureRun, Refusal
-from gradtape.functions.capture.run_observer import Observation
+from gradtape.functions.capture.capture_run import REMEDY, CaptureRun, Refusal
+from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.explain import History, warn_of_paths
 from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
@@ -52,11 +52,13 @@ class Captured:
         name: str,
         function: Callable[..., Any],
         fastmath: bool,
+        frozen: bool,
         why: tuple[str, str, str] | None,
     ) -> None:
         self.name = name
         self.function = function
         self.fastmath = fastmath
+        self.frozen = frozen
         self.history = History(why)
         self.steps = CapturedSteps(fastmath)
         # The written-out replay of the steps; None until it is written.
@@ -70,8 +72,8 @@ class Captured:
         # since they last stayed for a while, and at which call it happened last.
         self._outside: list[weakref.ref[Handle]] = []
         self._is_stale, self._replaced, self._replaced_at = False, 0, 0
-        # Names outside that runs of the function change themselves; and the captures of this
-        # signature for other values that are read outside, this one included.
+        # What earlier runs executed; and the captures of this signature for other values that are
+        # read outside, this one included.
         self._learned: Observation | None = None
         self.siblings: list[Captured] = [self]
 
@@ -168,8 +170,9 @@ class Captured:
 
     def _new_run(self, arguments: Arguments, leaves: Inputs, fed: dict[Node, Value]) -> CaptureRun:
         return CaptureRun(
-            self.function, arguments, leaves, self.steps.root, fed, self.fastmath, self._learned
-        )
+            self.function, arguments, leaves, self.steps.root, fed, self.fastmath, self._learned,
+            self.frozen,
+        )  # fmt: skip
 
     def _end_run(self, start: float) -> None:
         self.history.took(time.perf_counter() - start)
@@ -180,15 +183,21 @@ class Captured:
         """Draw the conclusions from a captured run."""
         if run.refusal is not None:
             self.refuse(run.refusal)
-        elif run.is_first:
-            self._learned = run.observation
-            self._begin_anew()
+            return
+        self._learned = run.observation
+        if run.changed is not None or run.read_more:
+            self._begin(Refusal(run.changed or "every run of it reads other things outside", REMEDY))
         elif not run.capture.failed:
-            self._learned = run.observation
             self._keep(run)
-            steps = self.steps
-            if steps.paths and run.guards is not None:
-                steps.guards, steps.differs = run.guards, run.guards.differs
+            if self.steps.paths and run.guards is not None:
+                self.steps.guard_by(run.guards)
+
+    def _begin(self, refusal: Refusal) -> None:
+        """A run was unlike those to come: it is forgotten, and too many of them are refused."""
+        self._begin_anew()
+        self._beginnings += 1
+        if self._beginnings > BEGINNINGS:
+            self.refuse(refusal)
 
     def _keep(self, run: CaptureRun) -> None:
         """Add the path of a run to the tree, if later calls can take it."""
@@ -197,11 +206,9 @@ class Captured:
             what, line = capture.escaped
             self.refuse(Refusal(f"{what} at {line}", silently=capture.meant))
         elif left is not None or capture.unrepeatable is not None:
-            self._begin_anew()
             # That others came in between says nothing of the next call.
-            self._beginnings += capture.unrepeatable != MEANWHILE
-            if self._beginnings > BEGINNINGS:
-                self.refuse(Refusal(left or str(capture.unrepeatable)))
+            self._beginnings -= left is None and capture.unrepeatable == MEANWHILE
+            self._begin(Refusal(left or str(capture.unrepeatable)))
         elif capture.inconsistent:
             # Two runs on the same values have looked at different ones.
             self._begin_anew()
@@ -249,9 +256,11 @@ class Captured:
                 return each
         if len(self.siblings) > OUTSIDE_VALUES:
             why = "{} was {} and is {}, and changes again and again".format(*changed)
-            self.refuse(Refusal(why, "Pass it as an argument"))
+            self.refuse(Refusal(why, REMEDY))
             return self
-        found = Captured(self.name, self.function, self.fastmath, changed)
+        label = f"{changed[0]}, which it reads from outside,"
+        why = (label, *changed[1:])
+        found = Captured(self.name, self.function, self.fastmath, self.frozen, why)
         found.siblings, found._learned = self.siblings, self._learned
         self.siblings.append(found)
         return found

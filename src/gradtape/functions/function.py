@@ -57,6 +57,7 @@ def function(
     input_signature: Sequence[object] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
+    frozen: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Function[P, R]: ...
@@ -71,6 +72,7 @@ def function(
     input_signature: Sequence[object] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
+    frozen: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
@@ -84,6 +86,7 @@ def function(
     input_signature: Sequence[object] | None = None,
     reduce_retracing: bool = False,
     fastmath: bool = False,
+    frozen: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Any:
@@ -154,6 +157,7 @@ def function(
         "input_signature": input_signature,
         "reduce_retracing": reduce_retracing,
         "fastmath": fastmath,
+        "frozen": frozen,
     }
     if f is None:
         return functools.partial(function, **options)
@@ -164,7 +168,7 @@ def function(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     names += _names_of(f, static_argnums)
     _check_specs(input_signature)
-    return Function(f, names, input_signature, reduce_retracing, fastmath)
+    return Function(f, names, input_signature, reduce_retracing, fastmath, frozen)
 
 
 def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
@@ -234,16 +238,18 @@ class Function(Generic[P, R]):
         input_signature: Specs = None,
         reduce_retracing: bool = False,
         fastmath: bool = False,
+        frozen: bool = False,
     ) -> None:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(self, f)
         self.python_function = f
         self.input_signature = input_signature
         self.fastmath = bool(fastmath)
+        self.frozen = bool(frozen)
         self.signature = Signature(
             f, self.__name__, static_argnames, reduce_retracing, input_signature
         )
-        self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
+        self._options = (static_argnames, input_signature, reduce_retracing, fastmath, frozen)
         self._local = _Captures()
         self._warned = False
         # Native calls, and the addresses of their contexts for the native code.
@@ -325,7 +331,9 @@ class Function(Generic[P, R]):
         # Compared with the latest only: who has very many shapes should not pay for each of them.
         latest = itertools.islice(reversed(known), CAPTURES)
         why = self.signature.difference(key, reversed(list(latest)))
-        captured = known[key] = Captured(self.__name__, self.python_function, self.fastmath, why)
+        captured = known[key] = Captured(
+            self.__name__, self.python_function, self.fastmath, self.frozen, why
+        )
         if self._runs_later:
             why_not = "it is a generator or a coroutine, which runs later"
             captured.refuse(Refusal(why_not, silently=True))

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradtape.recording import capturing
+from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor import saved_state
 from gradtape.tensor.variable import Variable
 
 __all__ = ["Module"]
 
 
-class Module:
+class Module(TellsChanges):
     """An object whose attributes hold variables and other modules, also in lists and dicts.
 
     >>> class Line(gt.nn.Module):

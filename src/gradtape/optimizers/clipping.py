@@ -13,6 +13,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
+from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 
@@ -20,7 +21,7 @@ NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 
 
 @dataclass(frozen=True)
-class Clipping:
+class Clipping(TellsChanges):
     """At most one of three bounds, as in Keras.
 
     `clipnorm` bounds the length of each gradient, `global_clipnorm` that of all together,

@@ -17,6 +17,7 @@ from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
+from gradtape.recording.tells_changes import TellsChanges
 from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import saved_state
@@ -33,7 +34,7 @@ Made = TypeVar("Made", bound="Optimizer")
 Update = tuple[Tensor, list[Tensor]]
 
 
-class Optimizer:
+class Optimizer(TellsChanges):
     """The base of all optimisers; derive your own with `slots` and `update`.
 
     >>> class SignDescent(gt.optimizers.Optimizer):
@@ -83,7 +84,7 @@ class Optimizer:
         self._rate: Rate = as_rate(learning_rate, make=self.make_variable)
         self._iterations = self.make_variable(np.int64(0), "iterations")
         # By the number of the variable, in the order in which they were built.
-        self._slots: dict[int, list[Variable]] = {}
+        self._slots: dict[int, tuple[Variable, ...]] = {}
         self._undecayed: set[int] = set()
         self._undecayed_names: tuple[str, ...] = ()
         self._warned: set[int] = set()
@@ -180,13 +181,13 @@ class Optimizer:
         check_variables(self.name, variables, self.accepts)
         for variable in variables:
             if variable.number not in self._slots:
-                self._slots[variable.number] = [
+                self._slots[variable.number] = tuple(
                     self.make_variable(
                         np.full(variable.shape, self.start_of(slot), variable.dtype),
                         f"{variable.name}.{slot}",
                     )
                     for slot in self.slots
-                ]
+                )
 
     def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
         """Take one step from pairs of a gradient and its variable.

@@ -18,6 +18,7 @@ from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
 from gradtape.recording.recording import Recording
+from gradtape.recording.tells_changes import changes
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import UNENTERED, Value
@@ -55,11 +56,11 @@ class Variable(Operators):
         "_handle",
         "_lock",
         "_steady",
+        "_trainable",
         "dtype",
         "name",
         "number",
         "shape",
-        "trainable",
     )
 
     # Recorders read these of every operand. A variable has no node of its own, so the values here
@@ -83,7 +84,7 @@ class Variable(Operators):
         start = asarray(value, dtype=dtype)
         self.number = next(_numbers)
         self.name = name if name is not None else f"variable_{self.number}"
-        self.trainable = bool(trainable)
+        self._trainable = bool(trainable)
         self.shape = start.shape
         self.dtype = start.dtype
         # Whether it was ever assigned; whether a whole step has read it without assigning it.
@@ -104,6 +105,16 @@ class Variable(Operators):
             capture.make(self)
 
     # Reading.
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes watch it without being asked, and optimisers update it."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        self._trainable = trainable
+        changes[0] += 1
 
     @property
     def value(self) -> Tensor:
@@ -172,7 +183,7 @@ class Variable(Operators):
 
     def _note(self, recording: Recording) -> None:
         """Remember the read if an update may follow in the same step."""
-        if self._steady or not (self.trainable or self._assigned):
+        if self._steady or not (self._trainable or self._assigned):
             return
         waiting = recording.unassigned
         if len(waiting) > MOST_WAITING and not recording.nodes:

@@ -87,6 +87,24 @@ class Arguments:
             ]
         return found
 
+    def objects(self) -> list[tuple[str, object]]:
+        """Arguments, or leaves of them, that are not inputs, with their names."""
+        found: list[tuple[str, object]] = []
+        for name, argument, entry in self._entries():
+            if entry[1] == "static":
+                found.append((name, argument))
+                continue
+            leaves, structure = flatten(argument)
+            labels = leaf_names(structure, name)
+            found += [
+                (label, leaf)
+                for label, leaf, part in zip(labels, leaves, entry[2], strict=True)
+                if not is_input(part)
+            ]
+            found += [(name, each) for each in with_more(argument, structure)]
+            found += [(name, kind) for kind in _classes(structure)]
+        return [each for each in found if type(each[1]) not in (*_STATIC, int)]
+
     def passed(self) -> list[object]:
         """The inputs as the caller passed them."""
         return [original for _, original in self.inputs()]
@@ -335,6 +353,13 @@ class Signature:
             labels = leaf_names(entry[1], entry[0] or name)
             found += [(label, in_words(part)) for label, part in zip(labels, entry[2], strict=True)]
         return found
+
+
+def _classes(structure: Structure) -> set[type]:
+    """The classes of the objects in a nest; functions may call their methods."""
+    inner = set[type]().union(*map(_classes, structure.children))
+    kind = structure.kind
+    return inner if kind in (None, list, tuple, dict) else {kind, *inner}
 
 
 def _structural(now: Words, before: Words) -> tuple[str, str, str]:

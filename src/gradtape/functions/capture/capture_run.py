@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gradtape.evaluate.flush import flush, retire
-from gradtape.functions.arguments.argument_keys import Identity, static_key
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
-from gradtape.functions.capture.outside_reads import OutsideReads
+from gradtape.functions.outside.outside_reads import OutsideReads
 from gradtape.functions.capture.returned_values import (
     ReturnedLeaves,
     is_inside,
     leaf_sources,
     unsupported_leaf,
 )
-from gradtape.functions.capture.run_observer import Observation, RunObserver
+from gradtape.functions.outside.run_observer import Observation, RunObserver
 from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.replay.steps import Result, Step
 from gradtape.graph.node import Node
@@ -56,17 +55,19 @@ class CaptureRun:
         fed: Mapping[Node, Value],
         fastmath: bool,
         learned: Observation | None,
+        frozen: bool,
     ) -> None:
         self._function = function
-        self._roots = _identified(arguments)
-        # What is outside before the run, as far as code and an earlier run tell what is read.
-        self._before = OutsideReads(function, self._roots, learned)
-        self._observer = RunObserver()
-        self.observation = self._observer.observation
+        self._roots = arguments.objects()
+        # What is outside before the run, as far as code and earlier runs tell what is read; None
+        # if what is outside counts as constant.
+        self._before = None if frozen else OutsideReads(function, self._roots, learned)
+        self.observation = Observation({} if learned is None else learned.everything())
         self.guards: OutsideReads | None = None
-        # Whether the run read something that was not looked at before it: then nobody knows
-        # whether the run changed that, and the next run is captured.
-        self.is_first = False
+        # What the run changed outside; and whether it read something that was not looked at before,
+        # so that nobody knows whether the run has changed it.
+        self.changed: str | None = None
+        self.read_more = False
         self.capture = Capture(root, fed, fastmath)
         self.stand_ins = StandIns(self.capture, arguments, leaves)
         # Set by the run: the path that it took; why no call can be replayed; and what it left
@@ -81,11 +82,12 @@ class CaptureRun:
         If the run is to last, in-place changes of stand-in arguments are carried out on the
         caller's.
         """
-        with captured_run(self.capture, self._observed, self.stand_ins) as box:
+        function = self._function if self._before is None else self._observed
+        with captured_run(self.capture, function, self.stand_ins) as box:
             return self._finish(box, lasts)
 
     def _observed(self, *args: Any, **kwargs: Any) -> Any:
-        with self._observer:
+        with RunObserver(self.observation):
             return self._function(*args, **kwargs)
 
     def _finish(self, box: list[object], lasts: bool) -> Any:
@@ -132,16 +134,26 @@ class CaptureRun:
             return Refusal(f"it returns an object of class {kind}, which may differ between calls")
         if self.stand_ins.changes:
             return Refusal("it changes a list, dict or dataclass that it is given")
+        return None if self._before is None else self._looked_outside(self._before)
+
+    def _looked_outside(self, before: OutsideReads) -> Refusal | None:
+        """What the run read and changed outside."""
         if self.observation.impure is not None:
             what, line = self.observation.impure
             return Refusal(f"it calls {what} at {line}, which may give or do something else", REMEDY)
-        changed = self._before.difference()
+        guards = OutsideReads(self._function, self._roots, self.observation)
+        changed = before.difference()
         if changed is not None:
-            return Refusal(f"a run of it changes {changed[0]}, which is outside", REMEDY)
-        self.guards = OutsideReads(self._function, self._roots, self.observation)
-        if self.guards.unknown:
-            return Refusal(self.guards.unknown[0], REMEDY)
-        self.is_first = not self.guards.paths <= self._before.paths
+            label, old, new = changed
+            line = guards.line(label)
+            where = f" in {line}" if line else ""
+            self.changed = f"it changes {label}, which is outside,{where} from {old} to {new}"
+        elif guards.unknown:
+            return Refusal(guards.unknown[0], REMEDY)
+        elif not guards.places <= before.places:
+            self.read_more = True
+        else:
+            self.guards = guards
         return None
 
     def _left_outside(self, leaves: list[object], tape_outlives: bool) -> str | None:
@@ -187,14 +199,3 @@ def captured_run(
                     flush(capture)
         finally:
             state.recording = Recording() if outer.closed else outer
-
-
-def _identified(arguments: Arguments) -> list[tuple[str, object]]:
-    """Arguments that the key tells by identity, with their names."""
-    named = [*map(arguments.signature.name, range(len(arguments.args))), *arguments.kwargs]
-    given = [*arguments.args, *arguments.kwargs.values()]
-    return [
-        (name, each)
-        for name, each in zip(named, given, strict=True)
-        if type(static_key(each)) is Identity
-    ]

@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.captured_tensors import is_view
-from gradtape.functions.capture.outside_reads import OutsideReads
+from gradtape.functions.outside.outside_reads import OutsideReads
 from gradtape.functions.replay.joined_path import PathReplay
 from gradtape.functions.replay.replay_source import (
     CallerArguments,
@@ -21,6 +21,7 @@ from gradtape.functions.replay.replay_source import (
     written_replay,
 )
 from gradtape.functions.replay.steps import Result, Step
+from gradtape.graph.lines import warn
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.tensor.variable import Variable
 
@@ -55,6 +56,16 @@ class CapturedSteps:
         self.draws = self.draws or bool(capture.draws)
         self.changed_arguments |= {position for position, _ in result.moved}
         self.fallible = self.fallible or capture.fallible
+
+    def guard_by(self, guards: OutsideReads) -> None:
+        """Replays hold as long as these things outside are what they are."""
+        for label, nbytes in guards.large_arrays if self.guards is None else ():
+            warn(
+                f"gt.function: {label} is a NumPy array of {nbytes >> 20} MB that is read from "
+                "outside, and compared at every call because it can be changed. Make it a tensor "
+                "with gt.asarray, or read-only (flags.writeable = False)."
+            )
+        self.guards, self.differs = guards, guards.differs
 
     def cannot_change(self, passed: Sequence[object]) -> bool:
         """Whether an argument that is changed in place was passed twice, or refuses to be."""

@@ -13,13 +13,13 @@ _GLOBAL = frozenset(
 )
 # Instructions that read or write an attribute of whatever object is on the stack.
 _ATTRIBUTE = frozenset(
-    (
-        "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SPECIAL", "STORE_ATTR", "DELETE_ATTR",
-        "IMPORT_FROM",
-    )
-)  # fmt: skip
+    ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM")
+)
 # Special attributes that show all others: whoever reads one may read any attribute.
 _WHOLE = frozenset(("__dict__", "__getattribute__", "__getattr__", "__slots__", "__annotations__"))
+_SKIPPED = frozenset(("CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PUSH_NULL", "PRECALL"))
+
+Chain = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class CodeReads:
     attributes: frozenset[str]
     # Attributes read straight from a global, as `np.random.normal`; a global that is used in
     # another way stands alone.
-    chains: frozenset[tuple[str, ...]]
+    chains: frozenset[Chain]
+    # Chains that are not called on the spot, but passed on: `map(print, rows)`.
+    passed: frozenset[Chain]
     modules: frozenset[str]
     # Whether it may read attributes whose names it does not write down.
     any_attribute: bool
-    # Whether it compares identities: then it matters which arguments are one object.
-    compares_identity: bool
     # Whether it has a handler: then it may have noticed that a name is missing.
     handles_errors: bool
 
@@ -44,45 +44,66 @@ class CodeReads:
 def reads_of(code: CodeType) -> CodeReads:
     """The names that a code object reads, not counting functions defined inside it."""
     found: dict[str, set[str]] = {"globals": set(), "attributes": set(), "modules": set()}
-    chains: set[tuple[str, ...]] = set()
-    chain: tuple[str, ...] = ()
-    identity = handles = False
-    before: dis.Instruction | None = None
+    chains: set[Chain] = set()
+    passed: set[Chain] = set()
+    chain: Chain = ()
+    called = handles = False
+    before = ""
+
+    def end_chain() -> None:
+        chains.add(chain)
+        if not called:
+            passed.add(chain)
+
     for instruction in dis.get_instructions(code):
         name, operation = instruction.argval, instruction.opname
-        if operation in ("CACHE", "NOP", "EXTENDED_ARG"):
+        if operation in _SKIPPED:
             continue
         if operation in _GLOBAL:
             found["globals"].add(name)
-            chains.add(chain)
-            chain = (name,)
+            end_chain()
+            chain, called = (name,), _is_callee(instruction)
         elif operation in _ATTRIBUTE:
             found["attributes"].add(name)
             if chain:
-                chain = (*chain, name)
-                continue
-        elif operation == "IMPORT_NAME":
-            found["modules"].add(name)
-        elif operation == "IS_OP":
-            # `x is None` asks for a value, not which of two things is which.
-            identity = identity or before is None or before.argval not in (None, True, False)
-        elif operation in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
-            handles = True
-        elif operation == "POP_TOP" and before is not None and before.opname == "PUSH_EXC_INFO":
-            handles = True  # `except:` without a class
-        if operation not in _GLOBAL:
-            chains.add(chain)
-            chain = ()
-        before = instruction
+                chain, called = (*chain, name), _is_callee(instruction)
+        else:
+            end_chain()
+            chain, called = (), False
+            if operation == "IMPORT_NAME":
+                found["modules"].add(name)
+            handles = handles or operation in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
+            # `except:` without a class.
+            handles = handles or (operation == "POP_TOP" and before == "PUSH_EXC_INFO")
+        before = operation
     return CodeReads(
         frozenset(found["globals"]),
         frozenset(found["attributes"]),
         frozenset(chains - {()}),
+        frozenset(passed - {()}),
         frozenset(found["modules"]),
         not _WHOLE.isdisjoint(found["attributes"]),
-        identity,
         handles,
     )
+
+
+def _is_callee(instruction: dis.Instruction) -> bool:
+    """Whether what is loaded is called on the spot: CPython says so in a bit of the argument."""
+    if instruction.opname == "LOAD_METHOD":
+        return True
+    if instruction.opname == "LOAD_GLOBAL" or (
+        instruction.opname == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap
+    ):
+        return bool((instruction.arg or 0) & 1)
+    return False
+
+
+def line_of(code: CodeType, name: str) -> int | None:
+    """The first line in which a code object mentions a name."""
+    for instruction in dis.get_instructions(code):
+        if instruction.argval == name and instruction.positions is not None:
+            return instruction.positions.lineno
+    return None
 
 
 def nested_code(code: CodeType) -> set[CodeType]:

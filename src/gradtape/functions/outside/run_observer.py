@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from gradtape.functions.capture.trusted_code import (
+from gradtape.functions.outside.trusted_code import (
     DYNAMIC_BUILTINS,
     is_pure_builtin,
     is_trusted_module,
@@ -24,35 +24,40 @@ from gradtape.functions.capture.trusted_code import (
 class Observation:
     """What ran during one call of a function."""
 
-    # Code that ran, with the globals that it saw.
+    # Code that ran in earlier runs, and in this one, with the globals that it saw.
+    earlier: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
     executed: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
     # Whether attributes were read by names that no code writes down.
     any_attribute: bool = False
     # The first call into C that is not known to be pure: what was called, and where.
     impure: tuple[str, str] | None = None
 
+    def everything(self) -> dict[CodeType, dict[str, Any]]:
+        """Code that ran in any run so far."""
+        return self.earlier | self.executed
+
 
 class RunObserver:
     """Notes what a run executes; a context manager.
 
-    >>> from gradtape.functions.capture.run_observer import RunObserver
-    >>> with RunObserver() as observation:
+    >>> from gradtape.functions.outside.run_observer import Observation, RunObserver
+    >>> observation = Observation()
+    >>> with RunObserver(observation):
     ...     _ = (lambda x: sorted(x))([2, 1])
     >>> [code.co_name for code in observation.executed]
     ['<lambda>']
     """
 
-    def __init__(self) -> None:
-        self.observation = Observation()
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
         self._before: Any = None
         # How deep the run is inside an import, which is nobody's reading.
         self._importing = 0
         self._verdicts: dict[Any, bool] = {}
 
-    def __enter__(self) -> Observation:
+    def __enter__(self) -> None:
         self._before = sys.getprofile()
         sys.setprofile(self._look)
-        return self.observation
 
     def __exit__(
         self,

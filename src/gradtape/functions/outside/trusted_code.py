@@ -65,6 +65,8 @@ _PLAIN_CLASSES = (
 @functools.lru_cache(maxsize=4096)
 def is_trusted_module(name: str) -> bool:
     """Whether the Python functions of a module need not be looked into."""
+    if name.startswith("namedtuple_"):
+        return True  # the constructor of a named tuple
     while name:
         found = _MODULES.get(name)
         if found is not None:
@@ -76,6 +78,23 @@ def is_trusted_module(name: str) -> bool:
 def is_trusted_function(function: Any) -> bool:
     """Whether a Python function is one that need not be looked into."""
     return is_trusted_module(getattr(function, "__module__", None) or "")
+
+
+def is_library_class(kind: type) -> bool:
+    """Whether a class is one of gradtape's that tell a capture what they read."""
+    module = kind.__module__
+    return module.partition(".")[0] == "gradtape" and is_trusted_module(module)
+
+
+def is_own_scope(scope: dict[str, Any]) -> bool:
+    """Whether these are the globals of a module of gradtape, trusted or not."""
+    name = scope.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] == "gradtape"
+
+
+def is_impure_name(name: str) -> bool:
+    """Whether a built-in of this name reads what its arguments do not tell, or has effects."""
+    return name in _IMPURE_BUILTINS
 
 
 def is_pure_builtin(function: Any) -> bool:
@@ -124,5 +143,3 @@ def _is_python_class(kind: type) -> bool:
     return any(isinstance(entry, made) for entry in own.values()) or any(
         map(_is_python_class, kind.__bases__)
     )
-
-

@@ -1,0 +1,168 @@
+"""Functions and modules that the walk meets: code, defaults, closures, and names read of modules."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gradtape.functions.outside.code_reads import Chain, nested_code
+from gradtape.functions.outside.comparisons import PLAIN, SINGLE
+from gradtape.functions.outside.trusted_code import (
+    is_library_class,
+    is_own_scope,
+    is_pure_builtin,
+    is_trusted_function,
+)
+
+if TYPE_CHECKING:
+    from gradtape.functions.outside.walk import Walk
+
+_MISSING = object()
+
+
+def visit_module(
+    walk: Walk, value: Any, expression: str, label: str, chains: frozenset[Chain] | None
+) -> None:
+    """A module, and what is read of it by name."""
+    comparisons = walk.comparisons
+    now = comparisons.local(expression)
+    comparisons.check(f"{now} is not {comparisons.thing(value)}", now)
+    names: Iterable[str] = walk.names
+    if chains is not None and () not in chains:
+        names = {chain[0] for chain in chains}
+    held = ""
+    for name in sorted(names):
+        if name in vars(value) and (id(value), name) not in walk.scopes:
+            walk.scopes[id(value), name] = None
+            held = held or comparisons.thing(vars(value))
+            rest = None
+            if chains is not None:
+                rest = frozenset(chain[1:] for chain in chains if chain and chain[0] == name)
+            walk.later(vars(value)[name], f"{held}[{name!r}]", f"{label}.{name}", rest or None)
+
+
+def visit_builtin(walk: Walk, value: Any, expression: str, label: str) -> None:
+    """A function of C."""
+    comparisons = walk.comparisons
+    owner = getattr(value, "__self__", None)
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        comparisons.check(f"{expression} is not {comparisons.thing(value)}", expression)
+    else:
+        now = walk.meet(value, expression)
+        comparisons.check(f"type({now}) is not {comparisons.thing(type(value))}", now)
+        comparisons.check(f"{now}.__name__ != {value.__name__!r}", now)
+        walk.later(owner, f"{now}.__self__", f"{label}.__self__")
+    if not is_pure_builtin(value) and not walk.is_called_only(label.rpartition(".")[2]):
+        walk.unknown.append(f"{label} is a function of C that may give or do something else")
+
+
+def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bool) -> None:
+    """A Python function: its code, and all that its code may read."""
+    comparisons = walk.comparisons
+    now = walk.meet(value, expression)
+    comparisons.check(f"{now} is not {comparisons.thing(value)}", now, told)
+    if is_trusted_function(value):
+        search_held(walk, value, label)
+        return
+    code = value.__code__
+    if not walk.observed and code not in walk.executed:
+        # Every function that is found counts as one that runs.
+        codes = (code, *nested_code(code))
+        walk.executed.update((each, value.__globals__) for each in codes)
+        walk.grew = True
+    walk.found.add(code)
+    if is_own_scope(value.__globals__):
+        # A method of a layer or an optimiser may be replaced, and is not changed itself.
+        if code in walk.executed:
+            search_held(walk, value, label)
+        return
+    comparisons.check(f"{now}.__code__ is not {comparisons.thing(code)}", now)
+    for name in sorted(walk.names & value.__dict__.keys()):
+        walk.later(value.__dict__[name], f"{now}.{name}", f"{label}.{name}")
+    if code in walk.executed:
+        _visit_parts(walk, value, now, label)
+
+
+def _visit_parts(walk: Walk, value: Any, now: str, label: str) -> None:
+    """Defaults and closures of a function that runs."""
+    comparisons = walk.comparisons
+    seen = comparisons.thing(value.__defaults__)
+    comparisons.check(f"{now}.__defaults__ is not {seen}", f"{now}.__defaults__")
+    for number, default in enumerate(value.__defaults__ or ()):
+        if not isinstance(default, (*PLAIN, *SINGLE)):
+            walk.later(default, f"{seen}[{number}]", f"{label}, default {number}")
+    if value.__kwdefaults__:
+        walk.later(value.__kwdefaults__, f"{now}.__kwdefaults__", f"{label}, defaults")
+    else:
+        comparisons.check(f"{now}.__kwdefaults__", f"{now}.__kwdefaults__")
+    for name, content, cell in _cells(value):
+        if id(cell) in walk.met:
+            continue
+        walk.met[id(cell)] = ("", cell)
+        if content is _MISSING:
+            comparisons.check(f"{comparisons.thing(_is_filled)}({comparisons.thing(cell)})")
+        else:
+            walk.later(content, f"{comparisons.thing(cell)}.cell_contents", name)
+
+
+def _cells(function: Any) -> Iterable[tuple[str, Any, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            yield name, cell.cell_contents, cell
+        except ValueError:
+            yield name, _MISSING, cell
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not _MISSING
+    except ValueError:
+        return False
+
+
+def search_held(walk: Walk, holder: Any, label: str) -> None:
+    """Find the user's functions and objects that something of the library holds.
+
+    Code of the library tells the capture what it reads, so its own objects are not compared.
+    """
+    stack, seen = [holder], {id(holder): holder}
+    while stack:
+        each = stack.pop()
+        for part in _parts(each):
+            if id(part) in seen:
+                continue
+            seen[id(part)] = part
+            if isinstance(part, (tuple, list, dict, set, frozenset)) or _is_of_library(part):
+                stack.append(part)
+            elif isinstance(part, (types.FunctionType, types.MethodType, functools.partial)) or (
+                not isinstance(part, (type, types.ModuleType)) and _is_users(part)
+            ):
+                walk.enter_root(label, part)
+
+
+def _is_of_library(part: Any) -> bool:
+    if isinstance(part, types.FunctionType):
+        return is_trusted_function(part)
+    return is_library_class(type(part)) and hasattr(type(part), "__call__")
+
+
+def _is_users(part: Any) -> bool:
+    return bool(type(part).__flags__ & (1 << 9)) and callable(part)
+
+
+def _parts(thing: Any) -> Iterable[Any]:
+    if isinstance(thing, types.FunctionType):
+        yield from (content for _, content, _ in _cells(thing))
+        yield from thing.__defaults__ or ()
+    elif isinstance(thing, dict):
+        yield from thing.values()
+    elif isinstance(thing, (tuple, list, set, frozenset)):
+        yield from thing
+    else:
+        yield from getattr(thing, "__dict__", {}).values()
+        for kind in type(thing).__mro__:
+            for name, entry in kind.__dict__.items():
+                if isinstance(entry, types.MemberDescriptorType):
+                    yield getattr(thing, name, None)

@@ -1,0 +1,232 @@
+"""Objects and classes that the walk meets: their attributes by the names that are read."""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from gradtape.functions.outside import visit_containers, visit_functions
+from gradtape.functions.outside.trusted_code import (
+    c_base,
+    is_library_class,
+    is_trusted_function,
+    is_trusted_module,
+)
+from gradtape.random import Generator
+from gradtape.recording.tells_changes import TellsChanges
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
+
+if TYPE_CHECKING:
+    from gradtape.functions.outside.walk import Walk
+
+_MISSING = object()
+_NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
+# Wrappers of Python functions, with the attributes that hold them.
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.cached_property: ("func",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+}
+
+
+def visit_object(walk: Walk, value: Any, expression: str, label: str, told: bool) -> None:
+    """An instance of a class: who it is, its content, its attributes, its class."""
+    comparisons, kind = walk.comparisons, type(value)
+    now = walk.meet(value, expression)
+    try:
+        reference: Any = weakref.ref(value)
+    except TypeError:
+        comparisons.check(f"{now} is not {comparisons.thing(value)}", now, told)
+    else:
+        # The object may be gone, and None in its place.
+        comparisons.check(f"{now} is None or {now} is not {comparisons.thing(reference)}()", now, told)
+    if isinstance(value, (Tensor, Variable, Generator)):
+        _visit_followed(walk, value, now, label)
+        return
+    for wrapper, parts in _WRAPPERS.items():
+        if isinstance(value, wrapper):
+            for part in parts:
+                walk.later(getattr(value, part), f"{now}.{part}", f"{label}.{part}")
+            if kind is wrapper:
+                return
+    if isinstance(value, functools._lru_cache_wrapper):
+        _visit_cached(walk, value.__wrapped__, f"{now}.__wrapped__", label)
+        return
+    if is_library_class(kind):
+        visit_functions.search_held(walk, value, label)
+        return
+    if not _visit_content(walk, value, now, label):
+        return
+    comparisons.check(
+        f"type({now}) is not {comparisons.thing(kind)}", now, isinstance(value, TellsChanges)
+    )
+    _visit_attributes(walk, value, now, label)
+    visit_class(walk, kind, kind.__qualname__)
+
+
+def _visit_followed(walk: Walk, value: Any, now: str, label: str) -> None:
+    """Tensors, variables and generators: the capture itself follows what they hold."""
+    if isinstance(value, Tensor):
+        walk.tensors.append(weakref.ref(value))
+    elif isinstance(value, Variable) and (walk.any_attribute or "trainable" in walk.names):
+        walk.later(value.trainable, f"{now}.trainable", f"{label}.trainable", told=True)
+
+
+def _visit_cached(walk: Walk, function: Any, expression: str, label: str) -> None:
+    """A cached function: what it would read counts, for the cache may be emptied."""
+    if isinstance(function, types.FunctionType) and not is_trusted_function(function):
+        if function.__code__ not in walk.executed:
+            walk.executed[function.__code__] = function.__globals__
+            walk.enter_globals(function.__code__, function.__globals__)
+    walk.later(function, expression, label)
+
+
+def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
+    """What an object of a subclass of a class of C holds besides attributes; False if unknown."""
+    comparisons, base = walk.comparisons, c_base(type(value))
+    if base in (list, deque, tuple):
+        items = [*base.__iter__(value)]
+        comparisons.check(f"{comparisons.thing(base.__len__)}({now}) != {len(items)}", now)
+        listed = comparisons.local(f"[*{comparisons.thing(base.__iter__)}({now})]")
+        visit_containers.visit_items(walk, items, listed, label)
+    elif issubclass(base, dict):
+        visit_containers.visit_entries(walk, value, now, label)
+    elif base in (set, frozenset):
+        items = [*base.__iter__(value)]
+        comparisons.check(f"{comparisons.thing(base.__len__)}({now}) != {len(items)}", now)
+        listed = comparisons.local(f"[*{comparisons.thing(base.__iter__)}({now})]")
+        visit_containers.visit_items(walk, items, listed, f"an element of {label}, ")
+    elif base in (int, float, complex, str, bytes):
+        convert = str.__str__ if base is str else functools.partial(base.__new__, base)
+        comparisons.check_value(f"{comparisons.thing(convert)}({now})", convert(value))
+    elif base not in (object, types.SimpleNamespace, *_WRAPPERS):
+        kind = type(value)
+        walk.unknown.append(
+            f"{label} is a {kind.__module__}.{kind.__qualname__}, whose state cannot be seen"
+        )
+        return False
+    return True
+
+
+def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
+    comparisons, kind = walk.comparisons, type(value)
+    told = isinstance(value, TellsChanges)
+    held: Any = getattr(value, "__dict__", None)
+    has_dictionary = type(held) is dict
+    if not has_dictionary:
+        held = {}
+    everything = walk.any_attribute or is_trusted_module(kind.__module__)
+    for name in sorted(held if everything else walk.names & held.keys()):
+        if name.isidentifier():
+            walk.later(held[name], _reading(kind, now, name), f"{label}.{name}", None, told)
+    for name in _slots(kind):
+        if everything or name in walk.names:
+            found = getattr(value, name, _MISSING)
+            if found is _MISSING:
+                comparisons.check(f"hasattr({now}, {name!r})", told=told)
+            else:
+                walk.later(found, f"{now}.{name}", f"{label}.{name}", None, told)
+    if everything and has_dictionary:
+        comparisons.check(f"len({now}.__dict__) != {len(held)}", told=told)
+    elif has_dictionary:
+        # An attribute of the object would come before that of its class.
+        absent = {name for name in walk.names - held.keys() if not _is_special(name)}
+        if not walk.handles_errors:
+            absent = {name for name in absent if _in_class(kind, name)}
+        if absent:
+            hidden = comparisons.thing(frozenset(absent))
+            comparisons.check(f"not {now}.__dict__.keys().isdisjoint({hidden})", told=told)
+
+
+def visit_class(walk: Walk, kind: type, label: str) -> None:
+    """A class and its bases: what is read of them by name, and methods that ran."""
+    if (id(kind), "class") in walk.scopes:
+        return
+    walk.scopes[id(kind), "class"] = None
+    comparisons = walk.comparisons
+    ways = [each for each in kind.__mro__ if c_base(each) is not each]
+    if all(is_trusted_module(each.__module__) for each in ways):
+        return
+    comparisons.begin(f"class {label}", kind)
+    comparisons.check(f"{comparisons.thing(kind)}.__mro__ is not {comparisons.thing(kind.__mro__)}")
+    if type(kind) is not type:
+        visit_class(walk, type(kind), type(kind).__qualname__)
+    for number, each in enumerate(ways):
+        if is_trusted_module(each.__module__):
+            continue
+        _visit_own(walk, each, label if each is kind else each.__qualname__)
+        # A name that a later base has could be given to this class.
+        later = {
+            name
+            for name in (*walk.names, *walk.special)
+            if name not in each.__dict__
+            and any(name in base.__dict__ for base in ways[number + 1 :])
+        }
+        if later:
+            comparisons.begin(f"class {label}", kind)
+            own = f"{comparisons.thing(each)}.__dict__"
+            comparisons.check(
+                f"not {own}.keys().isdisjoint({comparisons.thing(frozenset(later))})"
+            )
+
+
+def _visit_own(walk: Walk, kind: type, label: str) -> None:
+    """The entries of one class."""
+    if (id(kind), "own") in walk.scopes:
+        return
+    walk.scopes[id(kind), "own"] = None
+    own = ""
+    for name, entry in list(kind.__dict__.items()):
+        called = _functions(entry)
+        is_read = name in walk.names
+        if name in _NO_ENTRIES or not (is_read or (_is_special(name) and called)):
+            continue
+        if called and not is_read and not _run(walk, called):
+            continue
+        own = own or walk.comparisons.thing(kind.__dict__)
+        walk.later(entry, f"{own}[{name!r}]", f"{label}.{name}")
+
+
+def _run(walk: Walk, functions: list[Any]) -> bool:
+    return not walk.observed or any(each.__code__ in walk.executed for each in functions)
+
+
+def _functions(entry: Any) -> list[Any]:
+    """The Python functions behind an entry of a class."""
+    if isinstance(entry, types.FunctionType):
+        return [entry]
+    if isinstance(entry, (staticmethod, classmethod)):
+        return _functions(entry.__func__)
+    if isinstance(entry, property):
+        parts = (entry.fget, entry.fset, entry.fdel)
+        return [each for part in parts if part is not None for each in _functions(part)]
+    return []
+
+
+def _is_special(name: str) -> bool:
+    return name[:2] == "__" == name[-2:]
+
+
+def _reading(kind: type, now: str, name: str) -> str:
+    """How an attribute in the dictionary of an object is read."""
+    return f"{now}.__dict__[{name!r}]" if _in_class(kind, name) or name[:2] == "__" else f"{now}.{name}"
+
+
+def _in_class(kind: type, name: str) -> bool:
+    return any(name in each.__dict__ for each in kind.__mro__)
+
+
+def _slots(kind: type) -> list[str]:
+    return [
+        name
+        for each in kind.__mro__
+        for name, entry in each.__dict__.items()
+        if isinstance(entry, types.MemberDescriptorType) and c_base(each) is not each
+    ]
