@@ -28,7 +28,8 @@ class SourceText:
     """Lines of Python source, and the objects that they mention by name."""
 
     def __init__(self, **names: object) -> None:
-        self._names: dict[str, Any] = names
+        # Who asks where the code comes from learns that it is the library's.
+        self._names: dict[str, Any] = {"__name__": __name__, **names}
         self._lines: list[str] = []
         self._indentation = ""
 

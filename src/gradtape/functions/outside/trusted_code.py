@@ -45,7 +45,7 @@ _MODULES: dict[str, bool] = {
 
 # Built-ins that read what their arguments do not tell, or have effects.
 _IMPURE_BUILTINS = frozenset(
-    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals", "locals",
+    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals",
      "help", "exit", "quit", "memoryview")
 )  # fmt: skip
 # Built-ins that read or write attributes by names that are not written down in the code.
@@ -76,8 +76,12 @@ def is_trusted_module(name: str) -> bool:
 
 
 def is_trusted_function(function: Any) -> bool:
-    """Whether a Python function is one that need not be looked into."""
-    return is_trusted_module(getattr(function, "__module__", None) or "")
+    """Whether a Python function is one that need not be looked into.
+
+    Its globals tell where it was written; `__module__` is copied by `functools.wraps`.
+    """
+    name = function.__globals__.get("__name__")
+    return isinstance(name, str) and is_trusted_module(name)
 
 
 def is_library_class(kind: type) -> bool:

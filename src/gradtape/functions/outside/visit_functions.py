@@ -14,12 +14,19 @@ from gradtape.functions.outside.trusted_code import (
     is_own_scope,
     is_pure_builtin,
     is_trusted_function,
+    is_trusted_module,
 )
 
 if TYPE_CHECKING:
     from gradtape.functions.outside.walk import Walk
 
 _MISSING = object()
+# Rooms whose objects hold no function of the user but those that a function's own objects hold.
+_MACHINERY = tuple(
+    f"gradtape.{room}."
+    for room in ("graph", "recording", "codegen", "runtime", "evaluate", "tensor", "functions.capture",
+                 "functions.replay", "functions.native", "functions.arguments")
+)  # fmt: skip
 
 
 def visit_module(
@@ -145,15 +152,18 @@ def search_held(walk: Walk, holder: Any, label: str) -> None:
 def _is_of_library(part: Any) -> bool:
     if isinstance(part, types.FunctionType):
         return is_trusted_function(part)
-    return is_library_class(type(part)) and hasattr(type(part), "__call__")
+    return is_library_class(type(part)) and not type(part).__module__.startswith(_MACHINERY)
 
 
 def _is_users(part: Any) -> bool:
-    return bool(type(part).__flags__ & (1 << 9)) and callable(part)
+    return callable(part) and not is_trusted_module(type(part).__module__)
 
 
 def _parts(thing: Any) -> Iterable[Any]:
-    if isinstance(thing, types.FunctionType):
+    wrapped = getattr(thing, "python_function", None)
+    if wrapped is not None:
+        yield wrapped  # captures of another gt.function are its own
+    elif isinstance(thing, types.FunctionType):
         yield from (content for _, content, _ in _cells(thing))
         yield from thing.__defaults__ or ()
     elif isinstance(thing, dict):
