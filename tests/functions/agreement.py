@@ -26,11 +26,11 @@ class Runs:
 
     def __init__(self):
         scope = {"__name__": "gradtape.tests", "runs": 0}
-        exec("def note():\n    global runs\n    runs += 1", scope)
-        self.note, self._scope = scope["note"], scope
+        exec("def note():\n    global runs\n    runs += 1\ndef count(): return runs", scope)
+        self.note, self.count = scope["note"], scope["count"]
 
     def __len__(self):
-        return self._scope["runs"]
+        return self.count()
 
 
 def counted(f):

@@ -284,7 +284,9 @@ def property_replaced() -> Place:
         pass
 
     own = Own()
-    return lambda: own.doubled, lambda number: setattr(Own, "doubled", property(lambda self: number))
+    return lambda: own.doubled, lambda number: setattr(
+        Own, "doubled", property(lambda self: number)
+    )
 
 
 @place

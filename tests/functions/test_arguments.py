@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.functions.agreement import agrees, counted, stateless, tensors
+from tests.functions.agreement import Runs, agrees, counted, stateless, tensors
 
 import gradtape as gt
 
@@ -140,11 +140,12 @@ class TestPlaces:
 
     @staticmethod
     def make():
-        runs = []
+        runs = Runs()
+        note = runs.note
 
         @gt.function
         def f(x, rate=0.5, *rest, flag=True, scale=2.0, **more):
-            runs.append(1)
+            note()
             y = x * rate * scale if flag else x
             return y + sum(rest) + sum(more.values())
 

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.functions.agreement import agrees, counted, stateless, tensors
+from tests.functions.agreement import Runs, agrees, counted, stateless, tensors
 
 import gradtape as gt
 
@@ -109,13 +109,14 @@ def test_raise_and_try():
 
 
 def test_what_failed_before_is_not_in_the_way():
-    calls = []
+    runs = Runs()
+    note, count = runs.note, runs.count
 
     def f(x):
-        calls.append(1)
+        note()
         y = x * 2.0
         if y > 3.0:
-            if len(calls) == 2:
+            if count() == 2:
                 raise RuntimeError("once")
             return y + 1.0
         return y
@@ -127,7 +128,7 @@ def test_what_failed_before_is_not_in_the_way():
     for _ in range(3):
         assert float(compiled(A(2.0))) == 5.0
         assert float(compiled(A(1.0))) == 2.0
-    assert len(calls) == 3
+    assert len(runs) == 3
 
 
 def test_builtins_that_compare():
@@ -384,7 +385,7 @@ class TestWhatCannotBeFollowed:
 class TestEffects:
     def test_printing_happens_while_capturing_and_costs_nothing_later(self, capsys):
         f, runs = counted(lambda x: print("x is", x, f"{x:.1f}", repr(x), str(x)) or x * 2.0)
-        compiled = gt.function(f)
+        compiled = gt.function(f, frozen=True)
         for value in (1.0, 2.0, 3.0):
             assert float(compiled(A(value))) == 2.0 * value
         assert len(runs) == 1
@@ -392,16 +393,24 @@ class TestEffects:
         assert "happen while capturing only" in compiled.explain()
 
     def test_appending_to_a_list(self):
-        seen = []
+        def make(**options):
+            seen = []
 
-        @gt.function
-        def f(x):
-            seen.append(1)
-            return x + 1.0
+            @gt.function(**options)
+            def f(x):
+                seen.append(1)
+                return x + 1.0
 
+            return f, seen
+
+        frozen, seen = make(frozen=True)
         for value in (1.0, 2.0):
-            f(A(value))
+            frozen(A(value))
         assert seen == [1]
+        f, seen = make()
+        with pytest.warns(UserWarning, match=r"it changes seen, .*guards.py:\d+ .*frozen=True"):
+            _ = [f(A(float(value))) for value in range(6)]
+        assert seen == [1] * 6
 
 
 def test_the_value_of_a_variable_decides():

@@ -10,6 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
+from tests.functions.agreement import Runs
 
 import gradtape as gt
 
@@ -108,12 +109,13 @@ class TestNames:
         assert [float(f(A(1.0))) for _ in range(3)] == [float(plain(A(1.0)))] * 3
 
     def test_an_equal_value_is_the_same(self):
-        runs = []
+        runs = Runs()
+        note = runs.note
         name, number = "ab", 1000.0
 
         @gt.function
         def f(x):
-            runs.append(1)
+            note()
             return x * number * len(name)
 
         for _ in range(3):
@@ -270,10 +272,10 @@ def test_training_with_a_rate_that_falls():
 
 
 class TestEffects:
-    def test_what_a_run_changes_itself_is_an_effect(self):
+    def test_effects_of_a_frozen_function_happen_once(self):
         seen, count, table = [], 0, {"n": 0}
 
-        @gt.function
+        @gt.function(frozen=True)
         def f(x):
             nonlocal count
             count += 1
@@ -295,7 +297,7 @@ class TestEffects:
                 found.append(float(f(A(1.0))))
         assert found == [float(n) for n in range(20)]
         (warning,) = caught
-        assert "number, which it reads from outside, was " in str(warning.message)
+        assert "number, which it reads from outside in " in str(warning.message)
         assert "Pass it as an argument" in str(warning.message)
         assert number == 19
 

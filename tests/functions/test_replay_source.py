@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.functions.agreement import Runs
 
 import gradtape as gt
 from gradtape.functions.replay.replay_source import UnknownPath, written_replay
@@ -88,11 +89,12 @@ def test_floats_are_told_apart_by_their_bits(value):
 
 
 def test_values_before_an_unknown_one_are_not_computed_again():
-    ran = []
+    ran = Runs()
+    note = ran.note
 
     @gt.function
     def f(x):
-        ran.append(None)
+        note()
         y = gt.sin(x) * 2.0
         if gt.sum(y) > 0:
             return y

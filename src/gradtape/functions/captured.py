@@ -16,10 +16,10 @@ from typing import Any
 from gradtape.codegen.cpython import switch
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
-from gradtape.functions.capture.capture_run import REMEDY, CaptureRun, Refusal
-from gradtape.functions.outside.run_observer import Observation
+from gradtape.functions.capture.capture_run import CaptureRun, Refusal, outside_refusal
 from gradtape.functions.explain import History, warn_of_paths
 from gradtape.functions.native.native_call import NativeCall
+from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
 from gradtape.graph.lines import warn
@@ -68,6 +68,8 @@ class Captured:
         self.look_at = first_look()
         # How often a run left something outside, or was unlike those to come.
         self._beginnings = 0
+        # How often a run read something outside that no run had read before.
+        self._grown = 0
         # References to tensors from outside, whether one of them is gone, how often that happened
         # since they last stayed for a while, and at which call it happened last.
         self._outside: list[weakref.ref[Handle]] = []
@@ -185,8 +187,13 @@ class Captured:
             self.refuse(run.refusal)
             return
         self._learned = run.observation
-        if run.changed is not None or run.read_more:
-            self._begin(Refusal(run.changed or "every run of it reads other things outside", REMEDY))
+        if run.changed is not None:
+            self._begin(outside_refusal(run.changed))
+        elif run.read_more:
+            # The next run on this path is one that can be kept.
+            self._grown += 1
+            if self._grown > PATHS:
+                self.refuse(outside_refusal("every run of it reads other things outside"))
         elif not run.capture.failed:
             self._keep(run)
             if self.steps.paths and run.guards is not None:
@@ -249,17 +256,20 @@ class Captured:
         """The captures for the values that are read outside now: these, others, or new ones."""
         guards = self.steps.guards
         changed = None if guards is None else guards.difference()
-        if changed is None:
+        if guards is None or changed is None:
             return self
         for each in self.siblings:
             if each.steps.guards is not None and each.steps.guards.difference() is None:
                 return each
         if len(self.siblings) > OUTSIDE_VALUES:
-            why = "{} was {} and is {}, and changes again and again".format(*changed)
-            self.refuse(Refusal(why, REMEDY))
+            words = (
+                "{}, which it reads from outside{}, was {} and is {}, and changes again and again"
+            )
+            line = guards.line(changed[0])
+            why = words.format(changed[0], f" in {line}" if line else "", *changed[1:])
+            self.refuse(outside_refusal(why))
             return self
-        label = f"{changed[0]}, which it reads from outside,"
-        why = (label, *changed[1:])
+        why = (f"{changed[0]}, which it reads from outside,", *changed[1:])
         found = Captured(self.name, self.function, self.fastmath, self.frozen, why)
         found.siblings, found._learned = self.siblings, self._learned
         self.siblings.append(found)

@@ -93,6 +93,7 @@ class Arguments:
         for name, argument, entry in self._entries():
             if entry[1] == "static":
                 found.append((name, argument))
+            if entry[1] == "static" or argument is None:
                 continue
             leaves, structure = flatten(argument)
             labels = leaf_names(structure, name)

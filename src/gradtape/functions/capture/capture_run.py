@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
-from gradtape.functions.outside.outside_reads import OutsideReads
 from gradtape.functions.capture.returned_values import (
     ReturnedLeaves,
     is_inside,
     leaf_sources,
     unsupported_leaf,
 )
-from gradtape.functions.outside.run_observer import Observation, RunObserver
 from gradtape.functions.capture.stand_ins import StandIns
+from gradtape.functions.outside.outside_reads import OutsideReads
+from gradtape.functions.outside.run_observer import Observation, RunObserver
+from gradtape.functions.outside.trusted_code import what_it_may_do
 from gradtape.functions.replay.steps import Result, Step
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
@@ -37,6 +38,11 @@ class Refusal(NamedTuple):
 
 
 REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
+
+
+def outside_refusal(why: str) -> Refusal:
+    """The refusal of a run because of what it does outside."""
+    return Refusal(why, "Use gt.random" if "random numbers" in why else REMEDY)
 
 
 class EarlierError(Exception):
@@ -140,7 +146,7 @@ class CaptureRun:
         """What the run read and changed outside."""
         if self.observation.impure is not None:
             what, line = self.observation.impure
-            return Refusal(f"it calls {what} at {line}, which may give or do something else", REMEDY)
+            return outside_refusal(f"it calls {what} at {line}, {what_it_may_do(what)}")
         guards = OutsideReads(self._function, self._roots, self.observation)
         changed = before.difference()
         if changed is not None:
@@ -149,7 +155,7 @@ class CaptureRun:
             where = f" in {line}" if line else ""
             self.changed = f"it changes {label}, which is outside,{where} from {old} to {new}"
         elif guards.unknown:
-            return Refusal(guards.unknown[0], REMEDY)
+            return outside_refusal(guards.unknown[0])
         elif not guards.places <= before.places:
             self.read_more = True
         else:

@@ -18,6 +18,9 @@ SINGLE = (type(None), bool, type(Ellipsis), type(NotImplemented))
 # To compare arrays of so many bytes takes milliseconds.
 LARGE = 1 << 25
 
+# A line of the text, the number of its place, what is there now, and whether it is told.
+Line = tuple[str, int, str, bool]
+
 _LOCAL = re.compile(r"\bt\d+\b")
 
 
@@ -30,8 +33,7 @@ class Comparisons:
 
     def __init__(self) -> None:
         self._things: list[Any] = []
-        # Lines with the number of their place, what is there now, and whether they are told.
-        self._lines: list[tuple[str, int, str, bool]] = []
+        self._lines: list[Line] = []
         self._temporaries = 0
         # Where things were read, and what was there, in words.
         self.places: list[tuple[str, Any]] = []
@@ -80,7 +82,10 @@ class Comparisons:
         return text.compiled("differs")
 
     def _text(
-        self, lines: Iterable[tuple[str, int, str, bool]], numbered: bool = False, seen: bool = False
+        self,
+        lines: Iterable[tuple[str, int, str, bool]],
+        numbered: bool = False,
+        seen: bool = False,
     ) -> SourceText:
         text = SourceText(**{f"o{number}": thing for number, thing in enumerate(self._things)})
         if seen:
@@ -125,7 +130,7 @@ class Comparisons:
         return (*self.places[place], "something else" if now is ... else in_words(now))
 
 
-def _needed(lines: list[tuple[str, int, str, bool]]) -> list[tuple[str, int, str, bool]]:
+def _needed(lines: list[Line]) -> list[Line]:
     """The lines without those that make local names which nobody reads."""
     read: set[str] = set()
     kept = []

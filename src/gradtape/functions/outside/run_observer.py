@@ -18,6 +18,10 @@ from gradtape.functions.outside.trusted_code import (
     is_pure_builtin,
     is_trusted_module,
 )
+from gradtape.ops.custom.callback import isolated
+
+# The function that calls callbacks.
+_CALLBACK = isolated.__code__
 
 
 @dataclass
@@ -51,8 +55,9 @@ class RunObserver:
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
         self._before: Any = None
-        # How deep the run is inside an import, which is nobody's reading.
-        self._importing = 0
+        # How deep the run is inside imports, which are nobody's reading, and inside callbacks,
+        # which replays call, too.
+        self._elsewhere = 0
         self._verdicts: dict[Any, bool] = {}
 
     def __enter__(self) -> None:
@@ -72,14 +77,16 @@ class RunObserver:
             self._before(frame, event, arg)  # the user's profiler goes on
         code = frame.f_code
         if event == "call":
-            if code.co_filename.startswith("<frozen importlib"):
-                self._importing += 1
-            elif not self._importing and code not in self.observation.executed:
+            if code is _CALLBACK or code.co_filename.startswith("<frozen importlib"):
+                self._elsewhere += 1
+            elif not self._elsewhere and code not in self.observation.executed:
                 self._entered(frame)
         elif event == "return":
-            if self._importing and code.co_filename.startswith("<frozen importlib"):
-                self._importing -= 1
-        elif event == "c_call" and not self._importing and code in self.observation.executed:
+            if self._elsewhere and (
+                code is _CALLBACK or code.co_filename.startswith("<frozen importlib")
+            ):
+                self._elsewhere -= 1
+        elif event == "c_call" and not self._elsewhere and code in self.observation.executed:
             self._called(frame, arg)
 
     def _entered(self, frame: FrameType) -> None:

@@ -84,10 +84,24 @@ def is_trusted_function(function: Any) -> bool:
     return isinstance(name, str) and is_trusted_module(name)
 
 
+def is_compiled(value: Any) -> bool:
+    """Whether this is a function that Cython has compiled, in a module that is trusted."""
+    return type(value).__name__ == "cython_function_or_method" and is_trusted_module(
+        value.__module__ or ""
+    )
+
+
 def is_library_class(kind: type) -> bool:
     """Whether a class is one of gradtape's that tell a capture what they read."""
     module = kind.__module__
     return module.partition(".")[0] == "gradtape" and is_trusted_module(module)
+
+
+def what_it_may_do(name: str) -> str:
+    """What is to be said of something of C that is not known to be pure."""
+    if "random" in name.lower():
+        return "which draws random numbers of Python or NumPy"
+    return "which may give or do something else"
 
 
 def is_own_scope(scope: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Functions and modules that the walk meets: code, defaults, closures, and names read of modules."""
+"""Functions and modules that the walk meets: code, defaults, closures, names read of modules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gradtape.functions.outside.trusted_code import (
     is_pure_builtin,
     is_trusted_function,
     is_trusted_module,
+    what_it_may_do,
 )
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _MISSING = object()
 # Rooms whose objects hold no function of the user but those that a function's own objects hold.
 _MACHINERY = tuple(
     f"gradtape.{room}."
-    for room in ("graph", "recording", "codegen", "runtime", "evaluate", "tensor", "functions.capture",
-                 "functions.replay", "functions.native", "functions.arguments")
+    for room in ("graph", "recording", "codegen", "runtime", "evaluate", "tensor",
+                 "functions.capture", "functions.replay", "functions.native", "functions.arguments")
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def visit_builtin(walk: Walk, value: Any, expression: str, label: str) -> None:
         comparisons.check(f"{now}.__name__ != {value.__name__!r}", now)
         walk.later(owner, f"{now}.__self__", f"{label}.__self__")
     if not is_pure_builtin(value) and not walk.is_called_only(label.rpartition(".")[2]):
-        walk.unknown.append(f"{label} is a function of C that may give or do something else")
+        walk.unknown.append(f"it reads {label}, a function of C, {what_it_may_do(label)}")
 
 
 def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bool) -> None:

@@ -14,6 +14,7 @@ from gradtape.functions.outside.trusted_code import (
     is_library_class,
     is_trusted_function,
     is_trusted_module,
+    what_it_may_do,
 )
 from gradtape.random import Generator
 from gradtape.recording.tells_changes import TellsChanges
@@ -46,7 +47,9 @@ def visit_object(walk: Walk, value: Any, expression: str, label: str, told: bool
         comparisons.check(f"{now} is not {comparisons.thing(value)}", now, told)
     else:
         # The object may be gone, and None in its place.
-        comparisons.check(f"{now} is None or {now} is not {comparisons.thing(reference)}()", now, told)
+        comparisons.check(
+            f"{now} is None or {now} is not {comparisons.thing(reference)}()", now, told
+        )
     if isinstance(value, (Tensor, Variable, Generator)):
         _visit_followed(walk, value, now, label)
         return
@@ -81,10 +84,10 @@ def _visit_followed(walk: Walk, value: Any, now: str, label: str) -> None:
 
 def _visit_cached(walk: Walk, function: Any, expression: str, label: str) -> None:
     """A cached function: what it would read counts, for the cache may be emptied."""
-    if isinstance(function, types.FunctionType) and not is_trusted_function(function):
-        if function.__code__ not in walk.executed:
-            walk.executed[function.__code__] = function.__globals__
-            walk.enter_globals(function.__code__, function.__globals__)
+    is_users = isinstance(function, types.FunctionType) and not is_trusted_function(function)
+    if is_users and function.__code__ not in walk.executed:
+        walk.executed[function.__code__] = function.__globals__
+        walk.enter_globals(function.__code__, function.__globals__)
     walk.later(function, expression, label)
 
 
@@ -107,10 +110,11 @@ def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
         convert = str.__str__ if base is str else functools.partial(base.__new__, base)
         comparisons.check_value(f"{comparisons.thing(convert)}({now})", convert(value))
     elif base not in (object, types.SimpleNamespace, *_WRAPPERS):
-        kind = type(value)
-        walk.unknown.append(
-            f"{label} is a {kind.__module__}.{kind.__qualname__}, whose state cannot be seen"
-        )
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        if "random" in name.lower() or "random" in label:
+            walk.unknown.append(f"it reads {label}, {what_it_may_do('random')}")
+        else:
+            walk.unknown.append(f"it reads {label}, a {name}, whose state cannot be seen")
         return False
     return True
 
@@ -172,9 +176,7 @@ def visit_class(walk: Walk, kind: type, label: str) -> None:
         if later:
             comparisons.begin(f"class {label}", kind)
             own = f"{comparisons.thing(each)}.__dict__"
-            comparisons.check(
-                f"not {own}.keys().isdisjoint({comparisons.thing(frozenset(later))})"
-            )
+            comparisons.check(f"not {own}.keys().isdisjoint({comparisons.thing(frozenset(later))})")
 
 
 def _visit_own(walk: Walk, kind: type, label: str) -> None:
@@ -216,7 +218,11 @@ def _is_special(name: str) -> bool:
 
 def _reading(kind: type, now: str, name: str) -> str:
     """How an attribute in the dictionary of an object is read."""
-    return f"{now}.__dict__[{name!r}]" if _in_class(kind, name) or name[:2] == "__" else f"{now}.{name}"
+    return (
+        f"{now}.__dict__[{name!r}]"
+        if _in_class(kind, name) or name[:2] == "__"
+        else f"{now}.{name}"
+    )
 
 
 def _in_class(kind: type, name: str) -> bool:

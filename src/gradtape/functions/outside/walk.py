@@ -23,12 +23,17 @@ from gradtape.functions.outside import visit_containers, visit_functions, visit_
 from gradtape.functions.outside.code_reads import Chain, nested_code, reads_of
 from gradtape.functions.outside.comparisons import PLAIN, SINGLE, Comparisons
 from gradtape.functions.outside.run_observer import Observation
-from gradtape.functions.outside.trusted_code import is_impure_name, is_own_scope
+from gradtape.functions.outside.trusted_code import (
+    is_compiled,
+    is_impure_name,
+    is_own_scope,
+    what_it_may_do,
+)
 
 # A function that reads more outside than this is not replayed: comparing would take longer.
 MOST_PLACES = 20_000
 
-_Pair = namedtuple("_Pair", "first")  # noqa: PYI024 -- only its descriptor is wanted
+_Pair = namedtuple("_Pair", "first")
 MAPPINGS = (dict, OrderedDict, defaultdict)
 SETS = (set, frozenset)
 _BUILTINS = (
@@ -143,7 +148,7 @@ class Walk:
             self.comparisons.begin(label, "a built-in" if name in _BUILTIN_NAMES else "nothing")
             self.comparisons.check(f"{name!r} in {place}")
             if (name,) in self._passed and is_impure_name(name):
-                self.unknown.append(f"it passes on {name}, which may give or do something else")
+                self.unknown.append(f"it passes on {name}, {what_it_may_do(name)}")
         for name in sorted(reads.modules):
             found = sys.modules.get(name)
             if found is not None and (id(sys.modules), name) not in self.scopes:
@@ -199,7 +204,7 @@ class Walk:
             visit_containers.visit_set(self, value, expression, label)
         elif isinstance(value, _BUILTINS):
             visit_functions.visit_builtin(self, value, expression, label)
-        elif isinstance(value, _FIXED) or kind.__module__ in _FIXED_MODULES:
+        elif isinstance(value, _FIXED) or kind.__module__ in _FIXED_MODULES or is_compiled(value):
             comparisons.check_value(expression, value, told)
         else:
             visit_objects.visit_object(self, value, expression, label, told)
