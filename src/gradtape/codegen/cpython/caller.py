@@ -55,9 +55,9 @@ FUNCTIONS = (
     "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
     "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
     "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
-    "PyObject_CallOneArg", "PyObject_GetAttr", "PyThreadState_Get", "PyThreadState_GetID",
-    "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc", "PyWeakref_GetObject", "Py_DecRef",
-    "Py_IncRef",
+    "PyObject_CallOneArg", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get",
+    "PyThreadState_GetID", "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc",
+    "PyWeakref_GetObject", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
@@ -329,7 +329,8 @@ def _run() -> str:
     with r.when(failed):
         # Releasing things may run Python code, which must not find an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
-    for held, number in (("passed", "inputs"), ("values", "sources"), ("taken", "buffers")):
+    owned = {"passed": "inputs", "values": "sources", "taken": "buffers", "handles": "updates"}
+    for held, number in owned.items():
         items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
         r.line(f"call void @drop(ptr {items}, i64 {size})")
     with r.loop(r.word("%context", AT["held"])) as index:

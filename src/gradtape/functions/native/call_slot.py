@@ -28,6 +28,7 @@ from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import NATIVE
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 # Signatures of one function that have contexts.
@@ -81,7 +82,7 @@ class _Slot:
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Exception, Recording, Value, buffers.Buffer, float, list)
+        types = (Exception, Recording, Tensor, Value, buffers.Buffer, float, list)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},
