@@ -198,7 +198,8 @@ class TestAllOrNone:
                     signal.setitimer(signal.ITIMER_REAL, 0.0)
                 except Stop:
                     stopped += 1
-                assert len({float(variable.value[0]) for variable in variables}) == 1
+                now = {float(variable.value[0]) for variable in variables}
+                assert len(now) == 1, step.explain()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
@@ -305,7 +306,7 @@ xs = {n: gt.asarray(np.ones(n)) for n in range(1, 20)}
 for n in range(1, 9):
     for _ in range(70):
         f(xs[n])
-assert sum(each.calls for each in f._native_calls) > 0
+assert sum(each.calls for each in f.native_contexts[1:]) > 0
 
 def hook():
     gt.set_default_dtype(gt.float32)

@@ -51,7 +51,7 @@ def offsets(function: type) -> dict[str, int] | None:
     found = slot_offsets(reads)
     if found is None:
         return None
-    found["Function_contexts"] = slot_offset(function, "native_contexts")
+    found["Function_native_contexts"] = slot_offset(function, "native_contexts")
     some, number, content = [value, buffer], 1.5, b"12345678"
     (bits,) = struct.unpack("=q", struct.pack("=d", number))
     checks = [
@@ -82,7 +82,7 @@ class _Slot:
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Exception, Recording, Tensor, Value, buffers.Buffer, float, list)
+        types = (Exception, Recording, Tensor, Value, buffers.Buffer, float, list, tuple)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},

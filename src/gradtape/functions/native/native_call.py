@@ -69,7 +69,7 @@ class NativeCall:
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
-        self._kept: list[object] = [run, result, tuple(assigned), differs]
+        self._kept: list[object] = [run, result, tuple(assigned), differs, unflatten]
         rows = self._keep(ArgumentRows(arguments, self.end))
         fields = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
