@@ -51,8 +51,27 @@ gt.register_pytree(Registered, lambda r: ((r.inside,), None), lambda _, c: Regis
 )
 def test_nests_in_and_out(make, read):
     calls = [(make(A(a), A(b)),) for a, b in ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0))]
-    found = agrees(stateless(lambda nest: (read(nest), nest)), calls)
+    found = agrees(stateless(lambda nest: (read(nest), nest)), calls, frozen=True)
     assert found.runs == 1
+
+
+@pytest.mark.parametrize("make", [lambda a: [a], lambda a: {"a": [a]}, lambda a: Point(a, [a])])
+def test_containers_are_returned_as_they_are(make):
+    outside = [1.0]
+
+    def f(nest, x):
+        own = [x * 2.0]
+        return nest, own, (own, nest), outside
+
+    compiled = gt.function(f)
+    given = [make(A(value)) for value in (1.0, 2.0, 3.0)]
+    with pytest.warns(UserWarning, match="Return a copy"):
+        found = [compiled(nest, A(2.0)) for nest in given]
+    for nest, (same, own, (own_again, again), known) in zip(given, found, strict=True):
+        assert nest is same is again
+        assert own is own_again
+        assert known is outside
+        assert float(own[0]) == 4.0
 
 
 def test_the_class_of_a_nest_is_kept():

@@ -102,7 +102,9 @@ class Captured:
             if self.history.refused is not None:
                 return self.function(*arguments.args, **arguments.kwargs)
             replay = self.replay = steps.replay()
-        if steps.changed_arguments and steps.cannot_change(arguments.passed()):
+        if (steps.changed_arguments and steps.cannot_change(arguments.passed())) or (
+            steps.tensors and steps.has_another_name(arguments.passed())
+        ):
             return self.function(*arguments.args, **arguments.kwargs)
         if replay is None:
             return self._capture(arguments, leaves, {})
@@ -144,6 +146,9 @@ class Captured:
         """Run the function as a capture, and keep its path if later calls can take it."""
         start = time.perf_counter()
         run = self._new_run(arguments, leaves, fed)
+        if run.is_aliased(arguments.passed()):
+            with journal.use(None, outcomes):
+                return self.function(*arguments.args, **arguments.kwargs)
         try:
             with journal.use(None, outcomes):
                 returned = run.run()

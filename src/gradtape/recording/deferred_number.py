@@ -135,11 +135,10 @@ class Deferred:
         return hash(self.read())
 
     def __repr__(self) -> str:
-        # The text of an integer may become a name or a key; that of a float is for people to read.
-        return repr(self.read() if self.kind is int else self.value)
+        return self._decided(repr)
 
     def __format__(self, template: str) -> str:
-        return format(self.read() if self.kind is int else self.value, template)
+        return self._decided(lambda number: format(number, template))
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(self.kind, name):

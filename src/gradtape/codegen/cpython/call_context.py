@@ -7,7 +7,8 @@ CONTEXT = (
     "argument_rows", "row", "input", "inputs", "passed", "sources", "source_rows", "values",
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows", "handles",
-    "assign", "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
+    "assign", "locks", "lock_rows", "tensors", "tensor_rows", "slots", "instructions", "count",
+    "parallel", "keep_gil", "ops",
 )  # fmt: skip
 # Offsets of the words, in bytes.
 AT = {name: 8 * index for index, name in enumerate(CONTEXT)}

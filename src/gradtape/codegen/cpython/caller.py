@@ -92,6 +92,15 @@ def _tree() -> str:
         r.go_if(r.same(value, "null"), "no")
         r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
         r.go_if(r.differ(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
+        # A tensor that is passed twice, or known to the function otherwise, is left to Python.
+        passed = r.pointer("%context", AT["passed"])
+        with r.loop(r.word("%context", AT["input"])) as index:
+            r.go_if(r.same(r.pointer(passed, r.scaled(index)), "%thing"), "no")
+        references = r.pointer("%context", AT["tensor_rows"])
+        with r.loop(r.word("%context", AT["tensors"])) as index:
+            reference = r.pointer(references, r.scaled(index))
+            known = r.let(f"call ptr @PyWeakref_GetObject(ptr {reference})")
+            r.go_if(r.same(known, "%thing"), "no")
         r.end("br label %input")
     r.go_if(r.equal(how, FLOAT), "input")
     count = r.word(row, 16)

@@ -44,6 +44,13 @@ _STATIC = (bool, str, type(None))
 _SIMPLE = (bool, int, float, complex, str, type(None), tuple, Tensor)
 
 
+class Aliases(tuple[int, ...]):
+    """The last entry of a key if one tensor is passed several times: who is the same as whom.
+
+    There is one number for each input: that of the first input which is the same object.
+    """
+
+
 class Arguments:
     """The arguments of one call, in the order of the parameters."""
 
@@ -54,6 +61,12 @@ class Arguments:
         self.args = args
         self.kwargs = kwargs
         self.key = key
+
+    @property
+    def aliases(self) -> Sequence[int]:
+        """For each input, the first one that is the same object; empty if all are different."""
+        last = self.key[-1] if self.key else ()
+        return last if type(last) is Aliases else ()
 
     def rebuilt(self, inputs: Sequence[object]) -> tuple[Args, Kwargs]:
         """The arguments with other inputs in the place of theirs."""
@@ -212,8 +225,9 @@ class Signature:
                 else:
                     break
             else:
-                found = tuple(key)
-                return found, leaves, Arguments(self, args, kwargs, found)
+                if len(leaves) < 2 or len(set(map(id, args))) == len(args):
+                    found = tuple(key)
+                    return found, leaves, Arguments(self, args, kwargs, found)
         return self._general(args, kwargs)
 
     def arranged(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
@@ -284,6 +298,7 @@ class Signature:
         parts = [*zip(names, args, strict=False), *kwargs.items()]
         key: list[Any] = []
         leaves: Inputs = []
+        passed: list[object] = []
         for name, argument in parts:
             if name in self._static:
                 key.append((name, "static", static_key(argument)))
@@ -299,9 +314,19 @@ class Signature:
                 entries.append(part)
                 if is_input(part):
                     leaves.append(value)
+                    passed.append(leaf)
             # Attributes that are not in the pytree tell one instance from another.
             apart = [Identity(each) for each in with_more(argument, structure)]
             key.append((name, structure, tuple(entries), *apart))
+        if len(passed) > 1 and len(set(map(id, passed))) < len(passed):
+            firsts: dict[int, int] = {}
+            pattern = Aliases(
+                number if type(each) in _NUMBERS or type(each) is int
+                else firsts.setdefault(id(each), number)
+                for number, each in enumerate(passed)
+            )  # fmt: skip
+            if list(pattern) != list(range(len(passed))):
+                key.append(pattern)
         return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))
 
     def _leaf(self, place: Place, leaf: Any) -> tuple[Any, Any]:
@@ -346,13 +371,16 @@ class Signature:
     def _described(self, key: Key) -> list[tuple[str, str]]:
         """The parts of a key in words, with the names of their leaves."""
         found = []
-        names = [self.name(position) for position in range(len(key))]
+        count = len(key) - (type(key[-1]) is Aliases if key else 0)
+        names = [self.name(position) for position in range(count)]
         for name, entry in zip(names, _full(key, names), strict=True):
             if entry[1] == "static":
                 found.append((entry[0], in_words(entry[2])))
                 continue
             labels = leaf_names(entry[1], entry[0] or name)
             found += [(label, in_words(part)) for label, part in zip(labels, entry[2], strict=True)]
+        if count < len(key):
+            found.append(("the arguments", f"the same as number {list(key[-1])} of them"))
         return found
 
 
@@ -374,6 +402,7 @@ def _structural(now: Words, before: Words) -> tuple[str, str, str]:
 def _full(key: Key, names: Sequence[str]) -> Iterable[Entry]:
     """The entries of a key as (name, structure, parts); those of simple calls have one part."""
     leaf = flatten(0)[1]
+    key = key[:-1] if key and type(key[-1]) is Aliases else key
     for name, entry in zip(names, key, strict=True):
         general = type(entry) is tuple and len(entry) >= 3 and type(entry[0]) is str
         yield entry[:3] if general else (name, leaf, (entry,))

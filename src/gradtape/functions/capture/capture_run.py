@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gradtape.evaluate.flush import flush, retire
@@ -12,6 +12,7 @@ from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.returned_values import (
     ReturnedLeaves,
+    SharedContainers,
     is_inside,
     leaf_sources,
     unsupported_leaf,
@@ -73,14 +74,24 @@ class CaptureRun:
         # What the run changed outside; and whether it read something that was not looked at before,
         # so that nobody knows whether the run has changed it.
         self.changed: str | None = None
+        # The result, if it has containers that have to be themselves.
+        self._shared: SharedContainers | None = None
         self.read_more = False
         self.capture = Capture(root, fed, fastmath)
-        self.stand_ins = StandIns(self.capture, arguments, leaves)
+        # A function that asks for the type of a number must not get a stand-in for it.
+        plain = self._before is not None and self._before.asks_for_types
+        self.stand_ins = StandIns(self.capture, arguments, leaves, plain)
         # Set by the run: the path that it took; why no call can be replayed; and what it left
         # outside, so that a replay would have to do it, too.
         self.result: Result | None = None
         self.refusal: Refusal | None = None
         self.left_outside: str | None = None
+
+    def is_aliased(self, passed: Iterable[object]) -> bool:
+        """Whether the function can reach an argument by another name: no stand-in can be both."""
+        known = () if self._before is None else self._before.tensors
+        ids = {id(reference()) for reference in known}
+        return any(id(each) in ids for each in passed if each is not None)
 
     def run(self, lasts: bool = True) -> Any:
         """Run the function; returns what it returns.
@@ -89,7 +100,7 @@ class CaptureRun:
         caller's.
         """
         function = self._function if self._before is None else self._observed
-        with captured_run(self.capture, function, self.stand_ins) as box:
+        with _without_collections(), captured_run(self.capture, function, self.stand_ins) as box:
             return self._finish(box, lasts)
 
     def _observed(self, *args: Any, **kwargs: Any) -> Any:
@@ -100,6 +111,11 @@ class CaptureRun:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
         # holds one at the end is taken for somebody outside.
         capture, stand_ins = self.capture, self.stand_ins
+        if self._before is not None:
+            outside, theirs = self._before.containers, stand_ins.changes.originals
+            shared = SharedContainers(box[0], outside, theirs)
+            self._shared = shared if shared else None
+            del shared
         leaves, structure = flatten(box.pop())
         capture.finish()
         nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
@@ -125,19 +141,26 @@ class CaptureRun:
         if not capture.closed and not capture.tapes:
             retire(capture)
         self.refusal = self._refused(leaves)
-        returned = ReturnedLeaves(leaves, nodes, stand_ins.originals)
+        ids = [id(leaf) for leaf in leaves]
+        replaced = ReturnedLeaves(leaves, nodes, stand_ins.originals)
         if self.refusal is None and not capture.failed:
             self.left_outside = self._left_outside(leaves, tape_outlives)
             if self.left_outside is not None:
                 # Another thread that assigned meanwhile holds on to what was assigned here.
                 capture.variables.compare_all()
-        return unflatten(structure, returned.known_outside(leaves))
+        found = replaced.known_outside(leaves)
+        if self._shared is not None:
+            return self._shared.with_leaves(dict(zip(ids, found, strict=True)))
+        return unflatten(structure, found)
 
     def _refused(self, leaves: list[object]) -> Refusal | None:
         unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())
         if unsupported is not None:
             kind = type(unsupported).__name__
             return Refusal(f"it returns an object of class {kind}, which may differ between calls")
+        if self._shared is not None:
+            why = "it returns a list, dict or dataclass that it is given, twice, or from outside"
+            return Refusal(why, "Return a copy")
         if self.stand_ins.changes:
             return Refusal("it changes a list, dict or dataclass that it is given")
         return None if self._before is None else self._looked_outside(self._before)
@@ -156,7 +179,7 @@ class CaptureRun:
             self.changed = f"it changes {label}, which is outside,{where} from {old} to {new}"
         elif guards.unknown:
             return outside_refusal(guards.unknown[0])
-        elif not guards.places <= before.places:
+        elif not guards.places <= before.places or guards.asks_for_types > before.asks_for_types:
             self.read_more = True
         else:
             self.guards = guards
@@ -180,9 +203,22 @@ class CaptureRun:
 
         if found() is None:
             return None
-        # Functions that call themselves are in reference cycles, and so are their tensors.
-        gc.collect()
+        # Functions that call themselves are in reference cycles, and so are their tensors. They are
+        # in the youngest generation, for nothing was collected during the run.
+        gc.collect(0)
         return found()
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep what a run makes in the youngest generation of the garbage collector."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from gradtape.derive.pending_matrix import is_pending
 from gradtape.functions.capture.capture import Capture
+from gradtape.functions.capture.containers import content, fill
 from gradtape.functions.replay.sources import (
     CallersTensor,
     Constant,
@@ -104,10 +105,10 @@ class ReturnedLeaves:
                 leaves[place] = leaf.value
             elif is_pending(leaf):
                 leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
-            elif id(leaf) in originals or (node is not None and leaf.node is None):
-                new = originals.get(id(leaf))
-                if new is None:
-                    new = type(leaf)(None, None, leaf.computed)
+            elif id(leaf) in originals:
+                leaves[place] = originals[id(leaf)]
+            elif node is not None and leaf.node is None:
+                new = type(leaf)(None, None, leaf.computed)
                 new, _ = self._new.setdefault(id(leaf), (new, weakref.ref(leaf)))
                 leaves[place] = new
 
@@ -115,3 +116,45 @@ class ReturnedLeaves:
         """The leaves to return: tensors of the run if they are known outside, else the new."""
         known = {id(new): first() for new, first in self._new.values()}
         return [leaf if known.get(id(leaf)) is None else known[id(leaf)] for leaf in leaves]
+
+
+class SharedContainers:
+    """A result with containers that have to be themselves: the caller's, others', or one twice."""
+
+    def __init__(self, returned: Any, outside: Set[int], theirs: Mapping[int, object]) -> None:
+        self._returned = returned
+        self._outside = outside
+        # The caller's containers by the ids of their stand-ins.
+        self._theirs = theirs
+
+    def __bool__(self) -> bool:
+        seen: set[int] = set()
+        pending = [self._returned]
+        while pending:
+            each = pending.pop()
+            parts = content(each)
+            if parts is not None and not isinstance(each, tuple):
+                if id(each) in seen or id(each) in self._outside or id(each) in self._theirs:
+                    return True
+                seen.add(id(each))
+            pending += (parts or {}).values()
+        return False
+
+    def with_leaves(self, replaced: Mapping[int, object]) -> Any:
+        """The result itself, with other leaves: they are given by the ids of those they replace."""
+        known: dict[int, Any] = {**self._theirs, **replaced}
+
+        def visit(each: Any) -> Any:
+            if id(each) in known:
+                return known[id(each)]
+            parts = content(each)
+            if parts is None or id(each) in self._outside:
+                return each
+            if isinstance(each, tuple):
+                found = [*map(visit, each)]
+                return each._make(found) if hasattr(each, "_make") else tuple(found)
+            known[id(each)] = each
+            fill(each, {key: visit(part) for key, part in parts.items()})
+            return each
+
+        return visit(self._returned)

@@ -42,7 +42,6 @@ from gradtape.recording.handle import Handle
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime.plan import Layout
 from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 
 T = TypeVar("T")
 
@@ -59,11 +58,11 @@ class NativeCall:
         arguments: Arguments,
         run: Run,
         result: Result,
-        assigned: Sequence[Variable],
-        differs: Callable[[], bool] | None,
+        steps: CapturedSteps,
     ) -> None:
+        assigned, differs = steps.assigned, steps.differs
         layout = run.plan.layout
-        if layout is None:
+        if layout is None or arguments.aliases:
             raise LeftToPythonError
         # The buffer of each output.
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
@@ -78,6 +77,8 @@ class NativeCall:
             **self._plan_fields(run, layout, rows), **self._result_fields(result, place, rows),
         }  # fmt: skip
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
+        # Tensors that the function reaches without being given them.
+        fields |= self._rows("tensors", [(id(self._keep(each)),) for each in steps.tensors])
         fields |= self._rows("locks", [(id(acquire), id(release)) for acquire, release in locks])
         self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
@@ -213,7 +214,7 @@ def native_call(function: type, arguments: Arguments, steps: CapturedSteps) -> N
     if run is None or result is None or run.plan.layout is None or not install(function):
         return None
     try:
-        return NativeCall(arguments, run, result, steps.assigned, steps.differs)
+        return NativeCall(arguments, run, result, steps)
     except LeftToPythonError:
         return None
 

@@ -7,8 +7,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradtape.functions.outside.code_reads import line_of
+from gradtape.functions.outside.code_reads import line_of, reads_of
 from gradtape.functions.outside.run_observer import Observation
+from gradtape.functions.outside.trusted_code import is_own_scope
 from gradtape.functions.outside.walk import Walk
 
 
@@ -48,6 +49,15 @@ class OutsideReads:
         self.unknown: list[str] = walk.unknown
         # Tensors that the function can reach by another name than as an argument.
         self.tensors: tuple[weakref.ref[Any], ...] = tuple(walk.tensors)
+        # The ids of lists and dicts that are outside.
+        self.containers = {
+            key for key, (_, each) in walk.met.items() if isinstance(each, (list, dict))
+        }
+        # Whether code of the user asks for the type of something.
+        self.asks_for_types = any(
+            "type" in reads_of(code).globals and not is_own_scope(scope)
+            for code, scope in walk.executed.items()
+        )
 
     @functools.cached_property
     def differs(self) -> Callable[[], bool] | None:

@@ -6,8 +6,11 @@ turned out not to hold for later calls, all of this is replaced.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
@@ -42,6 +45,8 @@ class CapturedSteps:
         # Guards on what is read outside, and the comparison of all of them.
         self.guards: OutsideReads | None = None
         self.differs: Callable[[], bool] | None = None
+        # Tensors that the function can reach without being given them.
+        self.tensors: tuple[weakref.ref[Any], ...] = ()
         self._fastmath = fastmath
         self._path_replay: PathReplay | None = None
 
@@ -66,12 +71,20 @@ class CapturedSteps:
                 "with gt.asarray, or read-only (flags.writeable = False)."
             )
         self.guards, self.differs = guards, guards.differs
+        self.tensors = guards.tensors
+
+    def has_another_name(self, passed: Sequence[object]) -> bool:
+        """Whether the function can reach one of these tensors without being given it."""
+        known = {id(reference()) for reference in self.tensors}
+        return any(id(each) in known for each in passed)
 
     def cannot_change(self, passed: Sequence[object]) -> bool:
         """Whether an argument that is changed in place was passed twice, or refuses to be."""
         ids = [id(each) for each in passed]
         return any(
-            ids.count(ids[position]) > 1 or is_view(passed[position])
+            ids.count(ids[position]) > 1
+            or is_view(passed[position])
+            or _shares_memory(passed, position)
             for position in self.changed_arguments
         )
 
@@ -88,6 +101,16 @@ class CapturedSteps:
                 self._path_replay.rewrite()
             replay = self._path_replay
         return _locked(_journaled(replay) if self.fallible else replay, self.assigned)
+
+
+def _shares_memory(passed: Sequence[object], position: int) -> bool:
+    """Whether an array is changed in place and another one sees it."""
+    mine = passed[position]
+    return isinstance(mine, np.ndarray) and any(
+        isinstance(each, np.ndarray) and np.may_share_memory(mine, each)
+        for number, each in enumerate(passed)
+        if number != position
+    )
 
 
 class JournaledError(Exception):
