@@ -11,6 +11,11 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.ops.arrays import pad, repeat
 from gradtape.tf.ops.convolution import conv_transpose, convolution, depthwise_conv2d
 
+__all__ = [
+    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Convolution1D",
+    "Convolution2D", "Convolution3D", "DepthwiseConv2D", "UpSampling2D",
+]  # fmt: skip
+
 
 def each(given: Any, count: int) -> tuple[int, ...]:
     """One number for each axis."""
@@ -130,6 +135,9 @@ class Conv3D(_Convolution):
     """
 
     spatial = 3
+
+
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
 
 
 class _Transposed(_Convolution):

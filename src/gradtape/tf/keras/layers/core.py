@@ -18,6 +18,11 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.neural import softmax
 
+__all__ = [
+    "Activation", "Dense", "Dropout", "Embedding", "Flatten", "Lambda", "ReLU", "Reshape",
+    "Softmax",
+]  # fmt: skip
+
 
 class Dense(Layer):
     """activation(inputs @ kernel + bias), along the last axis.

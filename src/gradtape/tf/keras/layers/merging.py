@@ -15,6 +15,12 @@ from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.random_numbers import normal
 
+__all__ = [
+    "Add", "Average", "Concatenate", "ELU", "GaussianNoise", "Identity", "LeakyReLU", "Maximum",
+    "Minimum", "Multiply", "Permute", "RepeatVector", "Rescaling", "Subtract", "ZeroPadding2D",
+    "add", "average", "concatenate", "maximum", "minimum", "multiply", "subtract",
+]  # fmt: skip
+
 
 class _Merge(Layer):
     """A function of two applied along a list of inputs."""
@@ -240,15 +246,6 @@ class ZeroPadding2D(Layer):
         return pad(inputs, around)
 
 
-def add(inputs: Any, **kwargs: Any) -> Any:
-    """The sum of inputs.
-
-    >>> tf.keras.layers.add([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [5.0]
-    """
-    return Add(**kwargs)(inputs)
-
-
 def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
     """Inputs one after the other along an axis.
 
@@ -258,46 +255,19 @@ def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
-    """The product of inputs.
+def _function(kind: Any, name: str) -> Any:
+    """The layer as a function of inputs."""
 
-    >>> tf.keras.layers.multiply([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [6.0]
-    """
-    return Multiply(**kwargs)(inputs)
+    def call(inputs: Any, **kwargs: Any) -> Any:
+        return kind(**kwargs)(inputs)
 
-
-def average(inputs: Any, **kwargs: Any) -> Any:
-    """The mean of inputs.
-
-    >>> tf.keras.layers.average([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [2.5]
-    """
-    return Average(**kwargs)(inputs)
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = __name__
+    call.__doc__ = kind.__doc__.replace(f"{kind.__name__}()(", f"{name}(")
+    return call
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
-    """The first of two inputs without the second.
-
-    >>> tf.keras.layers.subtract([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [-1.0]
-    """
-    return Subtract(**kwargs)(inputs)
-
-
-def maximum(inputs: Any, **kwargs: Any) -> Any:
-    """The largest of inputs.
-
-    >>> tf.keras.layers.maximum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [3.0]
-    """
-    return Maximum(**kwargs)(inputs)
-
-
-def minimum(inputs: Any, **kwargs: Any) -> Any:
-    """The smallest of inputs.
-
-    >>> tf.keras.layers.minimum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [2.0]
-    """
-    return Minimum(**kwargs)(inputs)
+add, average, maximum, minimum, multiply, subtract = (
+    _function(kind, kind.__name__.lower())
+    for kind in (Add, Average, Maximum, Minimum, Multiply, Subtract)
+)

@@ -10,6 +10,14 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.keras.layers.convolutional import each
 from gradtape.tf.ops.pooling import avg_pool, max_pool
 
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D",
+    "AvgPool3D", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAvgPool1D",
+    "GlobalAvgPool2D", "GlobalMaxPool1D", "GlobalMaxPool2D", "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D", "MaxPool1D", "MaxPool2D", "MaxPool3D", "MaxPooling1D", "MaxPooling2D",
+    "MaxPooling3D",
+]  # fmt: skip
+
 _AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
 
 
@@ -88,3 +96,9 @@ GlobalMaxPooling1D, GlobalMaxPooling2D, GlobalAveragePooling1D, GlobalAveragePoo
     for function, word, what in _OF_ALL
     for n in (1, 2)
 )
+
+# Keras' other names.
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+GlobalAvgPool1D, GlobalAvgPool2D = GlobalAveragePooling1D, GlobalAveragePooling2D
+GlobalMaxPool1D, GlobalMaxPool2D = GlobalMaxPooling1D, GlobalMaxPooling2D

@@ -19,6 +19,10 @@ from gradtape.tf.ops.arrays import reverse, transpose
 from gradtape.tf.ops.creation import zeros
 from gradtape.tf.ops.indexing import where
 
+__all__ = [
+    "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "SimpleRNN", "SimpleRNNCell",
+]  # fmt: skip
+
 _KINDS = ("kernel", "recurrent", "bias")
 # What all cells take besides units, activations and initializers; then what layers take.
 _OF_CELLS = {
