@@ -185,11 +185,9 @@ class History(Callback):
         self.epoch: list[int] = []
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count epochs anew."""
         self.epoch = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """One more epoch."""
         self.epoch.append(epoch)
         for name, number in (logs or {}).items():
             self.history.setdefault(name, []).append(number)
@@ -307,13 +305,11 @@ class EarlyStopping(_Monitor):
         self.on_train_begin()
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin anew."""
         self.wait = self.stopped_epoch = self.best_epoch = 0
         self.best: Any = None
         self.best_weights: Any = None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Compare with the best so far."""
         value = self.monitored(logs)
         if value is None or epoch < self.start_from_epoch:
             return
@@ -370,12 +366,10 @@ class ReduceLROnPlateau(_Monitor):
         self.on_train_begin()
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin anew."""
         self.cooldown_counter = self.wait = 0
         self.best: Any = None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Compare with the best so far."""
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate
@@ -412,7 +406,6 @@ class LearningRateScheduler(Callback):
         self.schedule, self.verbose = schedule, verbose
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Set the learning rate."""
         optimizer = self.model.optimizer
         try:
             rate = self.schedule(epoch, float(optimizer.learning_rate))
@@ -440,7 +433,6 @@ class TerminateOnNaN(Callback):
     """
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Look at the loss."""
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
             print(f"Batch {batch}: Invalid loss, terminating training")

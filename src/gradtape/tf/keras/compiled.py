@@ -151,7 +151,6 @@ class CompiledMetrics(all_metrics.Metric):
         return [variable for metric in self.metrics for variable in metric.variables]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch in."""
         outputs = Outputs(y_pred, self._names)
         scores = outputs.parts("y_pred", y_pred) if outputs.count > 1 else flatten(y_pred)[0]
         targets = outputs.parts("y", y_true)

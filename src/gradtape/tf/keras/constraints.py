@@ -42,7 +42,6 @@ class NonNeg(Constraint):
     """
 
     def __call__(self, w: Any) -> Any:
-        """Zero in place of what is negative."""
         return relu(convert(w))
 
 
@@ -61,7 +60,6 @@ class MaxNorm(Constraint):
         self.max_value, self.axis = float(max_value), axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns cut to length."""
         w = convert(w)
         norm = _norm(w, self.axis)
         return w * (clip(norm, 0.0, self.max_value) / (norm + _SMALL))
@@ -81,7 +79,6 @@ class MinMaxNorm(Constraint):
         self.rate, self.axis = float(rate), axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns of a length in the range."""
         w = convert(w)
         norm = _norm(w, self.axis)
         wanted = self.rate * clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
@@ -99,7 +96,6 @@ class UnitNorm(Constraint):
         self.axis = axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns divided by their length."""
         w = convert(w)
         return w / (_norm(w, self.axis) + _SMALL)
 

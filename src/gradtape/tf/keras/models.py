@@ -180,7 +180,6 @@ class Functional(Model):
         return [self.__dict__.get("_layers", ()), *super().attributes()]
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The outputs for values of the inputs."""
         with in_phase(training):
             return evaluated(self._inputs, self._outputs, masked(inputs, mask))
 
@@ -254,7 +253,6 @@ class Sequential(Model):
         return self._layers.pop()
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of all layers."""
         # Two examples are enough to find out what each layer gets.
         lengths = [2 if n is None else n for n in input_shape]
         if None not in tuple(input_shape)[1:]:
@@ -266,7 +264,6 @@ class Sequential(Model):
         self.built = True
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The output of the last layer."""
         inputs = masked(inputs, mask)
         for layer in self._layers:
             if isinstance(layer, Layer):

@@ -67,7 +67,6 @@ class _Configured(Optimizer):
         """Make the state that belongs to no variable."""
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimizer, without its state."""
         found = super().get_config()
         found.pop("lazy")
         return found
@@ -87,7 +86,6 @@ class Adadelta(_Configured):
     epsilon: float = 1e-7
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         squares, steps = slots
         squares = self.rho * squares + (1.0 - self.rho) * square(gradient)
         delta = -sqrt(steps + self.epsilon) * gradient / sqrt(squares + self.epsilon)
@@ -113,7 +111,6 @@ class Adamax(_Configured):
         return (learning_rate / (1.0 - power_of(self.beta_1, cast(step + 1, float64))),)
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         momentum, norm = slots
         momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
         norm = maximum(self.beta_2 * norm, size(gradient + 0.0))
@@ -156,7 +153,6 @@ class Nadam(_Configured):
         return first, second, 1.0 / (1.0 - power_of(self.beta_2, t))
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         first, second, third = rates
         momentum, velocity = slots
         momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
@@ -190,7 +186,6 @@ class Ftrl(_Configured):
         return self.initial_accumulator_value if slot == "accumulator" else 0.0
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         (rate,) = rates
         before, linear = slots
         gradient = gradient + 0.0
@@ -216,7 +211,6 @@ class Lion(_Configured):
     beta_2: float = 0.99
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         (momentum,) = slots
         direction = sign(momentum * self.beta_1 + gradient * (1.0 - self.beta_1))
         momentum = momentum * self.beta_2 + gradient * (1.0 - self.beta_2)

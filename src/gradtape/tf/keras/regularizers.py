@@ -51,7 +51,6 @@ class L1L2(Regularizer):
         self.l1, self.l2 = float(l1 or 0.0), float(l2 or 0.0)
 
     def __call__(self, x: Any) -> Any:
-        """The penalty."""
         x = convert(x)
         found: Any = None
         for share, measure in ((self.l1, size), (self.l2, square)):
@@ -72,7 +71,6 @@ class L1(L1L2):
         super().__init__(0.01 if l1 is None else l1, 0.0)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument that makes an equal one."""
         return {"l1": self.l1}
 
 
@@ -87,7 +85,6 @@ class L2(L1L2):
         super().__init__(0.0, 0.01 if l2 is None else l2)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument that makes an equal one."""
         return {"l2": self.l2}
 
 
@@ -104,7 +101,6 @@ class OrthogonalRegularizer(Regularizer):
         self.factor, self.mode = float(factor), mode
 
     def __call__(self, x: Any) -> Any:
-        """The penalty."""
         x = convert(x)
         if x.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer: expected a matrix, got shape {x.shape}.")

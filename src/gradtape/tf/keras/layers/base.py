@@ -474,5 +474,4 @@ class InputLayer(Layer):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """The input as it is."""
         return inputs

@@ -76,7 +76,6 @@ class _Convolution(Layer):
         return (*self.kernel_size, channels, self.filters)
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel and bias."""
         if len(input_shape) != self.spatial + 2:
             raise ShapeError(
                 f"{self.name}: an input of shape {tuple(input_shape)} does not have "
@@ -96,7 +95,6 @@ class _Convolution(Layer):
         return self.filters
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         padding = self.padding.upper()
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
@@ -104,7 +102,6 @@ class _Convolution(Layer):
         return convolution(inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate)
 
     def call(self, inputs: Any) -> Any:
-        """The convolution, with an offset and an activation."""
         y = self.convolve(inputs)
         return self.activation(y if self.bias is None else y + convert(self.bias))
 
@@ -159,7 +156,6 @@ class _Transposed(_Convolution):
         return (*self.kernel_size, self.filters, channels)
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         batch, *lengths, _ = inputs.shape
         grown = [
             n * step if self.padding == "same" else n * step + max(window - step, 0)
@@ -218,7 +214,6 @@ class DepthwiseConv2D(_Convolution):
         return channels * self.filters
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         return depthwise_conv2d(
             inputs, self.kernel, (1, *self.strides, 1), self.padding.upper(),
             dilations=self.dilation_rate,
@@ -245,5 +240,4 @@ class UpSampling2D(Layer):
         self.size = each(size, 2)
 
     def call(self, inputs: Any) -> Any:
-        """The larger images."""
         return repeat(repeat(inputs, self.size[0], axis=1), self.size[1], axis=2)

@@ -64,7 +64,6 @@ class Dense(Layer):
         self.bias: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel and bias."""
         if not len(input_shape) or input_shape[-1] is None:
             raise ShapeError(
                 f"{self.name}: an input of shape {input_shape} has no number of features."
@@ -109,7 +108,6 @@ class Embedding(Layer):
         self.embeddings: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make the table."""
         self.embeddings = self.add_weight(
             shape=(self.input_dim, self.output_dim), initializer=self.embeddings_initializer,
             name="embeddings", regularizer=self.embeddings_regularizer,
@@ -124,7 +122,6 @@ class Embedding(Layer):
         return convert(inputs) != 0 if self.mask_zero else None
 
     def call(self, inputs: Any) -> Any:
-        """The rows that integers name."""
         inputs = inputs if inputs.dtype.is_integer else cast(inputs, "int32")
         return gather(self.embeddings, inputs)
 
@@ -143,7 +140,6 @@ class Activation(Layer):
         self.activation = activations.get(activation)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return self.activation(inputs)
 
 
@@ -172,7 +168,6 @@ class Lambda(Layer):
         return mask if self.mask is None else self.mask
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        """The function of the input."""
         more = dict(self.arguments)
         if training is not None and takes(self.function, "training"):
             more["training"] = training
@@ -197,7 +192,6 @@ class ReLU(Layer):
         self.threshold = float(threshold)
 
     def call(self, inputs: Any) -> Any:
-        """The positive part."""
         return relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
@@ -215,7 +209,6 @@ class Softmax(Layer):
         self.axis = axis
 
     def call(self, inputs: Any) -> Any:
-        """Shares that add up to 1."""
         return softmax(inputs, self.axis)
 
 
@@ -231,7 +224,6 @@ class Flatten(Layer):
         require_channels_last("Flatten", data_format)
 
     def call(self, inputs: Any) -> Any:
-        """The same elements, one row for each example."""
         shape = inputs.spec.shape
         return reshape(inputs, (shape[0], math.prod(shape[1:])) if shape else (1, 1))
 
@@ -248,7 +240,6 @@ class Reshape(Layer):
         self.target_shape = tuple(target_shape)
 
     def call(self, inputs: Any) -> Any:
-        """The same elements."""
         return reshape(inputs, (inputs.spec.shape[0], *self.target_shape))
 
 

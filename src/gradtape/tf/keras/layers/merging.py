@@ -31,7 +31,6 @@ class _Merge(Layer):
         raise NotImplementedError
 
     def call(self, inputs: Any) -> Any:
-        """One tensor of all inputs."""
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of at least 2 inputs."
@@ -71,11 +70,9 @@ class Average(_Merge):
 
     @staticmethod
     def combine(x: Any, y: Any) -> Any:
-        """The sum of two."""
         return arithmetic.add(x, y)
 
     def finish(self, found: Any, count: int) -> Any:
-        """The sum over the number of inputs."""
         return found / float(count)
 
 
@@ -91,7 +88,6 @@ class Concatenate(Layer):
         self.axis = int(axis)
 
     def call(self, inputs: Any) -> Any:
-        """All of them."""
         return concat(list(inputs), axis=self.axis)
 
 
@@ -105,7 +101,6 @@ class Identity(Layer):
     supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """The input."""
         return inputs
 
 
@@ -123,7 +118,6 @@ class Permute(Layer):
             raise ValueError(f"Permute: dims={dims} is not an order of the axes from 1 on.")
 
     def call(self, inputs: Any) -> Any:
-        """The rearranged input."""
         return permute_dims(inputs, (0, *self.dims))
 
 
@@ -139,7 +133,6 @@ class RepeatVector(Layer):
         self.n = int(n)
 
     def call(self, inputs: Any) -> Any:
-        """The repeated input."""
         batch, features = inputs.spec.shape
         return broadcast_to(expand_dims(inputs, 1), (batch, self.n, features))
 
@@ -158,7 +151,6 @@ class Rescaling(Layer):
         self.scale, self.offset = scale, offset
 
     def call(self, inputs: Any) -> Any:
-        """The scaled input."""
         return inputs * float(self.scale) + float(self.offset)
 
 
@@ -176,7 +168,6 @@ class LeakyReLU(Layer):
         self.negative_slope = float(negative_slope)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return activations.leaky_relu(inputs, self.negative_slope)
 
 
@@ -194,7 +185,6 @@ class ELU(Layer):
         self.alpha = float(alpha)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return activations.elu(inputs, self.alpha)
 
 
@@ -236,7 +226,6 @@ class ZeroPadding2D(Layer):
         self.data_format = data_format
 
     def call(self, inputs: Any) -> Any:
-        """The padded input."""
         if inputs.ndim != 4:
             raise ShapeError(
                 f"{self.name}: an input of shape {inputs.shape} is not a stack of images."

@@ -49,14 +49,12 @@ class LayerNormalization(Layer):
         self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma and beta."""
         axes = sorted(a % len(input_shape) for a in np.atleast_1d(self.axis).tolist())
         self._axes = tuple(axes)
         shape = tuple(input_shape[a] for a in axes)
         _add_scale_and_shift(self, shape)
 
     def call(self, inputs: Any) -> Any:
-        """The normalised input."""
         gamma, beta = (None if w is None else convert(w) for w in (self.gamma, self.beta))
         return normalized(inputs, self._axes, self.epsilon, gamma, beta)
 
@@ -118,7 +116,6 @@ class BatchNormalization(Layer):
         self.moving_variance: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma, beta and the running statistics."""
         shape = (input_shape[self.axis],)
         _add_scale_and_shift(self, shape)
         self.moving_mean = self.add_weight(

@@ -40,7 +40,6 @@ class _Pooling(Layer):
         self.padding = padding.lower()
 
     def call(self, inputs: Any) -> Any:
-        """One number for each window and channel."""
         return self.function(inputs, self.pool_size, self.strides, self.padding.upper())
 
 
@@ -56,7 +55,6 @@ class _Global(Layer):
         self.keepdims = bool(keepdims)
 
     def call(self, inputs: Any) -> Any:
-        """One number for each channel."""
         axes = tuple(range(1, self.spatial + 1))
         return self.function(inputs, axis=axes, keepdims=self.keepdims)
 

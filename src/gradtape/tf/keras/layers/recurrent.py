@@ -71,7 +71,6 @@ class _Cell(Layer):
                 "recurrent_kernel", "bias")]  # fmt: skip
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel, recurrent kernel and bias."""
         inner = self._core
         width = inner.gates * self.units
         shapes = {
@@ -233,7 +232,6 @@ class RNN(Layer):
         return self.cell.units
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of the cell."""
         if len(input_shape) != 3:
             raise ShapeError(
                 f"{self.name}: an input of shape {tuple(input_shape)} is not (batch, time, "

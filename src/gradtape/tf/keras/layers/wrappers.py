@@ -52,7 +52,6 @@ class Bidirectional(Layer):
         self.return_sequences, self.return_state = layer.return_sequences, layer.return_state
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of both layers."""
         self.forward_layer.ensure_built(input_shape)
         self.backward_layer.ensure_built(input_shape)
 
@@ -100,7 +99,6 @@ class TimeDistributed(Layer):
         self.layer = layer
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of the layer."""
         self.layer.ensure_built((input_shape[0], *tuple(input_shape)[2:]))
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
@@ -126,7 +124,6 @@ class Masking(Layer):
         self.mask_value = mask_value
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Which steps count."""
         return reduce_any(convert(inputs) != self.mask_value, axis=-1)
 
     def call(self, inputs: Any) -> Any:

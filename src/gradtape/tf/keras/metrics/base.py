@@ -168,7 +168,6 @@ class Mean(Metric):
         self.count = self.add_variable((), "zeros", name="count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Count values in."""
         values, weights = of_examples(values, sample_weight, reduce_mean, self._dtype)
         self.total.assign_add(reduce_sum(values))
         if weights is not None:
@@ -193,12 +192,10 @@ class Sum(Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Count values in."""
         values, _ = of_examples(values, sample_weight, reduce_sum, self._dtype)
         self.total.assign_add(reduce_sum(values))
 
     def result(self) -> Any:
-        """The sum so far."""
         return convert(self.total)
 
 

@@ -200,5 +200,4 @@ class RootMeanSquaredError(MeanMetricWrapper):
         super().__init__(losses.mean_squared_error, name=name, dtype=dtype)
 
     def result(self) -> Any:
-        """The root so far."""
         return elementwise.sqrt(super().result())
