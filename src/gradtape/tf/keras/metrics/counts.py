@@ -15,6 +15,11 @@ from gradtape.tf.ops.arrays import broadcast_to, expand_dims, reshape
 from gradtape.tf.ops.indexing import where
 from gradtape.tf.ops.reductions import reduce_sum
 
+__all__ = [
+    "AUC", "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
+    "TruePositives",
+]  # fmt: skip
+
 # What a prediction above a threshold, or not, can be: by the name of the variable.
 _CASES = ("true_positives", "true_negatives", "false_positives", "false_negatives")
 
