@@ -115,13 +115,9 @@ class CallbackList(Callback):
     """
 
     def __init__(
-        self,
-        callbacks: Any = None,
-        add_history: bool = False,
-        add_progbar: bool = False,
-        model: Any = None,
-        **params: Any,
-    ) -> None:
+        self, callbacks: Any = None, add_history: bool = False, add_progbar: bool = False,
+        model: Any = None, **params: Any,
+    ) -> None:  # fmt: skip
         if add_progbar:
             raise ValueError("CallbackList: there is no progress bar. Leave add_progbar out.")
         given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
@@ -206,15 +202,10 @@ class LambdaCallback(Callback):
     """
 
     def __init__(
-        self,
-        on_epoch_begin: Any = None,
-        on_epoch_end: Any = None,
-        on_train_begin: Any = None,
-        on_train_end: Any = None,
-        on_train_batch_begin: Any = None,
-        on_train_batch_end: Any = None,
+        self, on_epoch_begin: Any = None, on_epoch_end: Any = None, on_train_begin: Any = None,
+        on_train_end: Any = None, on_train_batch_begin: Any = None, on_train_batch_end: Any = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unknown = [name for name in kwargs if name not in _HOOKS]
         if unknown:
             raise TypeError(
@@ -288,16 +279,10 @@ class EarlyStopping(_Monitor):
     """
 
     def __init__(
-        self,
-        monitor: str = "val_loss",
-        min_delta: float = 0,
-        patience: int = 0,
-        verbose: int = 0,
-        mode: str = "auto",
-        baseline: float | None = None,
-        restore_best_weights: bool = False,
+        self, monitor: str = "val_loss", min_delta: float = 0, patience: int = 0, verbose: int = 0,
+        mode: str = "auto", baseline: float | None = None, restore_best_weights: bool = False,
         start_from_epoch: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
         self.patience, self.verbose, self.baseline = patience, verbose, baseline
         self.restore_best_weights = restore_best_weights
@@ -348,16 +333,9 @@ class ReduceLROnPlateau(_Monitor):
     """
 
     def __init__(
-        self,
-        monitor: str = "val_loss",
-        factor: float = 0.1,
-        patience: int = 10,
-        verbose: int = 0,
-        mode: str = "auto",
-        min_delta: float = 1e-4,
-        cooldown: int = 0,
-        min_lr: float = 0.0,
-    ) -> None:
+        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0,
+        mode: str = "auto", min_delta: float = 1e-4, cooldown: int = 0, min_lr: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
         if factor >= 1.0:
             raise ValueError(f"ReduceLROnPlateau: factor={factor} is not below 1.")

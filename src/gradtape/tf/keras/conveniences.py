@@ -74,13 +74,9 @@ Sequence = PyDataset
 
 
 def pad_sequences(
-    sequences: Any,
-    maxlen: int | None = None,
-    dtype: Any = "int32",
-    padding: str = "pre",
-    truncating: str = "pre",
-    value: float = 0.0,
-) -> Any:
+    sequences: Any, maxlen: int | None = None, dtype: Any = "int32", padding: str = "pre",
+    truncating: str = "pre", value: float = 0.0,
+) -> Any:  # fmt: skip
     """Lists of different lengths as the rows of one array.
 
     >>> tf.keras.utils.pad_sequences([[1], [2, 3]]).tolist()

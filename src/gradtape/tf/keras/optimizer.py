@@ -57,15 +57,10 @@ class Optimizer(core.Optimizer):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, *args: Any, use_ema: bool = False, ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None, loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         known = inspect.signature(super().__init__).parameters
         unknown = {key: value for key, value in kwargs.items() if key not in known}
         if unknown:

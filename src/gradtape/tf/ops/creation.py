@@ -81,12 +81,9 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
 
 @operation
 def eye(
-    num_rows: IntLike,
-    num_columns: IntLike | None = None,
-    batch_shape: ShapeLike | None = None,
-    dtype: DTypeLike = float32,
-    name: Name = None,
-) -> Tensor:
+    num_rows: IntLike, num_columns: IntLike | None = None, batch_shape: ShapeLike | None = None,
+    dtype: DTypeLike = float32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """The identity matrix, or a stack of them.
 
     >>> tf.eye(2).numpy().tolist()
@@ -100,12 +97,9 @@ def eye(
 
 @operation
 def range(
-    start: TensorLike,
-    limit: TensorLike | None = None,
-    delta: TensorLike = 1,
-    dtype: DTypeLike | None = None,
-    name: str = "range",
-) -> Tensor:
+    start: TensorLike, limit: TensorLike | None = None, delta: TensorLike = 1,
+    dtype: DTypeLike | None = None, name: str = "range",
+) -> Tensor:  # fmt: skip
     """Numbers from start up to, but without, limit; with one argument, from 0 up to it.
 
     >>> tf.range(3), tf.range(1.0, 2.0, 0.5).numpy().tolist()
@@ -176,11 +170,9 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
 
 @operation
 def sequence_mask(
-    lengths: TensorLike,
-    maxlen: IntLike | None = None,
-    dtype: DTypeLike = boolean,
+    lengths: TensorLike, maxlen: IntLike | None = None, dtype: DTypeLike = boolean,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """For each length, a row with as many true elements, and false ones after them.
 
     >>> tf.sequence_mask([1, 3], 3).numpy().tolist()

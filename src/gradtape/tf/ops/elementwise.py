@@ -92,15 +92,9 @@ def _x1_x2(function: operators.Binary) -> Callable[..., Tensor]:
 
 
 def unary(
-    function: Callable[[Any], Any],
-    accepts: str,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[Unary], Any] = _x,
-    namespace: str = "tf.math",
-    digits: int = 10,
-) -> Unary:
+    function: Callable[[Any], Any], accepts: str, sentence: str, example: str, result: str,
+    called: Callable[[Unary], Any] = _x, namespace: str = "tf.math", digits: int = 10,
+) -> Unary:  # fmt: skip
     """A row for a function of one operand."""
     own = example.partition("(")[0]
 
@@ -137,27 +131,18 @@ def activation(
 
 
 def binary(
-    function: operators.Binary,
-    accepts: str,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[operators.Binary], Any] = _x_y,
-    namespace: str = "tf.math",
-) -> Binary:
+    function: operators.Binary, accepts: str, sentence: str, example: str, result: str,
+    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
+) -> Binary:  # fmt: skip
     """A row for a function of two operands of one dtype."""
     operate = operators.binary(example.partition("(")[0], function, accepts)
     return _operator(operate, sentence, example, result, called, namespace)
 
 
 def _operator(
-    operate: operators.Binary,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[operators.Binary], Any] = _x_y,
-    namespace: str = "tf.math",
-) -> Binary:
+    operate: operators.Binary, sentence: str, example: str, result: str,
+    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
+) -> Binary:  # fmt: skip
     """A row for the function behind one of Python's operators."""
     shown = f"{namespace}.{example}.numpy().item()"
     return documented(called(operate), "gradtape.tf", sentence, shown, result)

@@ -147,12 +147,9 @@ def _require_matrices(name: str, *matrices: Tensor) -> None:
 
 @operation
 def triangular_solve(
-    matrix: TensorLike,
-    rhs: TensorLike,
-    lower: bool = True,
-    adjoint: bool = False,
+    matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The x for which matrix @ x = rhs, where only one triangle of the matrix is read.
 
     >>> tf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[2.0], [3.0]]).numpy().tolist()
@@ -236,12 +233,9 @@ def eigvalsh(tensor: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def lstsq(
-    matrix: TensorLike,
-    rhs: TensorLike,
-    l2_regularizer: float = 0.0,
-    fast: bool = True,
+    matrix: TensorLike, rhs: TensorLike, l2_regularizer: float = 0.0, fast: bool = True,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
 
     >>> tf.linalg.lstsq([[1.0], [1.0]], [[1.0], [3.0]]).numpy().round(4).tolist()

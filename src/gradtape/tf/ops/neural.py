@@ -229,12 +229,9 @@ def bias_add(
 
 @operation
 def moments(
-    x: TensorLike,
-    axes: Axis,
-    shift: TensorLike | None = None,
-    keepdims: bool = False,
+    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance over axes.
 
     >>> [m.numpy().tolist() for m in tf.nn.moments([[1.0, 2.0], [3.0, 4.0]], [0])]
@@ -249,14 +246,9 @@ def moments(
 
 @operation
 def batch_normalization(
-    x: TensorLike,
-    mean: TensorLike,
-    variance: TensorLike,
-    offset: TensorLike,
-    scale: TensorLike,
-    variance_epsilon: float,
-    name: Name = None,
-) -> Tensor:
+    x: TensorLike, mean: TensorLike, variance: TensorLike, offset: TensorLike, scale: TensorLike,
+    variance_epsilon: float, name: Name = None,
+) -> Tensor:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset.
 
     >>> tf.nn.batch_normalization([3.0], 1.0, 4.0, None, None, 0.0).numpy().tolist()
@@ -272,12 +264,9 @@ def batch_normalization(
 
 @fresh
 def dropout(
-    x: TensorLike,
-    rate: float,
-    noise_shape: Sequence[IntLike | None] | None = None,
-    seed: IntsLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    x: TensorLike, rate: float, noise_shape: Sequence[IntLike | None] | None = None,
+    seed: IntsLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Elements set to 0 with probability `rate`, the others scaled up to keep the mean.
 
     >>> bool(tf.reduce_all(tf.nn.dropout(tf.ones([100]), 0.5) % 2.0 == 0.0))

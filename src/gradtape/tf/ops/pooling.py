@@ -33,16 +33,9 @@ __all__ = [
 
 
 def _pooled(
-    name: str,
-    input: TensorLike,
-    spatial: int | None,
-    ksize: PerAxis,
-    strides: PerAxis | None,
-    padding: Padding,
-    data_format: str | None,
-    highest: bool,
-    dilations: PerAxis | None = None,
-) -> Tensor:
+    name: str, input: TensorLike, spatial: int | None, ksize: PerAxis, strides: PerAxis | None,
+    padding: Padding, data_format: str | None, highest: bool, dilations: PerAxis | None = None,
+) -> Tensor:  # fmt: skip
     x, last = convert(input), channels_last(data_format)
     ndim = x.ndim - 2 if spatial is None else spatial
     if x.ndim != ndim + 2:
@@ -66,15 +59,10 @@ def _pooled(
 
 @operation
 def pool(
-    input: TensorLike,
-    window_shape: PerAxis,
-    pooling_type: str,
-    strides: PerAxis | None = None,
-    padding: Padding = "VALID",
-    data_format: str | None = None,
-    dilations: PerAxis | None = None,
+    input: TensorLike, window_shape: PerAxis, pooling_type: str, strides: PerAxis | None = None,
+    padding: Padding = "VALID", data_format: str | None = None, dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The maximum ("MAX") or the mean ("AVG") of each window, along all spatial axes.
 
     >>> x = tf.reshape(tf.range(4.0), [1, 4, 1])
@@ -99,13 +87,9 @@ def _pool(highest: bool, spatial: int | None, example: str, result: str) -> Call
     own = named_in(example)
 
     def pool(
-        input: TensorLike,
-        ksize: PerAxis,
-        strides: PerAxis,
-        padding: Padding,
-        data_format: str | None = _FORMATS[spatial],
-        name: Name = None,
-    ) -> Tensor:
+        input: TensorLike, ksize: PerAxis, strides: PerAxis, padding: Padding,
+        data_format: str | None = _FORMATS[spatial], name: Name = None,
+    ) -> Tensor:  # fmt: skip
         return _pooled(own, input, spatial, ksize, strides, padding, data_format, highest)
 
     sentence = f"The {'maximum' if highest else 'mean'} of each window, channel by channel."

@@ -60,15 +60,9 @@ def _require(name: str, x: Tensor, kinds: str, what: str) -> None:
 
 
 def _reduction(
-    function: Callable[..., Any],
-    accepts: str,
-    what: str,
-    sentence: str,
-    example: str,
-    result: str,
-    in_own_dtype: bool = False,
-    of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
-) -> Reduction:
+    function: Callable[..., Any], accepts: str, what: str, sentence: str, example: str, result: str,
+    in_own_dtype: bool = False, of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
+) -> Reduction:  # fmt: skip
     """A row. `in_own_dtype` is for functions that would widen the dtype of the operand."""
     own = named_in(example)
 
@@ -159,12 +153,9 @@ reduce_euclidean_norm = _reduction(_euclidean_norm, "biufc", "norm",
 
 @operation
 def count_nonzero(
-    input: TensorLike,
-    axis: Axis = None,
-    keepdims: bool = False,
-    dtype: DTypeLike = int64,
+    input: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike = int64,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The number of elements that are not zero, over axes.
 
     >>> tf.math.count_nonzero([0.0, 1.0, -2.0]).numpy().item()
@@ -189,11 +180,9 @@ def _position(
     function: Callable[..., Any], sentence: str, example: str, result: str
 ) -> Callable[..., Tensor]:
     def position(
-        input: TensorLike,
-        axis: IntLike | None = None,
-        output_type: DTypeLike = int64,
+        input: TensorLike, axis: IntLike | None = None, output_type: DTypeLike = int64,
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         found = function(convert(input), axis=0 if axis is None else int(axis))
         return cast(found, as_dtype(output_type).dtype)
 
@@ -228,11 +217,9 @@ def add_n(inputs: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def accumulate_n(
-    inputs: TensorLike,
-    shape: ShapeLike | None = None,
-    tensor_dtype: DTypeLike | None = None,
+    inputs: TensorLike, shape: ShapeLike | None = None, tensor_dtype: DTypeLike | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sum of a list of tensors of one shape.
 
     >>> tf.math.accumulate_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
@@ -269,12 +256,9 @@ def _running(
     own = named_in(example)
 
     def running(
-        x: TensorLike,
-        axis: IntLike = 0,
-        exclusive: bool = False,
-        reverse: bool = False,
+        x: TensorLike, axis: IntLike = 0, exclusive: bool = False, reverse: bool = False,
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         x = convert(x)
         at = normalize_axis(own, int(axis), x.ndim)
         x = flip(x, axis=at) if reverse else x

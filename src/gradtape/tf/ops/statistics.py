@@ -23,12 +23,9 @@ __all__ = [
 
 @operation
 def weighted_moments(
-    x: TensorLike,
-    axes: Axis,
-    frequency_weights: TensorLike,
-    keepdims: bool = False,
+    x: TensorLike, axes: Axis, frequency_weights: TensorLike, keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance over axes, of elements with weights.
 
     >>> mean, variance = tf.nn.weighted_moments([1.0, 3.0], 0, [3.0, 1.0])
@@ -49,12 +46,9 @@ def weighted_moments(
 
 @operation
 def sufficient_statistics(
-    x: TensorLike,
-    axes: Axis,
-    shift: TensorLike | None = None,
-    keepdims: bool = False,
+    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor | None, ...]:
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The count, the sum and the sum of squares over axes, of elements less a shift.
 
     >>> [y.numpy().item() for y in tf.nn.sufficient_statistics([1.0, 3.0], [0])[:3]]
@@ -72,12 +66,9 @@ def sufficient_statistics(
 
 @operation
 def normalize_moments(
-    counts: TensorLike,
-    mean_ss: TensorLike,
-    variance_ss: TensorLike,
-    shift: TensorLike,
+    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance from the result of sufficient_statistics.
 
     >>> mean, variance = tf.nn.normalize_moments(2.0, 4.0, 10.0, None)
@@ -92,13 +83,9 @@ def normalize_moments(
 
 @operation
 def local_response_normalization(
-    input: TensorLike,
-    depth_radius: int = 5,
-    bias: float = 1,
-    alpha: float = 1,
-    beta: float = 0.5,
+    input: TensorLike, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Each channel divided by a power of the sum of squares of the channels around it.
 
     >>> tf.nn.lrn(tf.ones([1, 1, 1, 3]), depth_radius=0, bias=3.0).numpy().reshape(-1).tolist()

@@ -52,14 +52,9 @@ class Windows:
     """The padding of each spatial axis, and the number of windows along it."""
 
     def __init__(
-        self,
-        name: str,
-        lengths: Sequence[int],
-        window: Sequence[int],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        padding: Padding,
-    ) -> None:
+        self, name: str, lengths: Sequence[int], window: Sequence[int], strides: Sequence[int],
+        dilations: Sequence[int], padding: Padding,
+    ) -> None:  # fmt: skip
         self.window, self.strides, self.dilations = window, strides, dilations
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
         if isinstance(padding, str):

@@ -50,12 +50,9 @@ class Symbolic(WithoutValue):
     default_session: ClassVar[Callable[[], Any]]
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         effect: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         Symbolic.created += 1
         self.function = function
         self.args = args

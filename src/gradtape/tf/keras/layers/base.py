@@ -100,12 +100,8 @@ class Layer(Module):
         return made
 
     def __init__(
-        self,
-        trainable: bool = True,
-        name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         self._name = name or _unique(snake_case(type(self).__name__))
         self._trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
@@ -173,19 +169,11 @@ class Layer(Module):
         raise NotImplementedError(f"{type(self).__name__}: a layer needs `call(self, inputs)`.")
 
     def add_weight(
-        self,
-        *args: Any,
-        shape: Any = None,
-        initializer: Any = None,
-        dtype: Any = None,
-        trainable: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
-        name: str | None = None,
-        autocast: bool = True,
-        aggregation: Any = "none",
+        self, *args: Any, shape: Any = None, initializer: Any = None, dtype: Any = None,
+        trainable: bool = True, regularizer: Any = None, constraint: Any = None,
+        name: str | None = None, autocast: bool = True, aggregation: Any = "none",
         overwrite_with_gradient: bool = False,
-    ) -> Variable:
+    ) -> Variable:  # fmt: skip
         """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
 
         Older Keras has the name first, `add_weight(name, shape, ...)`, which works too. Variables

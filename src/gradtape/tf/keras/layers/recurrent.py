@@ -201,15 +201,9 @@ class RNN(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        cell: Any,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        **kwargs: Any,
-    ) -> None:
+        self, cell: Any, return_sequences: bool = False, return_state: bool = False,
+        go_backwards: bool = False, stateful: bool = False, unroll: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
         if stateful:
             raise ValueError(
                 f"{type(self).__name__}: stateful=True is not covered. Use return_state, and pass "

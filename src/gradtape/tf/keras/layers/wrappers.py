@@ -25,13 +25,9 @@ class Bidirectional(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        layer: Any,
-        merge_mode: str | None = "concat",
-        weights: Any = None,
-        backward_layer: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None,
+        backward_layer: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         if weights is not None:
             raise ValueError("Bidirectional: weights are not covered. Use set_weights.")
