@@ -1,6 +1,5 @@
 """Neural-network functions: `tf.nn`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import convolution as _convolution
 from gradtape.tf.ops import neural as _neural
 from gradtape.tf.ops import pooling as _pooling
@@ -23,5 +22,3 @@ __all__ += _convolution.__all__
 __all__ += _neural.__all__
 __all__ += _pooling.__all__
 __all__ += _statistics.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -9,5 +9,5 @@ Other rooms import from here:
 - types: the types of arguments: TensorLike, DTypeLike, ShapeLike, Axis and others
 - operators: Python's operators; casting, dtypes, shapes, slices (IndexedSlices), nest, errors,
   scopes: TensorFlow's classes and functions of these names
-- suggestions: the `__getattr__` of namespaces
+- suggestions: errors for names that a namespace does not have
 """

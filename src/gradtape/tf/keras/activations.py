@@ -11,7 +11,6 @@ from gradtape.ops.elementwise import unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.table import documented
 from gradtape.tf.ops import elementwise as functions
 
@@ -199,6 +198,3 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
     True
     """
     return (custom_objects or {}).get(config) or get(config)
-
-
-__getattr__ = attribute_finder(__name__, globals())

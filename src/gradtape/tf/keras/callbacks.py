@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [
@@ -424,6 +423,3 @@ def as_list(callbacks: Any, model: Any, history: bool = False, **params: Any) ->
     if callbacks is not None and not isinstance(callbacks, (Callback, Iterable)):
         raise TypeError(f"callbacks: {callbacks!r} is not a callback, nor a list of them.")
     return CallbackList(callbacks, add_history=history, model=model, **params)
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -8,7 +8,6 @@ from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = [
     "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",
@@ -120,6 +119,3 @@ def get(identifier: Any) -> Any:
     if found is None:
         raise ValueError(f"constraint {identifier!r} is unknown. There are {', '.join(_BY_NAME)}.")
     return found()
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.batches import pack, unpack
 from gradtape.tf.ops.indexing import one_hot
 
@@ -131,6 +130,3 @@ def set_random_seed(seed: int) -> None:
     python_random.seed(seed)
     np.random.seed(seed)
     random.set_seed(seed)
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -28,7 +28,6 @@ from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras.naming import snake_case
@@ -466,6 +465,3 @@ def deserialize(name: Any, custom_objects: Any = None) -> Any:
         return (custom_objects or {}).get(name) or globals()[name]
     kind = (custom_objects or {}).get(name["class_name"]) or globals()[name["class_name"]]
     return kind.from_config(name["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradtape.pytree import flatten
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
@@ -291,6 +290,3 @@ def clone_model(model: Any) -> Any:
             f"clone_model: {model.name} is not a Sequential. Make it again as it was made."
         )
     return type(model)([type(layer).from_config(layer.get_config()) for layer in model._layers])
-
-
-__getattr__ = attribute_finder(__name__, globals())

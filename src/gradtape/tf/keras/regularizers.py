@@ -11,7 +11,6 @@ from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get", "l1", "l1_l2", "l2"]
 
@@ -128,6 +127,3 @@ def get(identifier: Any) -> Any:
     if str(identifier).lower() not in _BY_NAME:
         raise ValueError(f"regularizer {identifier!r} is unknown. There are l1, l2 and l1_l2.")
     return _BY_NAME[str(identifier).lower()]()
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
 from gradtape.tf.base.casting import cast
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import TensorLike
 from gradtape.tf.keras.optimizer import prepared
@@ -201,6 +200,3 @@ def exponential_decay(
     share = cast(global_step, "float32") / float(decay_steps)
     share = floor(share) if staircase else share
     return learning_rate * pow(float(decay_rate), share)
-
-
-__getattr__ = attribute_finder("tf.compat.v1.train", globals())

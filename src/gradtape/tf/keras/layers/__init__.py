@@ -3,7 +3,6 @@
 Door: the classes that are listed in `__all__`.
 """
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.layers import convolutional as _convolutional
 from gradtape.tf.keras.layers import core as _core
@@ -28,5 +27,3 @@ __all__ += _core.__all__
 __all__ += _merging.__all__
 __all__ += _pooling.__all__
 __all__ += _recurrent.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.metrics import comparisons as _comparisons
 from gradtape.tf.keras.metrics import counts as _counts
 from gradtape.tf.keras.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
@@ -85,6 +84,3 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
     if kind is None:
         raise ValueError(f"metric {name!r} is unknown. Pass it in custom_objects.")
     return kind.from_config(config["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())
