@@ -112,14 +112,6 @@ def _own(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return loss
 
 
-def _share(t: Any, p: Any) -> Any:
-    return 100.0 * size((t - p) / maximum(size(t), 1e-7))
-
-
-def _logarithms(t: Any, p: Any) -> Any:
-    return square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))
-
-
 def _signed(t: Any) -> Any:
     """Targets as -1 and 1, if they are 0 and 1."""
     binary = reduce_all(logical_or(equal(t, 0.0), equal(t, 1.0)))
@@ -133,12 +125,13 @@ def _categorical_hinge(y_true: Any, y_pred: Any, reduction: str) -> Any:
 
 
 mean_absolute_percentage_error = _loss(
-    _own(_share), "The mean of differences as percentages of the targets.", "250000000.0",
+    _own(lambda t, p: 100.0 * size((t - p) / maximum(size(t), 1e-7))),
+    "The mean of differences as percentages of the targets.", "250000000.0",
     "mean_absolute_percentage_error",
 )  # fmt: skip
 mean_squared_logarithmic_error = _loss(
-    _own(_logarithms), "The mean of squared differences of log(1 + x).", "0.1236",
-    "mean_squared_logarithmic_error",
+    _own(lambda t, p: square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))),
+    "The mean of squared differences of log(1 + x).", "0.1236", "mean_squared_logarithmic_error",
 )  # fmt: skip
 squared_hinge = _loss(
     _own(lambda t, p: square(maximum(1.0 - _signed(t) * p, 0.0))),

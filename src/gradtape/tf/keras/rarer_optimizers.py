@@ -61,7 +61,7 @@ class _Configured(Optimizer):
             self._prepare()
 
         __init__.__signature__ = signature  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[method-assign, assignment]
+        cls.__init__ = __init__  # type: ignore[method-assign]
 
     def _prepare(self) -> None:
         """Make the state that belongs to no variable."""

@@ -205,10 +205,6 @@ def _truncated(x: Tensor, y: Tensor) -> Tensor:
     return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
 
 
-def _truncated_remainder(x: Tensor, y: Tensor) -> Tensor:
-    return x - _truncated(x, y) * y
-
-
 def _squared_difference(x: Any, y: Any) -> Tensor:
     """(x - y)², or |x - y|² as a complex number."""
     difference = arithmetic.subtract(x, y)
@@ -306,7 +302,7 @@ nextafter: Callable[..., Tensor] = binary(arithmetic.nextafter, "f",
     "The next number from x towards y.", "nextafter(0.0, 0.0)", "0.0", _x1_x2)
 truncatediv = binary(_truncated, "iuf", "The quotient, rounded towards zero.", "truncatediv(-3, 2)",
     "-1")
-truncatemod = binary(_truncated_remainder, "iuf", "The remainder of truncatediv.",
+truncatemod = binary(lambda x, y: x - _truncated(x, y) * y, "iuf", "The remainder of truncatediv.",
     "truncatemod(-3, 2)", "-1")
 
 add = _operator(operators.add, "The sum.", "add(1.0, 2.0)", "3.0")

@@ -103,14 +103,6 @@ def _extremum(
     return reduce
 
 
-def _lowest(dtype: DType) -> float:
-    return -math.inf if dtype.kind == "f" else dtype.min
-
-
-def _highest(dtype: DType) -> float:
-    return math.inf if dtype.kind == "f" else dtype.max
-
-
 def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     result = core_norm(x, 2, axis, keepdims)
     return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
@@ -127,11 +119,13 @@ reduce_mean = _reduction(core.mean, "iufc", "mean",
     "The mean over axes, all by default; integers give an integer.",
     "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
     of_integers=_mean_of_integers)
-reduce_max = _reduction(_extremum("reduce_max", core.max, _lowest), "iuf", "order",
-    "The maximum over axes, all by default.",
+reduce_max = _reduction(
+    _extremum("reduce_max", core.max, lambda d: -math.inf if d.kind == "f" else d.min),
+    "iuf", "order", "The maximum over axes, all by default.",
     "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")
-reduce_min = _reduction(_extremum("reduce_min", core.min, _highest), "iuf", "order",
-    "The minimum over axes, all by default.",
+reduce_min = _reduction(
+    _extremum("reduce_min", core.min, lambda d: math.inf if d.kind == "f" else d.max),
+    "iuf", "order", "The minimum over axes, all by default.",
     "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]")
 reduce_all = _reduction(core.all, "b", "truth value", "Whether all elements are true, over axes.",
     "bool(tf.reduce_all([True, False]))", "False")

@@ -198,6 +198,12 @@ class Layer(Module):
 
     add_variable = add_weight
 
+    def _add_named(self, name: str, shape: Any) -> Variable:
+        """A variable with the initializer, regularizer and constraint kept under its name."""
+        kinds = ("initializer", "regularizer", "constraint")
+        given = {kind: getattr(self, f"{name}_{kind}") for kind in kinds}
+        return self.add_weight(shape=shape, name=name, **given)
+
     # What users call.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -295,7 +301,8 @@ class Layer(Module):
 
     def add_loss(self, loss: Any) -> None:
         """Count a number, computed while the layer is called, among `losses`."""
-        self._added += [loss() if callable(loss) else convert(loss) for loss in _listed(loss)]
+        given = loss if isinstance(loss, (list, tuple)) else [loss]
+        self._added += [each() if callable(each) else convert(each) for each in given]
         functions.keep(self._added)
 
     @property
@@ -417,10 +424,6 @@ def _shapes(inputs: Any) -> Any:
     if isinstance(inputs, (list, tuple)):
         return [_shapes(each) for each in inputs]
     return inputs.shape
-
-
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _whole(inputs: Any) -> Any:

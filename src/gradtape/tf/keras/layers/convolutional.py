@@ -69,15 +69,9 @@ class _Convolution(Layer):
                 f"{self.name}: an input of shape {tuple(input_shape)} does not have "
                 f"{self.spatial + 2} axes: examples, {self.spatial} in space, channels."
             )
-        self.kernel = self.add_weight(
-            self.kernel_shape(input_shape[-1]), self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
+        self.kernel = self._add_named("kernel", self.kernel_shape(input_shape[-1]))
         if self.use_bias:
-            self.bias = self.add_weight(
-                (self._outputs(input_shape[-1]),), self.bias_initializer, name="bias",
-                regularizer=self.bias_regularizer, constraint=self.bias_constraint,
-            )  # fmt: skip
+            self.bias = self._add_named("bias", (self._outputs(input_shape[-1]),))
 
     def _outputs(self, channels: int) -> int:
         return self.filters

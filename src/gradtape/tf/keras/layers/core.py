@@ -61,16 +61,9 @@ class Dense(Layer):
             raise ShapeError(
                 f"{self.name}: an input of shape {input_shape} has no number of features."
             )
-        self.kernel = self.add_weight(
-            shape=(input_shape[-1], self.units), initializer=self.kernel_initializer,
-            name="kernel", constraint=self.kernel_constraint,
-            regularizer=self.kernel_regularizer,
-        )  # fmt: skip
+        self.kernel = self._add_named("kernel", (input_shape[-1], self.units))
         if self.use_bias:
-            self.bias = self.add_weight(
-                shape=(self.units,), initializer=self.bias_initializer, name="bias",
-                constraint=self.bias_constraint, regularizer=self.bias_regularizer,
-            )  # fmt: skip
+            self.bias = self._add_named("bias", (self.units,))
 
     def call(self, inputs: Any) -> Any:
         """The output for inputs of shape (..., features)."""
@@ -101,11 +94,7 @@ class Embedding(Layer):
         self.embeddings: Any = None
 
     def build(self, input_shape: Any) -> None:
-        self.embeddings = self.add_weight(
-            shape=(self.input_dim, self.output_dim), initializer=self.embeddings_initializer,
-            name="embeddings", regularizer=self.embeddings_regularizer,
-            constraint=self.embeddings_constraint,
-        )  # fmt: skip
+        self.embeddings = self._add_named("embeddings", (self.input_dim, self.output_dim))
         if self._start is not None:
             table = self._start[0] if isinstance(self._start, (list, tuple)) else self._start
             self.embeddings.assign(table)

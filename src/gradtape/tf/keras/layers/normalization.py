@@ -54,12 +54,7 @@ class LayerNormalization(Layer):
 def _add_scale_and_shift(layer: Any, shape: tuple[int, ...]) -> None:
     for name, wanted in (("gamma", layer.scale), ("beta", layer.center)):
         if wanted:
-            made = layer.add_weight(
-                shape, getattr(layer, f"{name}_initializer"), name=name,
-                regularizer=getattr(layer, f"{name}_regularizer"),
-                constraint=getattr(layer, f"{name}_constraint"),
-            )  # fmt: skip
-            setattr(layer, name, made)
+            setattr(layer, name, layer._add_named(name, shape))
 
 
 class BatchNormalization(Layer):
