@@ -17,8 +17,6 @@ from gradtape.ops.families.casting import cast
 from gradtape.optimizers import Optimizer
 from gradtape.tensor.variable import Variable
 
-__all__ = ["Adadelta", "Adamax", "Ftrl", "Lion", "Nadam"]
-
 Update = tuple[Any, list[Any]]
 
 

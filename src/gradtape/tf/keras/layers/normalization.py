@@ -63,8 +63,8 @@ class BatchNormalization(Layer):
     >>> layer = tf.keras.layers.BatchNormalization()
     >>> layer(tf.constant([[1.0], [3.0]]), training=True).numpy().round(2).tolist()
     [[-1.0], [1.0]]
-    >>> layer.moving_mean.numpy().round(4).tolist()
-    [0.02]
+    >>> round(layer.moving_mean.numpy().item(), 4)
+    0.02
     """
 
     supports_masking = True
