@@ -10,8 +10,7 @@ from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.table import documented
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.ops import elementwise as functions
 
 __all__ = [

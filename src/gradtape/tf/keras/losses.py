@@ -26,11 +26,10 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.pytree import map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any
 
 from gradtape import optimizers as core
 from gradtape.tf.keras import rarer_optimizers, schedules
-from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.optimizer import Optimizer
+from gradtape.tf.keras.weights import snake_case
 
 __all__ = [
     "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",

@@ -11,8 +11,7 @@ from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.tf.base.conversion import as_shape, common, convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.table import documented, named_in
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, ShapeLike, TensorLike
 from gradtape.tf.ops.windows import (

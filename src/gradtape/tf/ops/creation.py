@@ -14,11 +14,10 @@ from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.dtypes import bool as boolean
 from gradtape.tf.base.errors import InvalidValueError
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 

@@ -16,8 +16,7 @@ from gradtape.ops.elementwise import unary as core
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base import operators
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import PLAIN, graphs, operation
-from gradtape.tf.base.table import documented
+from gradtape.tf.base.dispatch import PLAIN, documented, graphs, operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, TensorLike
 

@@ -20,9 +20,8 @@ from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 

@@ -16,9 +16,8 @@ from gradtape.ops.elementwise.unary import log
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import int32
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, Name, TensorLike
 from gradtape.tf.ops.products import norm

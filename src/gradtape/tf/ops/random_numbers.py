@@ -18,10 +18,9 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.cumulative import cumulative_sum
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
-from gradtape.tf.base.dispatch import fresh, operation
+from gradtape.tf.base.dispatch import documented, fresh, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.custom import numpy_function

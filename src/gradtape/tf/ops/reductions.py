@@ -26,9 +26,8 @@ from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from gradtape.ops.reductions.logsumexp import logsumexp
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.tf.base.conversion import as_axes, common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.elementwise import truncatediv

@@ -9,9 +9,8 @@ import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import effect
+from gradtape.tf.base.dispatch import documented, effect, named_in
 from gradtape.tf.base.dtypes import as_dtype
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 

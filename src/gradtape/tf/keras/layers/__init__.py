@@ -7,14 +7,12 @@ from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.layers import convolutional as _convolutional
 from gradtape.tf.keras.layers import core as _core
 from gradtape.tf.keras.layers import merging as _merging
-from gradtape.tf.keras.layers import pooling as _pooling
 from gradtape.tf.keras.layers import recurrent as _recurrent
 from gradtape.tf.keras.layers.base import InputLayer, Layer
 from gradtape.tf.keras.layers.convolutional import *
 from gradtape.tf.keras.layers.core import *
 from gradtape.tf.keras.layers.merging import *
 from gradtape.tf.keras.layers.normalization import BatchNormalization, LayerNormalization
-from gradtape.tf.keras.layers.pooling import *
 from gradtape.tf.keras.layers.recurrent import *
 from gradtape.tf.keras.layers.wrappers import Bidirectional, Masking, TimeDistributed
 
@@ -25,5 +23,4 @@ __all__ = [
 __all__ += _convolutional.__all__
 __all__ += _core.__all__
 __all__ += _merging.__all__
-__all__ += _pooling.__all__
 __all__ += _recurrent.__all__

@@ -20,8 +20,7 @@ from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
-from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.keras.weights import weight
+from gradtape.tf.keras.weights import snake_case, weight
 from gradtape.tf.programs.module import Module
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.symbolic import symbolic_parts

@@ -12,7 +12,7 @@ from gradtape.tf.keras.metrics import counts as _counts
 from gradtape.tf.keras.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
 from gradtape.tf.keras.metrics.comparisons import *
 from gradtape.tf.keras.metrics.counts import *
-from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.weights import snake_case
 
 __all__ = ["Mean", "MeanMetricWrapper", "Metric", "Sum", "deserialize", "get", "serialize"]
 __all__ += _comparisons.__all__

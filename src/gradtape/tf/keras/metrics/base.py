@@ -9,8 +9,7 @@ from gradtape.errors import ShapeError
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.keras.weights import weight
+from gradtape.tf.keras.weights import snake_case, weight
 from gradtape.tf.math import divide_no_nan
 from gradtape.tf.ops.arrays import broadcast_to, expand_dims
 from gradtape.tf.ops.creation import zeros
