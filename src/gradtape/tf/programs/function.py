@@ -84,8 +84,9 @@ def function(
     >>> f(tf.constant(2.0), 1.0).numpy().item()
     5.0
 
-    `if` and `while` on values work as they do in Python; their outcomes become guards. The options
-    beyond `input_signature` and `reduce_retracing` are accepted and change nothing.
+    `if` and `while` on values work as they do in Python; their outcomes become guards. Python
+    outside (globals, attributes, lists) is read once for each signature, as in TensorFlow; what
+    changes belongs into Variables or arguments. The options beyond `input_signature` and `reduce_retracing` are accepted and change nothing.
     """
     if func is None:
         return functools.partial(
@@ -113,7 +114,8 @@ class Function:
                 return _sent(func(*_arguments(args), **_arguments(kwargs)))
 
         specs = None if input_signature is None else [_spec(each) for each in input_signature]
-        self._recorded = CoreFunction(inside, (), specs, reduce_retracing)
+        # TensorFlow reads Python outside once for each signature, and its users count on that.
+        self._recorded = CoreFunction(inside, (), specs, reduce_retracing, frozen=True)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
