@@ -8,6 +8,7 @@ import numpy as np
 
 __all__ = [
     "ArgumentError",
+    "AuditError",
     "AxisError",
     "ConvergenceError",
     "DtypeError",
@@ -206,6 +207,14 @@ class ConvergenceError(RuntimeError):
         self.residual = residual
         self.iterations = iterations
         self.result = result
+
+
+class AuditError(AssertionError):
+    """A replayed call of a gt.function that differs from the undecorated one; see `audit`.
+
+    >>> issubclass(gt.errors.AuditError, AssertionError)
+    True
+    """
 
 
 class GraphError(AssertionError):

@@ -221,7 +221,7 @@ class TestValuesOfOneCall:
     )
     def test_solvers_run_in_python(self, f):
         compiled = gt.function(f)
-        with pytest.warns(UserWarning, match="uncompiled.*test_nested.py"):
+        with pytest.warns(UserWarning, match="runs in Python.*test_nested.py"):
             found = [compiled(A(value)) for value in (0.9, 0.5)]
         for one, value in zip(found, (0.9, 0.5), strict=True):
             np.testing.assert_allclose(one.numpy(), f(A(value)).numpy(), rtol=1e-9)

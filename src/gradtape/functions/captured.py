@@ -247,11 +247,11 @@ class Captured:
 
     def refuse(self, refusal: Refusal) -> None:
         """Run in Python from now on, and say so."""
-        self.history.refused = refusal.why
+        self.history.refused, self.history.remedy = refusal.why, refusal.remedy
         self._begin_anew()
         if not refusal.silently:
             warn(
-                f"gt.function: {self.name} runs in Python, uncompiled, for arguments of this kind: "
+                f"gt.function: {self.name} runs in Python for arguments of this kind: "
                 f"{refusal.why}. {refusal.remedy}, or leave the decorator out."
             )
 

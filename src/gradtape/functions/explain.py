@@ -19,7 +19,7 @@ VALUES = 5
 class History:
     """What happened to the calls of one signature so far."""
 
-    __slots__ = ("calls", "latest", "refused", "seconds", "why")
+    __slots__ = ("calls", "latest", "refused", "remedy", "seconds", "why")
 
     def __init__(self, why: tuple[str, str, str] | None) -> None:
         # The argument that made it another signature, with what it was before and what it is.
@@ -28,6 +28,7 @@ class History:
         self.calls = 0
         # Why calls run in Python, if they do.
         self.refused: str | None = None
+        self.remedy = ""
         # Seconds that captures took: all of them, and each of the latest.
         self.seconds = 0.0
         self.latest: deque[float] = deque(maxlen=8)
@@ -95,7 +96,10 @@ def explained(name: str, known: Sequence[Captured]) -> str:
             f"{'path' if steps.paths == 1 else 'paths'}, {history.seconds * 1e3:.1f} ms to capture"
         )
         if history.refused is not None:
-            lines.append(f"   runs in Python: {history.refused}")
+            remedy = f". {history.remedy}" if history.remedy else ""
+            lines.append(f"   runs in Python: {history.refused}{remedy}")
+        if steps.guards is not None:
+            lines.append(f"   compares {len(steps.guards.places)} things outside at every call")
         if steps.read:
             lines.append(f"   reads {', '.join(steps.read)}")
         if steps.assigned:
@@ -104,7 +108,10 @@ def explained(name: str, known: Sequence[Captured]) -> str:
         if steps.draws:
             lines.append("   draws random numbers")
         lines += [f"   looks at {guard}" for guard in _guards(steps.root)]
-    lines.append("Effects other than on variables and generators happen while capturing only.")
+        if each.frozen:
+            lines.append(
+                "   is frozen: Python outside is read, and effects happen, at captures only"
+            )
     return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import has_iterator, is_gone
 from gradtape.functions.arguments.signature import Arguments, Key, Signature, Specs
 from gradtape.functions.arguments.tensor_spec import is_spec
+from gradtape.functions.audit import ALWAYS, CountedFunction, audited
 from gradtape.functions.bound_function import BoundFunction
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.capture_run import Refusal, captured_run
@@ -58,6 +59,7 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
+    audit: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Function[P, R]: ...
@@ -73,6 +75,7 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
+    audit: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
@@ -87,6 +90,7 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
+    audit: bool = False,
     autograph: object = None,
     jit_compile: object = None,
 ) -> Any:
@@ -98,9 +102,10 @@ def function(
     >>> float(step(gt.asarray(2.0), 0.0)), float(step(gt.asarray(1.0), 0.0))
     (2.0, 1.0)
 
-    The first call with arguments of one kind (shapes, dtypes, nests, static values) runs the
-    function as it is and captures its ops as a compiled program. Results equal those of the
-    undecorated function, for functions of their arguments, of Variables and of random generators:
+    The first call with arguments of one kind (shapes, dtypes, nests, static values, which of them
+    are one object) runs the function as it is and captures its ops as a compiled program. A later
+    call replays the program if everything that the function read in Python is known and is what
+    it was; otherwise the function runs as it is. So results are those of the undecorated function:
 
     - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
       Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
@@ -108,13 +113,14 @@ def function(
     - `if`, `while`, `range(int(t))` on values work: a value that Python looks at becomes a guard,
       and a value that was not seen before runs the function once more.
     - Variables may be read and assigned; random generators move on.
-    - Names that it reads outside (globals, variables of functions around it, attributes) may be
-      assigned now and then; tensors may be changed in place at every call.
-    - A function that keeps tensors outside, changes lists that it is given or returns objects of
-      other classes runs in Python, and one warning says so.
-    - Values that leave as floats or arrays (`float(t)`, `t.numpy()`) cannot be followed: then the
-      function runs in Python, and one warning names the line.
-    - Other effects, such as `print`, happen only while the function is run in Python.
+    - What it reads outside (globals, variables of functions around it, attributes, lists, the
+      functions that it calls) may change now and then; tensors may be changed in place at every
+      call. A change runs the function once more.
+    - A function that changes something outside, prints, draws random numbers of NumPy, reads a
+      clock or a file, or calls other C code that is not known to be pure runs as it is in every
+      call, and one warning names the line and the remedy. It is compiled op by op all the same.
+    - So does one that keeps tensors outside, changes lists that it is given or returns objects of
+      other classes, and one whose values leave as floats or arrays (`float(t)`, `t.numpy()`).
 
     >>> @gt.function
     ... def root(x):
@@ -127,6 +133,18 @@ def function(
 
     Under a tape the function runs undecorated, so that the tape can record it. `explain()` tells
     what was captured and why.
+
+    `frozen` is the contract of `tf.function` and `jax.jit`: Python outside is read once for each
+    kind of arguments, and effects happen only while the function is captured.
+
+    >>> factor = 2.0
+    >>> f = gt.function(lambda x: x * factor, frozen=True)
+    >>> first, factor = float(f(gt.asarray(1.0))), 3.0
+    >>> first, float(f(gt.asarray(1.0)))
+    (2.0, 2.0)
+
+    `audit` runs every replayed call undecorated as well and raises an AuditError where they differ;
+    the environment variable GRADTAPE_AUDIT=1 does so for all functions.
 
     `input_signature` is a sequence of `gt.TensorSpec`, one for each argument (nests of them for
     nests): calls that do not agree with it are errors.
@@ -158,6 +176,7 @@ def function(
         "reduce_retracing": reduce_retracing,
         "fastmath": fastmath,
         "frozen": frozen,
+        "audit": audit,
     }
     if f is None:
         return functools.partial(function, **options)
@@ -168,7 +187,7 @@ def function(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     names += _names_of(f, static_argnums)
     _check_specs(input_signature)
-    return Function(f, names, input_signature, reduce_retracing, fastmath, frozen)
+    return Function(f, names, input_signature, reduce_retracing, fastmath, frozen, audit)
 
 
 def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
@@ -239,6 +258,7 @@ class Function(Generic[P, R]):
         reduce_retracing: bool = False,
         fastmath: bool = False,
         frozen: bool = False,
+        audit: bool = False,
     ) -> None:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(self, f)
@@ -249,7 +269,10 @@ class Function(Generic[P, R]):
         self.signature = Signature(
             f, self.__name__, static_argnames, reduce_retracing, input_signature
         )
-        self._options = (static_argnames, input_signature, reduce_retracing, fastmath, frozen)
+        self._options = (
+            static_argnames, input_signature, reduce_retracing, fastmath, frozen, audit
+        )  # fmt: skip
+        self._audited = CountedFunction(f) if audit or ALWAYS else None
         self._local = _Captures()
         self._warned = False
         # The addresses of contexts for the native code, and after them the native calls that own
@@ -293,6 +316,12 @@ class Function(Generic[P, R]):
                 placed, named = self.signature.completed(args, kwargs)
                 return self.python_function(*placed, **named)
             return self.python_function(*args, **kwargs)
+        if self._audited is not None:
+            return audited(self.__name__, self._run, self._audited, args, kwargs)
+        return self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay the call, or capture it."""
         key, leaves, arguments = self.signature.of(args, kwargs)
         local = self._local
         if local.world != World.number[0]:
@@ -303,7 +332,7 @@ class Function(Generic[P, R]):
         differs = captured.steps.differs
         if differs is not None and differs():
             captured = local.by_key[key] = captured.for_outside_values()
-        found: R = captured.run(arguments, leaves)
+        found = captured.run(arguments, leaves)
         if captured.history.calls >= captured.look_at:
             self._consider_native_call(captured, arguments)
         return found
@@ -311,7 +340,11 @@ class Function(Generic[P, R]):
     def _consider_native_call(self, captured: Captured, arguments: Arguments) -> None:
         """Let calls of this signature go through native code, if they can and it pays."""
         known, calls = captured.native_call, captured.history.calls
-        if switch.MODE == "python" or (known is not None and known.is_valid):
+        if (
+            switch.MODE == "python"
+            or self._audited is not None
+            or (known is not None and known.is_valid)
+        ):
             captured.look_at = calls + first_look()
             return
         captured.look_at = 2 * calls
@@ -332,7 +365,7 @@ class Function(Generic[P, R]):
         latest = itertools.islice(reversed(known), CAPTURES)
         why = self.signature.difference(key, reversed(list(latest)))
         captured = known[key] = Captured(
-            self.__name__, self.python_function, self.fastmath, self.frozen, why
+            self.__name__, self._audited or self.python_function, self.fastmath, self.frozen, why
         )
         if self._runs_later:
             why_not = "it is a generator or a coroutine, which runs later"

@@ -86,7 +86,8 @@ def function(
 
     `if` and `while` on values work as they do in Python; their outcomes become guards. Python
     outside (globals, attributes, lists) is read once for each signature, as in TensorFlow; what
-    changes belongs into Variables or arguments. The options beyond `input_signature` and `reduce_retracing` are accepted and change nothing.
+    changes belongs into Variables or arguments. The options beyond `input_signature` and
+    `reduce_retracing` are accepted and change nothing.
     """
     if func is None:
         return functools.partial(
