@@ -11,6 +11,8 @@ import functools
 import types
 from typing import Any
 
+from gradtape.recording.tells_changes import TellsChanges
+
 # Modules, with what is below them, whose functions depend on their arguments alone. A longer name
 # decides before a shorter one.
 _MODULES: dict[str, bool] = {
@@ -102,6 +104,15 @@ def what_it_may_do(name: str) -> str:
     if "random" in name.lower():
         return "which draws random numbers of Python or NumPy"
     return "which may give or do something else"
+
+
+def tells_changes(value: Any) -> bool:
+    """Whether an object announces all its changes.
+
+    Classes of the user may write to the `__dict__` of an object, past the announcement.
+    """
+    module = type(value).__module__
+    return isinstance(value, TellsChanges) and module.partition(".")[0] == "gradtape"
 
 
 def is_own_scope(scope: dict[str, Any]) -> bool:
