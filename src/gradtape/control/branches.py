@@ -20,10 +20,8 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.while_loop import INTEGER
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.recording import Recording, state
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["cond", "switch"]
 
@@ -31,10 +29,7 @@ R = TypeVar("R")
 
 
 def cond(
-    pred: TensorLike,
-    true_fn: Callable[..., R],
-    false_fn: Callable[..., R],
-    *operands: object,
+    pred: TensorLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: object
 ) -> R:
     """`true_fn(*operands)` if `pred` holds when it is computed, else `false_fn(*operands)`.
 

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from gradtape.control.traced_bodies import BodyTrace
 from gradtape.errors import NoValueError
 from gradtape.graph.spec import Spec, spec
-from gradtape.recording.handle import Handle
-from gradtape.recording.thread_state import state
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.recording import Handle, state
+from gradtape.tensor import Tensor, Variable
 
 # A body that makes the variables it assigns may do so only at its first call: it is traced again so
 # often to see whether it makes more.

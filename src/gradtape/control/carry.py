@@ -11,14 +11,10 @@ from gradtape.control.carried_state import CarriedState
 from gradtape.control.checks import described
 from gradtape.control.traced_bodies import Body, BodyTrace
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.spec import Spec
+from gradtape.graph import Node, Spec
 from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.handle import Handle
-from gradtape.recording.operands import SCALARS, enter
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.recording import SCALARS, Deferred, Handle, enter
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 
 class Carry:

@@ -31,12 +31,9 @@ from gradtape.ops.arrays.creation import arange
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.while_loop import INTEGER, WHILE
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
+from gradtape.recording import Recording, Trace, state
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["fori_loop", "while_loop"]
 

@@ -15,8 +15,7 @@ from gradtape.control.checks import as_count, check_function
 from gradtape.control.scan_segments import Segments, segment_length
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.spec import spec
+from gradtape.graph import Node, spec
 from gradtape.ops.control.scan import SCAN
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.recording.thread_state import state

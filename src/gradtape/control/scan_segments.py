@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from gradtape.control.checks import as_count
 from gradtape.control.traced_bodies import apply_outside
-from gradtape.graph.node import apply, outputs, placeholder, scratch
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import spec
+from gradtape.graph import Program, apply, closed, outputs, placeholder, scratch, spec
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.slicing import along_axis

@@ -17,17 +17,12 @@ from gradtape.derive.progress import Progress
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, placeholder
+from gradtape.graph import Node, dependents, placeholder, spec
 from gradtape.graph.program import Program, program
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import dependents
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
-from gradtape.recording.value import Value
+from gradtape.recording import Recording, Trace, Value, state
 from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory

@@ -10,8 +10,7 @@ from gradtape.derive.python_rules import Checkpointed
 from gradtape.dtypes import Array
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
-from gradtape.recording.recording import Recording
-from gradtape.recording.value import Value
+from gradtape.recording import Recording, Value
 from gradtape.runtime import tiers
 from gradtape.sparsity.detect import index_leaves
 

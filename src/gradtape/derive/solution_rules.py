@@ -20,9 +20,8 @@ from typing import Any
 from gradtape.derive.linear_systems import LinearMap, System
 from gradtape.derive.python_rules import Cotangent, PythonRules, Structural, Tangent, replaced
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph import dependents, spec, substitute, topological
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.batching import spread

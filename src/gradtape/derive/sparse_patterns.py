@@ -119,8 +119,7 @@ def is_smaller(pattern: Pattern, dtype: DType) -> bool:
 def leaves_that_index(window: Window, target: Node, source: Node) -> list[Node]:
     """The leaves that index operands between source and target are computed from."""
     return window.remembered(
-        ("positions", target, source),
-        lambda _: position_leaves([target], source, window.outside),
+        ("positions", target, source), lambda _: position_leaves([target], source, window.outside)
     )
 
 

@@ -24,16 +24,13 @@ from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, apart_from_recorded, apply, placeholder
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import substitute
+from gradtape.graph import Node, apart_from_recorded, apply, placeholder, spec, substitute
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.value import Value, host_value
+from gradtape.recording import Recording, Value, host_value
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
 from gradtape.sparsity.colouring import Colours
 from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
@@ -307,11 +304,7 @@ class _Products:
 
 
 def _key(
-    window: Window,
-    target: Node,
-    source: Node,
-    how: tuple[str, str | None],
-    given: Pattern | None,
+    window: Window, target: Node, source: Node, how: tuple[str, str | None], given: Pattern | None
 ) -> tuple[Node, Node, tuple[str, str | None], bytes | None, Contents]:
     content = None if given is None else given.digest
     return (

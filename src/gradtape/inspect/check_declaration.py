@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.graph.op import Undefined
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Spec, Undefined, spec
 
 # The names of an op's params, or names with defaults.
 Params: TypeAlias = Sequence[str] | Mapping[str, object]

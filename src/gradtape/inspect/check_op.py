@@ -10,15 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.node import Node, apply, outputs, placeholder
-from gradtape.graph.op import Op, Undefined
+from gradtape.graph import Node, Op, Undefined, apply, outputs, placeholder, spec
 from gradtape.graph.program import program
-from gradtape.graph.spec import spec
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families.samples import Sample
 from gradtape.optimize import optimize
-from gradtape.recording.record import record
-from gradtape.recording.value import Value
+from gradtape.recording import Value, record
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.tape.gradient_tape import GradientTape

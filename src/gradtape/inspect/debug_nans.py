@@ -14,12 +14,9 @@ from gradtape.graph.node import LEAF, PICK, Node, Table, exchange
 from gradtape.graph.program import program
 from gradtape.graph.provenance import Provenance, note_into
 from gradtape.inspect.first_bad_value import Found, search
-from gradtape.recording.handle import Handle
+from gradtape.recording import Handle, Recording, Value, state
 from gradtape.recording.modes import modes
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.recording.trace import note_line
-from gradtape.recording.value import Value
 
 __all__ = ["debug_nans"]
 

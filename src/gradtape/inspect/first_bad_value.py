@@ -8,9 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Op, Program
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan

@@ -9,8 +9,7 @@ from gradtape.nn.layer import Layer, words
 from gradtape.nn.recurrent import RNN
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import flip
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike
 
 __all__ = ["Bidirectional"]
 

@@ -14,8 +14,7 @@ from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.creation import ones, zeros
 from gradtape.ops.arrays.joining import concat, split
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 

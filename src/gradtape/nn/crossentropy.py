@@ -21,8 +21,7 @@ from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.ops.reductions.reduction import any as some
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 
 @kind_of_operand

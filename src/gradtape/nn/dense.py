@@ -12,8 +12,7 @@ from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.movement import reshape
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, Variable
 
 __all__ = ["Dense"]
 

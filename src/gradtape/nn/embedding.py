@@ -6,8 +6,7 @@ from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layer import Layer, words
 from gradtape.ops.arrays.indexing import take
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["Embedding"]
 

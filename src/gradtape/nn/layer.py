@@ -10,9 +10,7 @@ from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.module import Module
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 
 __all__ = ["Layer"]
 

@@ -24,8 +24,7 @@ from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.ops.reductions.reduction import all as every
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "cosine_similarity", "hinge", "huber",

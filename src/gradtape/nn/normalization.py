@@ -12,8 +12,7 @@ from gradtape.ops.elementwise.unary import rsqrt, square
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis
 from gradtape.ops.reductions.reduction import mean
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, Variable
 
 __all__ = ["LayerNorm"]
 

@@ -14,8 +14,7 @@ from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["GRU", "LSTM", "RNN"]
 

@@ -10,8 +10,7 @@ from gradtape.ops.families.axes import in_dtype
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import mean
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 # How close to 0 and 1 probabilities may come.
 EPSILON = 1e-7

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program, closed
+from gradtape.graph import Node, Program, closed
 from gradtape.optimize.common_subexpressions import share_subexpressions
 from gradtape.optimize.compositions import expand_compositions
 from gradtape.optimize.fast_math import relax_rounding

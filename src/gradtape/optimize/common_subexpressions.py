@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.walk import rebuilt
+from gradtape.graph import Node, Program, rebuilt
 from gradtape.ops.custom.custom import passes_through
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from itertools import islice
 
+from gradtape.graph import Program, rebuilt, topological
 from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Node, Table, exchange, scratch, table
-from gradtape.graph.program import Program
-from gradtape.graph.walk import rebuilt, topological
 
 
 def expand_compositions(program: Program) -> Program:

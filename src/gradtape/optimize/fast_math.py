@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node
-from gradtape.graph.operators import OPERATORS
+from gradtape.graph import OPERATORS, Node, View
 from gradtape.graph.program import Program, rewritten
 from gradtape.ops.elementwise.unary import reciprocal
 from gradtape.ops.families.elementwise import op_of

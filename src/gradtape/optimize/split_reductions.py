@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.graph.walk import rebuilt
+from gradtape.graph import Node, Program, Shape, Spec, rebuilt, spec
 from gradtape.ops.arrays.movement import RESHAPE
 
 

@@ -7,8 +7,7 @@ from typing import Unpack
 from gradtape.optimizers.optimizer import Optimizer, SharedArguments, Update, with_shared_arguments
 from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor
+from gradtape.tensor import RowSparse, Tensor
 
 __all__ = ["SGD"]
 

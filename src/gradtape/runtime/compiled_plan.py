@@ -12,8 +12,7 @@ import numpy as np
 
 from gradtape.codegen.kernels.builder import rounding
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Program
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
 from gradtape.recording.value import Content, Value

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.graph.node import Node, constant_value
-from gradtape.graph.program import Program
-from gradtape.runtime.lowered_program import (
-    ARENA,
-    LoweredProgram,
-    NumpyCall,
-    is_fixed,
-    is_product,
-)
+from gradtape.graph import Node, Program, constant_value
+from gradtape.runtime.lowered_program import ARENA, LoweredProgram, NumpyCall, is_fixed, is_product
 from gradtape.runtime.native_loops import Body, copy_of, with_copies
 from gradtape.runtime.native_stretches import assembled, kernel_addresses
 from gradtape.runtime.thread_team import get_num_threads

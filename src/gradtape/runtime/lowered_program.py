@@ -23,9 +23,7 @@ from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
-from gradtape.graph.math_function import NotLowered
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.program import Program
+from gradtape.graph import PICK, Node, NotLowered, Program
 from gradtape.ops.families.access import row_major
 from gradtape.ops.matrices.contraction import MATMUL
 from gradtape.optimize import for_loops, loops_of

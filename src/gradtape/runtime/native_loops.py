@@ -25,9 +25,7 @@ from gradtape.codegen.plans.control import (
     control_ir,
 )
 from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.walk import rebuilt
+from gradtape.graph import Node, Program, rebuilt
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Program
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
 from gradtape.optimize.fuse import Call, Fused, Loop

@@ -12,14 +12,12 @@ import numpy as np
 
 from gradtape.control.traced_bodies import BodyTrace, Returned, trace
 from gradtape.errors import ConvergenceError
-from gradtape.graph.program import Program
-from gradtape.graph.spec import spec
+from gradtape.graph import Program, spec
 from gradtape.ops.control.bodies import inlined
 from gradtape.ops.custom.callback import isolated
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.families.casting import cast
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import host_value
+from gradtape.recording import host_value, state
 from gradtape.solve.searches import Function, Search
 from gradtape.tape.flat_vector import Layout, join, vector_layout
 from gradtape.tape.point import as_scalar

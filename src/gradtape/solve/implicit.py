@@ -12,8 +12,7 @@ from gradtape.errors import DtypeError, NoValueError
 from gradtape.graph.node import pick
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.casting import cast
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import host_value
+from gradtape.recording import host_value, state
 from gradtape.solve.bounds import bounds_as_tensors
 from gradtape.solve.deferred_solution import found_later
 from gradtape.solve.searches import (

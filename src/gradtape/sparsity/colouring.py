@@ -85,12 +85,7 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Array
         work = work_of(pattern)
     if work > TOO_MUCH:
         return Colours(np.where(present, np.cumsum(present) - 1, -1), int(present.sum()))
-    sides = (
-        pattern.transposed.indptr,
-        pattern.transposed.indices,
-        pattern.indptr,
-        pattern.indices,
-    )
+    sides = (pattern.transposed.indptr, pattern.transposed.indices, pattern.indptr, pattern.indices)
     best: Colours | None = None
     spent = 0.0
     # A pass in the order of the colours of another pass, last colour first, never takes more

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph.node import LEAF, PICK, Node, constant
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph import LEAF, PICK, Node, constant, dependents, topological
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence

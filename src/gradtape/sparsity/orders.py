@@ -48,12 +48,7 @@ def work_of(pattern: Pattern) -> float:
 
 def _smallest_last(pattern: Pattern, degrees: Array) -> Array:
     count = pattern.shape[1]
-    sides = (
-        pattern.transposed.indptr,
-        pattern.transposed.indices,
-        pattern.indptr,
-        pattern.indices,
-    )
+    sides = (pattern.transposed.indptr, pattern.transposed.indices, pattern.indptr, pattern.indices)
     heads = np.zeros(int(degrees.max(initial=0)) + 1, np.int64)
     following, preceding, order = np.zeros((3, count), np.int64)
     loop_runner.run(

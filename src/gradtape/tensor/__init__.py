@@ -12,3 +12,12 @@ The door, for other rooms:
 - `array_api`: the dtype and device functions of the array API standard;
 - `saved_state`: variables by name, saved and loaded.
 """
+
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor, asarray, from_value
+from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor.variable import Variable
+
+__all__ = [
+    "RowSparse", "Tensor", "TensorLike", "Variable", "asarray", "from_value",
+]  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.rows import Rows
+from gradtape.graph import Node, Rows, apply, constant
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, constant_value
-from gradtape.graph.operators import OPERATORS
+from gradtape.graph import OPERATORS, Node, View, constant_value
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.matrices.contraction import matmul

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from gradtape.graph import OPERATORS, PICK, Node, Op, Program, dependents, topological
 from gradtape.graph.facts import Accumulation, View
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.op import Op
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.program import Program
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.arrays.sorting import ARGSORT
 from gradtape.ops.control.branch import BRANCH
@@ -100,9 +96,7 @@ def _as_called(node: Node, order: Sequence[Node]) -> str | None:
 
 
 def _follow(
-    order: Sequence[Node],
-    found: dict[Node, Place],
-    follows: Callable[[Node], bool] | None = None,
+    order: Sequence[Node], found: dict[Node, Place], follows: Callable[[Node], bool] | None = None
 ) -> None:
     """Find the place of the batch in every node that has one; in a list for several outputs."""
     for node in order:

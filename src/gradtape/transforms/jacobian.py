@@ -20,11 +20,9 @@ from typing import TypeVar
 
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.facts import View
+from gradtape.graph import Shape, View, dependents, spec, topological
 from gradtape.graph.node import PICK, Node, apply, constant, placeholder
 from gradtape.graph.program import program
-from gradtape.graph.spec import Shape, spec
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import conjugate

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gradtape.graph.node import (
-    PICK,
-    Node,
-    apply,
-    constant,
-    derive_from,
-    outputs,
-    placeholder,
-)
-from gradtape.graph.op import Undefined
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.graph import OPERATORS, Undefined, dependents, substitute, topological
+from gradtape.graph.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from gradtape.graph.facts import Accumulation, Join, View
-from gradtape.graph.node import Node, apply, constant_value
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Shape
+from gradtape.graph import Accumulation, Join, Node, Op, Shape, View, apply, constant_value
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.families.shapes import broadcast_to

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.op import Op
+from gradtape.graph import Accumulation, Op
 
 # How an operand moves along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"

@@ -35,12 +35,7 @@ from gradtape.codegen.kernels.kernel import (
 )
 from gradtape.codegen.kernels.scans import lower_scan
 from gradtape.dtypes import DType
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.math_function import NotLowered
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Shape
-from gradtape.graph.vector_code import Vector
+from gradtape.graph import Accumulation, Node, NotLowered, Op, Shape, Vector
 from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.accumulations import COMBINATIONS
 from gradtape.ops.families.casting import CAST

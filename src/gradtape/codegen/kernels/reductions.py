@@ -39,12 +39,7 @@ def _column_spans() -> list[str]:
 
 
 def _levels(
-    e: Emitter,
-    low: str,
-    high: str,
-    unit: int,
-    leaf: Callable[[str], list[Parts]],
-    spans: list[str],
+    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[Parts]], spans: list[str]
 ) -> list[Parts]:
     """Accumulate leaf(i) for i from low to high by `unit`, in nested loops.
 
@@ -153,12 +148,7 @@ def _stretch(
 
 
 def _along(
-    e: Emitter,
-    rows: list[str],
-    same: dict[int, Vector],
-    low: str,
-    high: str,
-    before: str | None,
+    e: Emitter, rows: list[str], same: dict[int, Vector], low: str, high: str, before: str | None
 ) -> list[Parts]:
     """Vector accumulators over one stretch of the innermost axis."""
     inner = e.kernel.axes - 1

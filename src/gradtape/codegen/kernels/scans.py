@@ -17,14 +17,7 @@ from gradtape.codegen.kernels.arguments import (
     target_access,
     walks_of,
 )
-from gradtape.codegen.kernels.kernel import (
-    Instruction,
-    Kernel,
-    Layout,
-    Operand,
-    Reduce,
-    lane_count,
-)
+from gradtape.codegen.kernels.kernel import Instruction, Kernel, Layout, Operand, Reduce, lane_count
 from gradtape.graph.node import Node
 from gradtape.ops.families.access import Access, row_major
 from gradtape.ops.families.casting import CAST

@@ -10,9 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
@@ -26,10 +24,7 @@ from gradtape.ops.families.signatures import (
     TensorLike,
     kind_of_operand,
 )
-from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.operands import SCALARS
-from gradtape.recording.record import record
-from gradtape.recording.value import host_value
+from gradtape.recording import SCALARS, Deferred, host_value, record
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",

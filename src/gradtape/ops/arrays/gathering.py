@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply, constant
+from gradtape.graph import Node, Rows, Shape, Spec, apply, constant, spec
 from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE

@@ -9,9 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph.node import Node, constant
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Op, Shape, Undefined, constant, declare, spec
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
 from gradtape.ops.arrays.keys import Key, check_mask, parse
 from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
@@ -25,9 +23,8 @@ from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording import Deferred, record
 from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
-from gradtape.recording.record import record
 
 
 def get_item(x: Any, key: Any) -> Any:

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.facts import Join, View
+from gradtape.graph import Join, Op, Spec, View, declare, spec
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, constant_value, outputs
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract

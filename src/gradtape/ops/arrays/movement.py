@@ -10,10 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import batching, copies, examples, identities

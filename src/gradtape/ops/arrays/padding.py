@@ -9,8 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, constant
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Shape, constant, spec
 from gradtape.ops.arrays.gathering import gather_host
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, reshape

@@ -11,18 +11,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import kind_of_operand
-from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value
+from gradtape.recording import Deferred, Value, record, state
 
 
 def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Op, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.gathering import (
     SCATTER_ADD_ROWS,
     SCATTER_SET,

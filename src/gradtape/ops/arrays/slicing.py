@@ -14,18 +14,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, Rule, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
 from gradtape.ops.families import batching, copies, examples, identities
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import kind_of_operand
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
+from gradtape.recording import record, state
 
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]

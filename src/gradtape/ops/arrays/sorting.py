@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Node, Op, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.positions import observed

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import apply
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Spec
+from gradtape.graph import Op, Spec, apply
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
 from gradtape.graph.node import Node, apply, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
 from gradtape.ops.control.scan_params import PARAMS, Scan

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.composed_reads import while_reads

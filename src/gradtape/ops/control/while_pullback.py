@@ -12,11 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gradtape.graph import REGISTRY, Program, closed, spec, substitute
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import substitute
 from gradtape.ops.control import bodies
 from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.scan import scan_node

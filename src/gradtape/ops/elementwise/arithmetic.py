@@ -7,10 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import Array, promote
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Linear, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import batching, examples, identities, lowering
@@ -28,8 +25,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
     kind_of_operands,
 )
-from gradtape.recording.handle import Handle
-from gradtape.recording.record import record
+from gradtape.recording import Handle, record
 
 _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node
+from gradtape.graph import Linear, Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import lowering

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.families import batching
 from gradtape.ops.families.casting import cast

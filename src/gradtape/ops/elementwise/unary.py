@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, constant
+from gradtape.graph import Linear, Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
 from gradtape.ops.families import identities, lowering

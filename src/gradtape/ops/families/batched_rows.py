@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import spec
+from gradtape.graph import REGISTRY, Node, apply, constant, spec
 from gradtape.ops.families.batching import (
     Flags,
     Inputs,

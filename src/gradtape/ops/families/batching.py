@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant, outputs
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import REGISTRY, Node, Shape, Spec, apply, constant, outputs, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]

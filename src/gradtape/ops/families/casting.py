@@ -9,10 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, REAL_OF, Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
 from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample

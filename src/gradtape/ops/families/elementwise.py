@@ -12,11 +12,8 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.facts import Linear
-from gradtape.graph.math_function import MathFunction
+from gradtape.graph import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
 from gradtape.graph.node import Node, apply, constant, leaf
-from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.graph.vector_code import LlvmRule
 from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
@@ -24,10 +21,7 @@ from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
-from gradtape.recording.handle import Handle
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording import Handle, Recording, record, state
 
 Domain = tuple[float, float]
 # The rough cost of a call of a mathematical function, in units of one load from memory.

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.batching import Flags, Inputs
 from gradtape.ops.families.reads import dense

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import REGISTRY, Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families import batching, examples

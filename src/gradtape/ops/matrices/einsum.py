@@ -16,9 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
@@ -162,14 +160,7 @@ def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) ->
 def _einsum_samples() -> list[Sample]:
     rng = generator("einsum")
     sizes = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 0}
-    cases = [
-        "ab,bc->ac",
-        "abc,cdb->ad",
-        "abc,bdac->dba",
-        "bac,cab->b",
-        "ab,ab->",
-        "abe,ea->b",
-    ]
+    cases = ["ab,bc->ac", "abc,cdb->ad", "abc,bdac->dba", "bac,cab->b", "ab,ab->", "abe,ea->b"]
     dtypes = ["float64", "complex128"]
     found = []
     for dtype in dtypes:

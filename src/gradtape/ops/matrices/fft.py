@@ -15,9 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, REAL_OF, to_inexact
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Node, Op, Spec, apply, spec
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import record_operand

@@ -9,9 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Spec
+from gradtape.graph import Node, Op, Spec, apply, declare
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.reads import dense

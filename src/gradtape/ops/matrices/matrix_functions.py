@@ -9,9 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import to_inexact
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.joining import concat

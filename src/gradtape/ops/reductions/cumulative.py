@@ -13,10 +13,7 @@ import numpy as np
 
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Rule, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype

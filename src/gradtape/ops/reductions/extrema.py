@@ -11,10 +11,8 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
+from gradtape.graph import Accumulation, Node, Spec, apply, spec
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.families import batching, examples, identities

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import spec
+from gradtape.graph import Node, Op, apply, constant, declare, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import exp, log

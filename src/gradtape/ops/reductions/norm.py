@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
-from gradtape.graph.node import Node, constant
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, constant, declare, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign

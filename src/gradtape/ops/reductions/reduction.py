@@ -12,10 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Accumulation, Node, Op, Rule, Spec, Undefined, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import square
