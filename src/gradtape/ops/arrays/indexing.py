@@ -305,24 +305,17 @@ def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
     return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
 
 
-ONE_HOT = declare(
-    Op(
-        "one_hot",
-        "indexing",
-        spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
-        numpy=_one_hot_numpy,
-        batch=batching.leading,
-        jvp=Undefined("one_hot is a function of integers"),
-        vjp=Undefined("one_hot is a function of integers"),
-        params=("num_classes", "dtype"),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
-            Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
-            Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
-        ],
-    )
-)
+ONE_HOT = declare(Op(
+    "one_hot", "indexing", params=("num_classes", "dtype"),
+    spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
+    numpy=_one_hot_numpy, jvp=Undefined("one_hot is a function of integers"),
+    vjp=Undefined("one_hot is a function of integers"), batch=batching.leading, sparsity=nothing,
+    samples=lambda: [
+        Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
+        Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
+        Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand

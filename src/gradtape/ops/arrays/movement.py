@@ -53,25 +53,20 @@ def _reshape_spec(x: Spec, shape: Shape) -> Spec:
 
 
 RESHAPE = linear(
-    "reshape",
-    "movement",
-    spec=_reshape_spec,
+    "reshape", "movement", params=("shape",), spec=_reshape_spec,
     numpy=lambda x, shape: np.reshape(x, shape),
-    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
-    transpose=lambda g, x, shape: reshape_node(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
-    params=("shape",),
-    view=View.RESHAPE,
-    simpler=identities.view,
-    examples=examples.in_place,
-    sparsity=each(lambda operand, result, shape: SAME),
+    transpose=lambda g, x, shape: reshape_node(g, x.shape),
+    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
+    examples=examples.in_place, sparsity=each(lambda operand, result, shape: SAME),
+    view=View.RESHAPE, simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
         ((2, 3), {"shape": (6,)}),
         ((), {"shape": (1, 1)}),
         ((0, 3), {"shape": (3, 0)}),
     ),
-)
+)  # fmt: skip
 
 
 def reshape_node(node: Node, shape: Shape) -> Node:
@@ -108,27 +103,21 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
 
 
 BROADCAST_TO = linear(
-    "broadcast_to",
-    "movement",
-    spec=_broadcast_spec,
+    "broadcast_to", "movement", params=("shape",), spec=_broadcast_spec,
     numpy=lambda x, shape: np.broadcast_to(x, shape),
+    mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
+    transpose=lambda g, x, shape: reduce_to(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
-    transpose=lambda g, x, shape: reduce_to(g, x.shape),
-    mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
-    params=("shape",),
-    view=View.BROADCAST,
-    simpler=identities.view,
-    examples=examples.elementwise,
-    sparsity=moved,
+    examples=examples.elementwise, sparsity=moved, view=View.BROADCAST, simpler=identities.view,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
         ((2, 1), {"shape": (2, 3)}),
         ((), {"shape": (2,)}),
         ((1, 3), {"shape": (0, 3)}),
     ),
-)
+)  # fmt: skip
 
 
 @kind_of_operand
@@ -157,27 +146,21 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 PERMUTE_DIMS = linear(
-    "permute_dims",
-    "movement",
+    "permute_dims", "movement", params=("axes",),
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
-    numpy=lambda x, axes: np.transpose(x, axes),
+    numpy=lambda x, axes: np.transpose(x, axes), mask=mask_moved,
+    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),
-    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
-    mask=mask_moved,
-    params=("axes",),
-    view=View.PERMUTE,
-    simpler=identities.view,
-    examples=examples.permuted,
-    sparsity=moved,
+    examples=examples.permuted, sparsity=moved, view=View.PERMUTE, simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
         ((2, 3, 4), {"axes": (1, 2, 0)}),
         ((2, 0), {"axes": (1, 0)}),
         ((), {"axes": ()}),
     ),
-)
+)  # fmt: skip
 
 
 def permute(x: Any, axes: tuple[int, ...]) -> Any:
@@ -313,24 +296,18 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
 
 
 ROLL: Op = linear(
-    "roll",
-    "movement",
-    spec=lambda x, shift, axis: x,
-    numpy=lambda x, shift, axis: np.roll(x, shift, axis),
-    batch=batching.shifted("axis"),
+    "roll", "movement", params=("shift", "axis"), spec=lambda x, shift, axis: x,
+    numpy=lambda x, shift, axis: np.roll(x, shift, axis), mask=mask_moved,
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
-    mask=mask_moved,
-    params=("shift", "axis"),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=moved,
     copies=copies.roll,
-    examples=examples.along_axis,
-    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
         ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),
         ((3,), {"shift": (7,), "axis": (0,)}),
         ((0, 2), {"shift": (1,), "axis": (0,)}),
     ),
-)
+)  # fmt: skip
 
 
 @kind_of_operand

@@ -105,22 +105,12 @@ def _argmax_spec(x: Spec, indices: Spec, values: Spec) -> Spec:
     return spec(x.shape, np.dtype(np.int64))
 
 
-SCATTER_ARGMAX = declare(
-    Op(
-        "scatter_argmax",
-        "indexing",
-        spec=_argmax_spec,
-        numpy=_argmax_numpy,
-        batch=batched_rows.scatter_argmax,
-        jvp=Undefined("scatter_argmax gives integers"),
-        vjp=Undefined("scatter_argmax gives integers"),
-        promote=_argmax_promote,
-        sparsity=nothing,
-        samples=_argmax_samples,
-        weak=(0, 2),
-        expensive=True,
-    )
-)
+SCATTER_ARGMAX = declare(Op(
+    "scatter_argmax", "indexing", spec=_argmax_spec, numpy=_argmax_numpy, promote=_argmax_promote,
+    weak=(0, 2), jvp=Undefined("scatter_argmax gives integers"),
+    vjp=Undefined("scatter_argmax gives integers"), batch=batched_rows.scatter_argmax,
+    sparsity=nothing, expensive=True, samples=_argmax_samples,
+))  # fmt: skip
 
 
 @kind_of_operand

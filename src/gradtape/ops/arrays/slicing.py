@@ -141,44 +141,18 @@ def _slice_samples(name: str, whole: bool) -> Rule:
 
 
 _PART = ("starts", "lengths", "steps", "shape")
-SLICE = declare(
-    Op(
-        "slice",
-        "movement",
-        spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
-        numpy=_slice_numpy,
-        batch=_part_batch,
-        jvp=_slice_jvp,
-        vjp=_slice_vjp,
-        mask=mask_moved,
-        params=_PART,
-        sparsity=moved,
-        samples=_slice_samples("slice", whole=True),
-        weak=(),
-        view=View.SLICE,
-        simpler=identities.view,
-        copies=copies.slice_,
-        examples=examples.part_read,
-    )
-)
-UNSLICE = declare(
-    Op(
-        "unslice",
-        "movement",
-        spec=_unslice_spec,
-        numpy=_unslice_numpy,
-        batch=_part_batch,
-        jvp=_slice_jvp,
-        vjp=_unslice_vjp,
-        mask=mask_moved,
-        params=_PART,
-        sparsity=moved,
-        samples=_slice_samples("unslice", whole=False),
-        weak=(),
-        copies=copies.unslice,
-        examples=examples.part_of_zeros,
-    )
-)
+SLICE = declare(Op(
+    "slice", "movement", params=_PART, spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
+    numpy=_slice_numpy, weak=(), jvp=_slice_jvp, vjp=_slice_vjp, mask=mask_moved, batch=_part_batch,
+    examples=examples.part_read, sparsity=moved, view=View.SLICE, simpler=identities.view,
+    copies=copies.slice_, samples=_slice_samples("slice", whole=True),
+))  # fmt: skip
+UNSLICE = declare(Op(
+    "unslice", "movement", params=_PART, spec=_unslice_spec, numpy=_unslice_numpy, weak=(),
+    jvp=_slice_jvp, vjp=_unslice_vjp, mask=mask_moved, batch=_part_batch,
+    examples=examples.part_of_zeros, sparsity=moved, copies=copies.unslice,
+    samples=_slice_samples("unslice", whole=False),
+))  # fmt: skip
 
 
 def cast_value(what: str, x: Node, value: Node) -> Node:
@@ -255,25 +229,11 @@ def _set_samples() -> list[Sample]:
     return found
 
 
-SET_SLICE = declare(
-    Op(
-        "set_slice",
-        "movement",
-        copies=copies.set_slice,
-        examples=examples.part_replaced,
-        spec=_set_spec,
-        numpy=_set_numpy,
-        batch=_set_batch,
-        jvp=_set_jvp,
-        vjp=_set_vjp,
-        mask=_set_mask,
-        promote=_set_promote,
-        params=_PART,
-        sparsity=moved,
-        samples=_set_samples,
-        weak=(0, 1),
-    )
-)
+SET_SLICE = declare(Op(
+    "set_slice", "movement", params=_PART, spec=_set_spec, numpy=_set_numpy, promote=_set_promote,
+    weak=(0, 1), jvp=_set_jvp, vjp=_set_vjp, mask=_set_mask, batch=_set_batch,
+    examples=examples.part_replaced, sparsity=moved, copies=copies.set_slice, samples=_set_samples,
+))  # fmt: skip
 
 
 def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:

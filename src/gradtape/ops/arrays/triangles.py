@@ -32,21 +32,14 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         return x
 
     op = linear(
-        name,
-        "movement",
-        spec=rule,
-        numpy=lambda x, k: kernel(x, k),
-        batch=batching.leading,
-        transpose=lambda g, x, k: apply(op, (g,), (k,)),
-        mask=mask_moved,
-        params=("k",),
+        name, "movement", params=("k",), spec=rule, numpy=lambda x, k: kernel(x, k),
+        mask=mask_moved, transpose=lambda g, x, k: apply(op, (g,), (k,)), batch=batching.leading,
         # The elements that are kept stay in place.
-        examples=examples.in_place,
-        sparsity=moved,
+        examples=examples.in_place, sparsity=moved,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
         ),
-    )
+    )  # fmt: skip
     return op
 
 

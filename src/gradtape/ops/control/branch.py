@@ -152,18 +152,7 @@ def _samples() -> list[Sample]:
     return found
 
 
-BRANCH = declare(
-    Op(
-        "branch",
-        "control",
-        spec=_spec,
-        numpy=_kernel,
-        jvp=_jvp,
-        pullback=_pullback,
-        batch=_batch,
-        sparsity=branch_reads,
-        params=("branches",),
-        samples=_samples,
-        expensive=True,
-    )
-)
+BRANCH = declare(Op(
+    "branch", "control", params=("branches",), spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
+    sparsity=branch_reads, pullback=_pullback, expensive=True, samples=_samples,
+))  # fmt: skip

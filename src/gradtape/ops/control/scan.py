@@ -228,18 +228,7 @@ def _samples() -> list[Sample]:
     return found
 
 
-SCAN = declare(
-    Op(
-        "scan",
-        "control",
-        spec=_spec,
-        numpy=_kernel,
-        jvp=_jvp,
-        pullback=pull_scan,
-        batch=_batch,
-        sparsity=scan_reads,
-        params=PARAMS,
-        samples=_samples,
-        expensive=True,
-    )
-)
+SCAN = declare(Op(
+    "scan", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
+    sparsity=scan_reads, pullback=pull_scan, expensive=True, samples=_samples,
+))  # fmt: skip

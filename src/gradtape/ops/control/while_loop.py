@@ -235,18 +235,7 @@ def _samples() -> list[Sample]:
     return found
 
 
-WHILE = declare(
-    Op(
-        "while",
-        "control",
-        spec=_spec,
-        numpy=_kernel,
-        jvp=_jvp,
-        pullback=_pullback,
-        batch=_batch,
-        sparsity=while_reads,
-        params=PARAMS,
-        samples=_samples,
-        expensive=True,
-    )
-)
+WHILE = declare(Op(
+    "while", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
+    sparsity=while_reads, pullback=_pullback, expensive=True, samples=_samples,
+))  # fmt: skip

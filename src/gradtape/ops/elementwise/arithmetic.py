@@ -314,38 +314,21 @@ def branch_mask(index: int, node: Node) -> Node:
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 
-WHERE = declare(
-    Op(
-        "where",
-        "elementwise",
-        spec=_where_spec,
-        numpy=np.where,
-        batch=batching.broadcasting,
-        llvm=lowering.select,
-        examples=examples.elementwise,
-        linear=Linear((1, 2), together=True),
-        simpler=identities.where,
-        promote=_where_promote,
-        weak=(1, 2),
-        jvp=_where_jvp,
-        vjp=_where_vjp,
-        mask=mask_of,
-        sparsity=elements,
-        samples=lambda: [
-            Sample(
-                (
-                    np.array([True, False, True]),
-                    np.array([1.0, 2.0, 3.0]),
-                    np.array([4.0, 5.0, 6.0]),
-                )
-            ),
-            Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
-            Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
-            Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
-            Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
-        ],
-    )
-)
+WHERE = declare(Op(
+    "where", "elementwise", spec=_where_spec, numpy=np.where, promote=_where_promote, weak=(1, 2),
+    jvp=_where_jvp, vjp=_where_vjp, mask=mask_of, linear=Linear((1, 2), together=True),
+    batch=batching.broadcasting, examples=examples.elementwise, sparsity=elements,
+    llvm=lowering.select, simpler=identities.where,
+    samples=lambda: [
+        Sample(
+            (np.array([True, False, True]), np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
+        ),
+        Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
+        Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
+        Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
+        Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
+    ],
+))  # fmt: skip
 
 
 @overload
@@ -404,26 +387,14 @@ def _identity_rule(order: int) -> dict[str, Any]:
     }
 
 
-IDENTITY = declare(
-    Op(
-        "identity",
-        "elementwise",
-        jvp=lambda tangents, y, inputs: tangents[0],
-        vjp=lambda index, g, y, inputs: g,
-        sparsity=elements,
-        **_identity_rule(2),
-    )
-)
-STOP_GRADIENT = declare(
-    Op(
-        "stop_gradient",
-        "elementwise",
-        jvp=lambda tangents, y, inputs: None,
-        vjp=lambda index, g, y, inputs: None,
-        sparsity=nothing,
-        **_identity_rule(0),
-    )
-)
+IDENTITY = declare(Op(
+    "identity", "elementwise", jvp=lambda tangents, y, inputs: tangents[0],
+    vjp=lambda index, g, y, inputs: g, sparsity=elements, **_identity_rule(2),
+))  # fmt: skip
+STOP_GRADIENT = declare(Op(
+    "stop_gradient", "elementwise", jvp=lambda tangents, y, inputs: None,
+    vjp=lambda index, g, y, inputs: None, sparsity=nothing, **_identity_rule(0),
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -204,14 +204,9 @@ ceil: Unary = elementwise(
     function=CEIL, llvm=lowering.rounding(CEIL),
 )  # fmt: skip
 trunc: Unary = elementwise(
-    "trunc",
-    np.trunc,
-    "Integer part; derivative 0.",
-    ("float(gt.trunc(-1.5))", "-1.0"),
-    **_STEP,
-    function=TRUNC,
-    llvm=lowering.rounding(TRUNC),
-)
+    "trunc", np.trunc, "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), **_STEP,
+    function=TRUNC, llvm=lowering.rounding(TRUNC),
+)  # fmt: skip
 round: Unary = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},

@@ -80,22 +80,12 @@ def _samples() -> list[Sample]:
     ]
 
 
-FOR_EACH = declare(
-    Op(
-        "for_each",
-        "library",
-        examples=examples.matrices,
-        spec=_spec,
-        numpy=_kernel,
-        batch=_batch,
-        sparsity=dense,
-        jvp=Undefined("it serves ops that give integers or booleans"),
-        vjp=Undefined("it serves ops that give integers or booleans"),
-        params=("op", "params", "over"),
-        samples=_samples,
-        expensive=True,
-    )
-)
+FOR_EACH = declare(Op(
+    "for_each", "library", params=("op", "params", "over"), spec=_spec, numpy=_kernel,
+    jvp=Undefined("it serves ops that give integers or booleans"),
+    vjp=Undefined("it serves ops that give integers or booleans"), batch=_batch,
+    examples=examples.matrices, sparsity=dense, expensive=True, samples=_samples,
+))  # fmt: skip
 
 
 def each(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:

@@ -240,25 +240,12 @@ def _matmul_composition(a: Node, b: Node) -> Node | None:
     return add_up(column * b, (0,), False)
 
 
-MATMUL = declare(
-    Op(
-        "matmul",
-        "contraction",
-        spec=_matmul_spec,
-        numpy=_matmul_kernel,
-        batch=_matmul_batch,
-        jvp=_matmul_jvp,
-        vjp=_matmul_vjp,
-        mask=_matmul_mask,
-        promote=promotion("matmul", "same", "any"),
-        sparsity=_matmul_sparsity,
-        labels=_matmul_labels,
-        examples=examples.labelled,
-        composition=_matmul_composition,
-        samples=_matmul_samples,
-        expensive=True,
-    )
-)
+MATMUL = declare(Op(
+    "matmul", "contraction", spec=_matmul_spec, numpy=_matmul_kernel,
+    promote=promotion("matmul", "same", "any"), jvp=_matmul_jvp, vjp=_matmul_vjp, mask=_matmul_mask,
+    batch=_matmul_batch, examples=examples.labelled, sparsity=_matmul_sparsity,
+    labels=_matmul_labels, composition=_matmul_composition, expensive=True, samples=_matmul_samples,
+))  # fmt: skip
 
 # The fast path of recording is shared with element-wise functions: one look-up per operand.
 _record_matmul = binary_function(MATMUL)

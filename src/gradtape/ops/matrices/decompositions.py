@@ -71,24 +71,12 @@ def _positive_samples() -> list[Sample]:
     ]
 
 
-CHOLESKY = declare(
-    Op(
-        "cholesky",
-        "library",
-        examples=examples.matrices,
-        spec=_cholesky_spec,
-        numpy=_cholesky_kernel,
-        batch=batching.leading,
-        jvp=_cholesky_jvp,
-        mask=batch_mask(2),
-        promote=promotion("cholesky", "float", "inexact"),
-        sparsity=matrices,
-        solves=True,
-        samples=_positive_samples,
-        expensive=True,
-        may_fail=True,
-    )
-)
+CHOLESKY = declare(Op(
+    "cholesky", "library", spec=_cholesky_spec, numpy=_cholesky_kernel,
+    promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
+    expensive=True, may_fail=True, samples=_positive_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -146,26 +134,17 @@ def _qr_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], complete: bool) -> 
     return dq, matmul(adjoint(q), dx - matmul(dq, r))
 
 
-QR_OP = declare(
-    Op(
-        "qr",
-        "library",
-        examples=examples.matrices,
-        spec=_qr_spec,
-        batch=batching.leading,
-        numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
-        jvp=_qr_jvp,
-        promote=promotion("qr", "float", "inexact"),
-        params=("complete",),
-        sparsity=matrices,
-        samples=lambda: [
-            Sample((x,), {"complete": complete}, order=0 if complete else 2)
-            for complete in (False, True)
-            for x in sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
-        ],
-        expensive=True,
-    )
-)
+QR_OP = declare(Op(
+    "qr", "library", params=("complete",), spec=_qr_spec,
+    numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+    promote=promotion("qr", "float", "inexact"), jvp=_qr_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [
+        Sample((x,), {"complete": complete}, order=0 if complete else 2)
+        for complete in (False, True)
+        for x in sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
+    ],
+))  # fmt: skip
 
 
 def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:

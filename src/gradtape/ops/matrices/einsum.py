@@ -179,25 +179,12 @@ def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
     return (tuple(left), tuple(right)), tuple(output)
 
 
-EINSUM = declare(
-    Op(
-        "einsum",
-        "contraction",
-        spec=_einsum_spec,
-        numpy=_einsum_kernel,
-        batch=_einsum_batch,
-        jvp=_einsum_jvp,
-        vjp=_einsum_vjp,
-        mask=_einsum_mask,
-        promote=promotion("einsum", "same", "any"),
-        params=("subscripts",),
-        sparsity=_einsum_sparsity,
-        labels=_einsum_labels,
-        examples=examples.labelled,
-        samples=_einsum_samples,
-        expensive=True,
-    )
-)
+EINSUM = declare(Op(
+    "einsum", "contraction", params=("subscripts",), spec=_einsum_spec, numpy=_einsum_kernel,
+    promote=promotion("einsum", "same", "any"), jvp=_einsum_jvp, vjp=_einsum_vjp, mask=_einsum_mask,
+    batch=_einsum_batch, examples=examples.labelled, sparsity=_einsum_sparsity,
+    labels=_einsum_labels, expensive=True, samples=_einsum_samples,
+))  # fmt: skip
 
 
 def arrange(x: Any, have: Labels, want: Labels) -> Any:

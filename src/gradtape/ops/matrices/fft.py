@@ -83,17 +83,12 @@ def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -
 
 
 FFT: Op = linear(
-    "fft",
-    "library",
-    examples=examples.along_axis,
-    spec=lambda x, axes, inverse, norm: x,
-    numpy=_fft_numpy,
-    batch=batching.shifted("axes"),
+    "fft", "library", params=("axes", "inverse", "norm"), spec=lambda x, axes, inverse, norm: x,
+    numpy=_fft_numpy, promote=_to_complex, mask=_mask,
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
-    params=("axes", "inverse", "norm"),
-    sparsity=lanes,
+    batch=batching.shifted("axes"), examples=examples.along_axis, sparsity=lanes, expensive=True,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -103,21 +98,15 @@ FFT: Op = linear(
         ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
         ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
     ),
-    expensive=True,
-    promote=_to_complex,
-    mask=_mask,
-)
+)  # fmt: skip
 
 WEIGH_INNER: Op = linear(
-    "weigh_inner_frequencies",
-    "library",
-    examples=examples.along_axis,
+    "weigh_inner_frequencies", "library", params=("axis", "length", "factor"),
     spec=lambda x, axis, length, factor: x,
     numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
-    batch=batching.shifted("axis"),
+    mask=lambda index, mask, y, inputs, **params: mask,
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
-    params=("axis", "length", "factor"),
-    sparsity=elements,
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=elements,
     samples=_samples(
         "weigh_inner_frequencies",
         ("complex128", "complex64"),
@@ -126,8 +115,7 @@ WEIGH_INNER: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "factor": 2.0}),
         ((0, 2), {"axis": 1, "length": 2, "factor": 2.0}),
     ),
-    mask=lambda index, mask, y, inputs, **params: mask,
-)
+)  # fmt: skip
 
 
 def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
@@ -150,15 +138,11 @@ def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Nod
 
 
 RFFT: Op = linear(
-    "rfft",
-    "library",
-    examples=examples.along_axis,
+    "rfft", "library", params=("axis", "norm"),
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
-    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
-    batch=batching.shifted("axis"),
-    transpose=_rfft_transpose,
-    params=("axis", "norm"),
-    sparsity=lanes,
+    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), promote=_to_real, mask=_mask,
+    transpose=_rfft_transpose, batch=batching.shifted("axis"), examples=examples.along_axis,
+    sparsity=lanes, expensive=True,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -168,21 +152,14 @@ RFFT: Op = linear(
         ((2, 1), {"axis": 1, "norm": "backward"}),
         ((0, 4), {"axis": 1, "norm": "backward"}),
     ),
-    expensive=True,
-    promote=_to_real,
-    mask=_mask,
-)
+)  # fmt: skip
 
 IRFFT: Op = linear(
-    "irfft",
-    "library",
-    examples=examples.along_axis,
+    "irfft", "library", params=("axis", "length", "norm"),
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
-    batch=batching.shifted("axis"),
-    transpose=_irfft_transpose,
-    params=("axis", "length", "norm"),
-    sparsity=lanes,
+    promote=_to_complex, mask=_mask, transpose=_irfft_transpose, batch=batching.shifted("axis"),
+    examples=examples.along_axis, sparsity=lanes, expensive=True,
     samples=_samples(
         "irfft",
         ("complex128", "complex64"),
@@ -192,10 +169,7 @@ IRFFT: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
         ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
     ),
-    expensive=True,
-    promote=_to_complex,
-    mask=_mask,
-)
+)  # fmt: skip
 
 
 def _norm(name: str, norm: Any) -> str:

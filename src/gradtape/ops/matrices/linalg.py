@@ -119,25 +119,12 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return reduce_to(back, inputs[index].shape)
 
 
-SOLVE = declare(
-    Op(
-        "solve",
-        "library",
-        examples=examples.matrices,
-        spec=lambda a, b: _system_spec("solve", a, b),
-        numpy=_solve_kernel,
-        batch=_system_batch,
-        jvp=_solve_jvp,
-        vjp=_solve_vjp,
-        mask=batch_mask(2),
-        promote=promotion("solve", "float", "inexact"),
-        sparsity=_system_sparsity,
-        solves=True,
-        samples=lambda: _system_samples("solve"),
-        expensive=True,
-        may_fail=True,
-    )
-)
+SOLVE = declare(Op(
+    "solve", "library", spec=lambda a, b: _system_spec("solve", a, b), numpy=_solve_kernel,
+    promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
+    mask=batch_mask(2), batch=_system_batch, examples=examples.matrices, sparsity=_system_sparsity,
+    solves=True, expensive=True, may_fail=True, samples=lambda: _system_samples("solve"),
+))  # fmt: skip
 
 
 def solve_matrix(a: Any, b: Any) -> Any:
@@ -213,29 +200,18 @@ def _triangular_vjp(
     return reduce_to(back, inputs[index].shape)
 
 
-TRIANGULAR_SOLVE = declare(
-    Op(
-        "triangular_solve",
-        "library",
-        examples=examples.matrices,
-        spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
-        numpy=_triangular_kernel,
-        batch=_system_batch,
-        jvp=_triangular_jvp,
-        vjp=_triangular_vjp,
-        mask=batch_mask(2),
-        promote=promotion("triangular_solve", "float", "inexact"),
-        params=("lower", "unit_diagonal"),
-        sparsity=_system_sparsity,
-        solves=True,
-        samples=lambda: [
-            *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
-            *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
-        ],
-        expensive=True,
-        may_fail=True,
-    )
-)
+TRIANGULAR_SOLVE = declare(Op(
+    "triangular_solve", "library", params=("lower", "unit_diagonal"),
+    spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
+    numpy=_triangular_kernel, promote=promotion("triangular_solve", "float", "inexact"),
+    jvp=_triangular_jvp, vjp=_triangular_vjp, mask=batch_mask(2), batch=_system_batch,
+    examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
+    may_fail=True,
+    samples=lambda: [
+        *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
+        *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -263,25 +239,16 @@ def _square_spec(name: str) -> Any:
     return rule
 
 
-INV = declare(
-    Op(
-        "inv",
-        "library",
-        examples=examples.matrices,
-        spec=_square_spec("inv"),
-        batch=batching.leading,
-        numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
-        jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
-        vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
-        mask=batch_mask(2),
-        promote=promotion("inv", "float", "inexact"),
-        sparsity=matrices,
-        solves=True,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
-        expensive=True,
-        may_fail=True,
-    )
-)
+INV = declare(Op(
+    "inv", "library", spec=_square_spec("inv"),
+    numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
+    promote=promotion("inv", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
+    vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)), mask=batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
+    expensive=True, may_fail=True,
+    samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -322,22 +289,12 @@ def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return size * movement.matrix_transpose(change)
 
 
-COFACTOR = declare(
-    Op(
-        "cofactor",
-        "library",
-        examples=examples.matrices,
-        spec=_square_spec("cofactor"),
-        batch=batching.leading,
-        numpy=_cofactor_kernel,
-        jvp=_cofactor_jvp,
-        mask=batch_mask(2),
-        promote=promotion("cofactor", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("cofactor", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+COFACTOR = declare(Op(
+    "cofactor", "library", spec=_square_spec("cofactor"), numpy=_cofactor_kernel,
+    promote=promotion("cofactor", "float", "inexact"), jvp=_cofactor_jvp, mask=batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in sample_matrices("cofactor", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 def _det_spec(x: Spec) -> Spec:
@@ -350,23 +307,14 @@ def _det_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return scale * conjugate(record(COFACTOR, inputs))
 
 
-DET = declare(
-    Op(
-        "det",
-        "library",
-        examples=examples.matrices,
-        spec=_det_spec,
-        batch=batching.leading,
-        numpy=lambda x: np.asarray(np.linalg.det(x)),
-        jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
-        vjp=_det_vjp,
-        mask=batch_mask(0),
-        promote=promotion("det", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("det", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+DET = declare(Op(
+    "det", "library", spec=_det_spec, numpy=lambda x: np.asarray(np.linalg.det(x)),
+    promote=promotion("det", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
+    vjp=_det_vjp, mask=batch_mask(0), batch=batching.leading, examples=examples.matrices,
+    sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in sample_matrices("det", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -403,21 +351,13 @@ def _slogdet_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[
     return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
 
 
-SLOGDET = declare(
-    Op(
-        "slogdet",
-        "library",
-        examples=examples.matrices,
-        spec=_slogdet_spec,
-        batch=batching.leading,
-        numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
-        jvp=_slogdet_jvp,
-        promote=promotion("slogdet", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("slogdet", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+SLOGDET = declare(Op(
+    "slogdet", "library", spec=_slogdet_spec,
+    numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+    promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in sample_matrices("slogdet", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 def slogdet(x: TensorLike, /) -> Slogdet:

@@ -96,20 +96,8 @@ def _samples() -> list[Sample]:
     return found
 
 
-SYSTEM = declare(
-    Op(
-        "solve_system",
-        "library",
-        examples=examples.matrices,
-        spec=_spec,
-        numpy=_kernel,
-        batch=_batch,
-        params=("system",),
-        jvp=_jvp,
-        vjp=_vjp,
-        sparsity=dense,
-        samples=_samples,
-        expensive=True,
-        may_fail=True,
-    )
-)
+SYSTEM = declare(Op(
+    "solve_system", "library", params=("system",), spec=_spec, numpy=_kernel, jvp=_jvp, vjp=_vjp,
+    batch=_batch, examples=examples.matrices, sparsity=dense, expensive=True, may_fail=True,
+    samples=_samples,
+))  # fmt: skip

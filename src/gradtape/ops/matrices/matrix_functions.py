@@ -104,24 +104,12 @@ def _pinv_samples() -> list[Sample]:
     return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
 
 
-PINV = declare(
-    Op(
-        "pinv",
-        "library",
-        examples=examples.matrices,
-        spec=_pinv_spec,
-        numpy=_pinv_kernel,
-        batch=batching.leading,
-        jvp=_pinv_jvp,
-        mask=batch_mask(2),
-        promote=promotion("pinv", "float", "inexact"),
-        params=("rtol",),
-        sparsity=matrices,
-        samples=_pinv_samples,
-        expensive=True,
-        may_fail=True,
-    )
-)
+PINV = declare(Op(
+    "pinv", "library", params=("rtol",), spec=_pinv_spec, numpy=_pinv_kernel,
+    promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    may_fail=True, samples=_pinv_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -174,26 +162,17 @@ def _expm_along(x: Node, direction: Node) -> Node:
     return along_axis(corner, whole.ndim - 1, n, n)
 
 
-EXPM = declare(
-    Op(
-        "expm",
-        "library",
-        examples=examples.matrices,
-        spec=_expm_spec,
-        numpy=_expm_kernel,
-        batch=batching.leading,
-        jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
-        vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
-        mask=batch_mask(2),
-        promote=promotion("expm", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [
-            Sample((x * np.array(0.2, x.dtype),))
-            for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
-        ],
-        expensive=True,
-    )
-)
+EXPM = declare(Op(
+    "expm", "library", spec=_expm_spec, numpy=_expm_kernel,
+    promote=promotion("expm", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
+    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [
+        Sample((x * np.array(0.2, x.dtype),))
+        for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -218,26 +197,16 @@ def _rank_kernel(x: np.ndarray, rtol: Any) -> Any:
     return np.sum(values > limit, axis=-1, dtype=np.int64)
 
 
-MATRIX_RANK = declare(
-    Op(
-        "matrix_rank",
-        "library",
-        examples=examples.matrices,
-        spec=_rank_spec,
-        numpy=_rank_kernel,
-        batch=batching.leading,
-        jvp=Undefined("a rank is an integer"),
-        vjp=Undefined("a rank is an integer"),
-        promote=promotion("matrix_rank", "float", "inexact"),
-        params=("rtol",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((x,), {"rtol": None}, order=0)
-            for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
-        ],
-        expensive=True,
-    )
-)
+MATRIX_RANK = declare(Op(
+    "matrix_rank", "library", params=("rtol",), spec=_rank_spec, numpy=_rank_kernel,
+    promote=promotion("matrix_rank", "float", "inexact"), jvp=Undefined("a rank is an integer"),
+    vjp=Undefined("a rank is an integer"), batch=batching.leading, examples=examples.matrices,
+    sparsity=nothing, expensive=True,
+    samples=lambda: [
+        Sample((x,), {"rtol": None}, order=0)
+        for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -373,24 +342,13 @@ def _cross_samples() -> list[Sample]:
     ]
 
 
-CROSS = declare(
-    Op(
-        "cross",
-        "contraction",
-        examples=examples.crossed,
-        spec=_cross_spec,
-        numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
-        batch=batching.broadcasting,
-        jvp=_cross_jvp,
-        vjp=_cross_vjp,
-        mask=_cross_mask,
-        promote=promotion("cross", "same", "numeric"),
-        params=("axis",),
-        sparsity=each(_cross_reads),
-        samples=_cross_samples,
-        expensive=True,
-    )
-)
+CROSS = declare(Op(
+    "cross", "contraction", params=("axis",), spec=_cross_spec,
+    numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
+    promote=promotion("cross", "same", "numeric"), jvp=_cross_jvp, vjp=_cross_vjp, mask=_cross_mask,
+    batch=batching.broadcasting, examples=examples.crossed, sparsity=each(_cross_reads),
+    expensive=True, samples=_cross_samples,
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -70,56 +70,39 @@ def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
 
 
 # Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
-LOGSUMEXP_WEIGHTS = declare(
-    Op(
-        "logsumexp_weights",
-        "reduction",
-        examples=examples.reduction,
-        spec=lambda x, axis: x,
-        numpy=_weights_kernel,
-        batch=batching.shifted("axis"),
-        sparsity=lanes,
-        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
-        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
-        mask=lambda index, mask, y, inputs, axis: expand_reduced(
-            apply(ANY, (mask,), (axis, True)), mask.shape, axis
-        ),
-        params=("axis",),
-        composition=_weights_composition,
-        samples=lambda: (
-            [
-                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
-                for axis in ((1,), (0, 1), ())
-            ]
-            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
-        ),
-        expensive=True,
-        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
-    )
-)
-LOGSUMEXP = declare(
-    Op(
-        "logsumexp",
-        "reduction",
-        examples=examples.reduction,
-        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-        numpy=_logsumexp_kernel,
-        batch=batching.shifted("axis"),
-        sparsity=reduced,
-        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
-            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
-        ),
-        vjp=lambda index, g, y, inputs, axis, keepdims: (
-            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
-        ),
-        mask=mask_reduced,
-        promote=promotion("logsumexp", "float", "float"),
-        params=("axis", "keepdims"),
-        composition=_logsumexp_composition,
-        samples=reduction_samples("logsumexp", ("float64", "float32")),
-        expensive=True,
-    )
-)
+LOGSUMEXP_WEIGHTS = declare(Op(
+    "logsumexp_weights", "reduction", params=("axis",), spec=lambda x, axis: x,
+    numpy=_weights_kernel,
+    jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+    vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+    mask=lambda index, mask, y, inputs, axis: expand_reduced(
+        apply(ANY, (mask,), (axis, True)), mask.shape, axis
+    ),
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=lanes,
+    composition=_weights_composition, expensive=True,
+    samples=lambda: (
+        [
+            Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
+            for axis in ((1,), (0, 1), ())
+        ]
+        + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
+    ),
+    doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
+))  # fmt: skip
+LOGSUMEXP = declare(Op(
+    "logsumexp", "reduction", params=("axis", "keepdims"),
+    spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+    numpy=_logsumexp_kernel, promote=promotion("logsumexp", "float", "float"),
+    jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+        SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
+    ),
+    vjp=lambda index, g, y, inputs, axis, keepdims: (
+        apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
+    ),
+    mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=reduced, composition=_logsumexp_composition, expensive=True,
+    samples=reduction_samples("logsumexp", ("float64", "float32")),
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -153,27 +153,13 @@ def _samples() -> list[Sample]:
     return found
 
 
-NORM = declare(
-    Op(
-        "norm",
-        "reduction",
-        examples=examples.reduction,
-        spec=_spec,
-        numpy=_kernel,
-        batch=batching.shifted("axis"),
-        jvp=_jvp,
-        vjp=_vjp,
-        mask=mask_reduced,
-        promote=promotion("norm", "float", "inexact"),
-        params=("ord", "axis", "keepdims"),
-        composition=_composition,
-        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
-            y, operands, **axes
-        ),
-        samples=_samples,
-        expensive=True,
-    )
-)
+NORM = declare(Op(
+    "norm", "reduction", params=("ord", "axis", "keepdims"), spec=_spec, numpy=_kernel,
+    promote=promotion("norm", "float", "inexact"), jvp=_jvp, vjp=_vjp, mask=mask_reduced,
+    batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(y, operands, **axes),
+    composition=_composition, expensive=True, samples=_samples,
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -48,21 +48,13 @@ def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
 
 
 SUM = linear(
-    "sum",
-    "reduction",
-    examples=examples.reduction,
-    spec=_accumulated_spec,
-    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
-    batch=batching.shifted("axis"),
+    "sum", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims), mask=mask_reduced,
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
-    params=("axis", "keepdims"),
-    sparsity=reduced,
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=reduced,
+    reduction=Accumulation.SUM, simpler=identities.reduction, expensive=True,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
-    mask=mask_reduced,
-    reduction=Accumulation.SUM,
-    simpler=identities.reduction,
-    expensive=True,
-)
+)  # fmt: skip
 
 
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
@@ -116,25 +108,13 @@ def _prod_samples() -> list[Sample]:
     return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
 
 
-PROD = declare(
-    Op(
-        "prod",
-        "reduction",
-        examples=examples.reduction,
-        spec=_accumulated_spec,
-        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
-        batch=batching.shifted("axis"),
-        jvp=_prod_jvp,
-        vjp=_prod_vjp,
-        mask=mask_reduced,
-        params=("axis", "keepdims"),
-        sparsity=reduced,
-        samples=_prod_samples,
-        reduction=Accumulation.PROD,
-        simpler=identities.reduction,
-        expensive=True,
-    )
-)
+PROD = declare(Op(
+    "prod", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims), jvp=_prod_jvp,
+    vjp=_prod_vjp, mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=reduced, reduction=Accumulation.PROD, simpler=identities.reduction, expensive=True,
+    samples=_prod_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -150,25 +130,15 @@ def prod(
 
 
 def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
-    return declare(
-        Op(
-            name,
-            "reduction",
-            examples=examples.reduction,
-            spec=lambda x, axis, keepdims: spec(
-                reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
-            ),
-            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-            batch=batching.shifted("axis"),
-            jvp=Undefined(f"{name} gives booleans"),
-            vjp=Undefined(f"{name} gives booleans"),
-            params=("axis", "keepdims"),
-            sparsity=nothing,
-            samples=reduction_samples(name, ("bool", "float64", "int32")),
-            reduction=reduction,
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "reduction", params=("axis", "keepdims"),
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), np.dtype(bool)),
+        numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+        jvp=Undefined(f"{name} gives booleans"), vjp=Undefined(f"{name} gives booleans"),
+        batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing,
+        reduction=reduction, expensive=True,
+        samples=reduction_samples(name, ("bool", "float64", "int32")),
+    ))  # fmt: skip
 
 
 ANY = _logical("any", np.any, Accumulation.ANY)
