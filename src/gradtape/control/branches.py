@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gradtape.control.carried_state import CarriedState
+from gradtape.control.carry import CarriedState
 from gradtape.control.checks import check_function, described
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import DtypeError, ShapeError
@@ -22,8 +22,6 @@ from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.recording import Recording, state
 from gradtape.tensor import Tensor, TensorLike, asarray
-
-__all__ = ["cond", "switch"]
 
 R = TypeVar("R")
 

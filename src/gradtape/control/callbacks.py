@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     SpecLike: TypeAlias = DTypeLike | Spec | Tensor | tuple[Sequence[int], DTypeLike]
     Specs: TypeAlias = SpecLike | list[SpecLike]
 
-__all__ = ["numpy_function", "pure_callback", "py_function"]
-
 
 def numpy_function(f: Callable[..., object], args: Sequence[TensorLike], spec: Specs) -> Any:
     """Call `f` on NumPy arrays as part of the program; it has no derivative and says so.

@@ -21,8 +21,6 @@ from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import Tensor, asarray
 
-__all__ = ["scan"]
-
 Carried = TypeVar("Carried")
 Row = TypeVar("Row")
 

@@ -25,8 +25,6 @@ from gradtape.tensor import TensorLike, Variable
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
 from gradtape.transforms.batch import Unbatched
 
-__all__ = ["vectorized_map", "vmap"]
-
 Function = TypeVar("Function", bound=Callable[..., object])
 Row = TypeVar("Row")
 

@@ -9,17 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gradtape.derive import sparse_patterns
 from gradtape.derive.gradient import hold_result
 from gradtape.derive.jacobians import derive_slope
 from gradtape.derive.pending_matrix import pending_matrix
 from gradtape.derive.python_rules import PythonRules
-from gradtape.derive.sparse_patterns import (
-    Contents,
-    hessian_pattern,
-    index_contents,
-    jacobian_pattern,
-    leaves_that_index,
-)
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
@@ -156,7 +150,7 @@ def prepare_sparse_jacobian(
 
     def coloured(method: str) -> Coloured:
         def derive(_: PythonRules) -> Coloured:
-            pattern = jacobian_pattern(window, target, source, given)
+            pattern = sparse_patterns.jacobian_pattern(window, target, source, given)
             return colour(_listed(pattern), method, order=order)
 
         return window.remembered(("coloured", method, *key), derive)
@@ -191,7 +185,7 @@ def prepare_sparse_hessian(
     """The program of a sparse Hessian, kept by structure."""
 
     def coloured(_: PythonRules) -> Coloured:
-        pattern = hessian_pattern(window, target, source, given)
+        pattern = sparse_patterns.hessian_pattern(window, target, source, given)
         if given is not None:
             # The colouring relies on symmetry, and users may give one half of the pattern.
             both = pattern.matrix + pattern.transposed.matrix
@@ -284,7 +278,7 @@ class _Products:
         outputs = self.outputs if self.connected else []
         bound = bind(self.recording, outputs)
         trials = [] if given is None or not self.connected else self._trials()
-        of_structure = not leaves_that_index(self.window, self.target, self.source)
+        of_structure = not sparse_patterns.leaves_that_index(self.window, self.target, self.source)
         return SparseProgram(
             self.coloured, bound, self.seeds, self.dtype, self.connected, trials, of_structure
         )
@@ -305,12 +299,14 @@ class _Products:
 
 def _key(
     window: Window, target: Node, source: Node, how: tuple[str, str | None], given: Pattern | None
-) -> tuple[Node, Node, tuple[str, str | None], bytes | None, Contents]:
+) -> tuple[Node, Node, tuple[str, str | None], bytes | None, sparse_patterns.Contents]:
     content = None if given is None else given.digest
     return (
         target,
         source,
         how,
         content,
-        index_contents(window, leaves_that_index(window, target, source)),
+        sparse_patterns.index_contents(
+            window, sparse_patterns.leaves_that_index(window, target, source)
+        ),
     )

@@ -18,8 +18,6 @@ from gradtape.recording import Handle, Recording, Value, state
 from gradtape.recording.modes import modes
 from gradtape.recording.trace import note_line
 
-__all__ = ["debug_nans"]
-
 
 @contextlib.contextmanager
 def debug_nans(infinities: bool = True) -> Iterator[None]:

@@ -22,9 +22,14 @@ from gradtape.runtime.loop_bodies import body_of
 from gradtape.runtime.lowered_program import FIRST, LoweredProgram, NumpyCall
 from gradtape.runtime.mixed_steps import MixedSteps
 from gradtape.runtime.native_stretches import kernel_addresses, stretch_of
-from gradtape.runtime.packing import FORMATS, python_number, python_types
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
-from gradtape.runtime.written_out_plan import bound_run, unrolled_run
+from gradtape.runtime.written_out_plan import (
+    FORMATS,
+    bound_run,
+    python_number,
+    python_types,
+    unrolled_run,
+)
 
 
 def compiled_plan(program: Program, fast: bool) -> CompiledPlan:

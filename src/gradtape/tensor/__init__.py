@@ -14,10 +14,9 @@ The door, for other rooms:
 """
 
 from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor, asarray, from_value
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor.tensor import Tensor, asarray, from_value  # noqa: F401 - for other rooms
+from gradtape.tensor.tensor_like import TensorLike  # noqa: F401 - for other rooms
 from gradtape.tensor.variable import Variable
 
-__all__ = [
-    "RowSparse", "Tensor", "TensorLike", "Variable", "asarray", "from_value",
-]  # fmt: skip
+# What users see too; the rest of the door is for other rooms only.
+__all__ = ["RowSparse", "Tensor", "Variable", "asarray"]

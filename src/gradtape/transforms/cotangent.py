@@ -8,8 +8,6 @@ from gradtape.graph import Node, Rows, apply, constant
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
 
-__all__ = ["Cotangent", "Rows", "Slope", "masked"]
-
 # A cotangent without its mask.
 Slope = Node | Rows
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradtape.codegen.kernels.accumulators import Accumulator, Parts
-from gradtape.codegen.kernels.element_types import memory_type
-from gradtape.codegen.kernels.kernel import CHUNK, RADIX, SCALAR, Layout
+from gradtape.codegen.kernels.kernel import CHUNK, RADIX, SCALAR, Layout, memory_type
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.graph.vector_code import Vector
 

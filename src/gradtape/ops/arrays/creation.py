@@ -26,11 +26,6 @@ from gradtape.ops.families.signatures import (
 )
 from gradtape.recording import SCALARS, Deferred, host_value, record
 
-__all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",
-    "zeros", "zeros_like",
-]  # fmt: skip
-
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 

@@ -294,6 +294,3 @@ def diff(
         start = min(1, x.shape[axis])
         x = step(along_axis(x, axis, start, length), along_axis(x, axis, 0, length))
     return x
-
-
-__all__ = ["concat", "diff", "meshgrid", "split", "stack", "unstack"]

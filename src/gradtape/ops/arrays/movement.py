@@ -13,17 +13,10 @@ from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching, copies, examples, identities
+from gradtape.ops.families import batching, copies, examples, identities, shapes
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import (
-    broadcast_shapes,
-    normalize_axes,
-    normalize_axis,
-    normalize_shape,
-    reduce_to,
-)
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -81,7 +74,7 @@ def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> 
     [[1, 2], [3, 4]]
     """
     x = record_operand(x)
-    shape = normalize_shape("reshape", shape)
+    shape = shapes.normalize_shape("reshape", shape)
     if shape.count(-1) == 1:
         rest = -math.prod(shape)
         if rest == 0 or x.size % rest:
@@ -97,7 +90,7 @@ def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> 
 
 
 def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
-    if broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
+    if shapes.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
         raise ShapeError(f"broadcast_to: {x.shape} cannot become {shape}, which is smaller.")
     return spec(shape, x.dtype)
 
@@ -105,8 +98,8 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
 BROADCAST_TO = linear(
     "broadcast_to", "movement", params=("shape",), spec=_broadcast_spec,
     numpy=lambda x, shape: np.broadcast_to(x, shape),
-    mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
-    transpose=lambda g, x, shape: reduce_to(g, x.shape),
+    mask=lambda index, mask, y, inputs, shape: shapes.reduce_to(mask, inputs[0].shape, "any"),
+    transpose=lambda g, x, shape: shapes.reduce_to(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
@@ -127,7 +120,9 @@ def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return record(BROADCAST_TO, (record_operand(x),), (normalize_shape("broadcast_to", shape),))
+    return record(
+        BROADCAST_TO, (record_operand(x),), (shapes.normalize_shape("broadcast_to", shape),)
+    )
 
 
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
@@ -137,7 +132,7 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     [(2, 2), (2, 2)]
     """
     given = [record_operand(array) for array in arrays]
-    shape = broadcast_shapes("broadcast_arrays", [array.shape for array in given])
+    shape = shapes.broadcast_shapes("broadcast_arrays", [array.shape for array in given])
     return [broadcast_to(array, shape) for array in given]
 
 
@@ -176,7 +171,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
-    order = tuple(normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
+    order = tuple(shapes.normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(
             f"permute_dims: axes {tuple(axes)} do not name each of the {x.ndim} axes once."
@@ -223,8 +218,8 @@ def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Ten
 def _axes_in_order(name: str, axis: object, ndim: int) -> tuple[int, ...]:
     """Non-negative axes in the listed order, or an error if one is listed twice."""
     listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    normalize_axes(name, listed, ndim)
-    return tuple(normalize_axis(name, one, ndim) for one in listed)
+    shapes.normalize_axes(name, listed, ndim)
+    return tuple(shapes.normalize_axis(name, one, ndim) for one in listed)
 
 
 @kind_of_operand
@@ -235,8 +230,8 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
-    first = normalize_axis("swapaxes", axis1, x.ndim)
-    second = normalize_axis("swapaxes", axis2, x.ndim)
+    first = shapes.normalize_axis("swapaxes", axis1, x.ndim)
+    second = shapes.normalize_axis("swapaxes", axis2, x.ndim)
     order = list(range(x.ndim))
     order[first], order[second] = second, first
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
@@ -252,7 +247,7 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
     x = record_operand(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     try:
-        axes = normalize_axes("expand_dims", axis, x.ndim + count)
+        axes = shapes.normalize_axes("expand_dims", axis, x.ndim + count)
     except ShapeError as error:  # the array API standard asks for an IndexError here
         raise IndexRangeError(str(error)) from None
     lengths = iter(x.shape)
@@ -271,7 +266,7 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     if axis is None:
         axes = tuple(at for at, n in enumerate(x.shape) if n == 1)
     else:
-        axes = normalize_axes("squeeze", axis, x.ndim)
+        axes = shapes.normalize_axes("squeeze", axis, x.ndim)
     for at in axes:
         if x.shape[at] != 1:
             raise ShapeError(
@@ -289,7 +284,7 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     [3, 2, 1]
     """
     x = record_operand(x)
-    axes = normalize_axes("flip", axis, x.ndim)
+    axes = shapes.normalize_axes("flip", axis, x.ndim)
     starts = tuple(max(n - 1, 0) if at in axes else 0 for at, n in enumerate(x.shape))
     steps = tuple(-1 if at in axes else 1 for at in range(x.ndim))
     return read_part(x, starts, x.shape, steps, x.shape)
@@ -325,5 +320,5 @@ def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes. Give one for each.")
     amounts = tuple(operator.index(n) for n in shifts)
-    order = tuple(normalize_axis("roll", one, x.ndim) for one in axes)
+    order = tuple(shapes.normalize_axis("roll", one, x.ndim) for one in axes)
     return record(ROLL, (x,), (amounts, order))

@@ -169,6 +169,3 @@ def _filling(value: Any, x: Any) -> Any:
     if type(x) is Node and type(value) is not Node:
         return constant(value, spec((), x.dtype))
     return cast(record_operand(value), x.dtype)
-
-
-__all__ = ["pad", "repeat", "tile"]

@@ -9,13 +9,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph import Op, Spec, Undefined, declare, spec
-from gradtape.ops.arrays.gathering import (
-    SCATTER_ADD_ROWS,
-    SCATTER_SET,
-    TAKE_ALONG_AXIS,
-    as_positions,
-    gathered_shape,
-)
+from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
@@ -33,7 +27,7 @@ def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, A
         raise ShapeError(f"{name}: a 0-d tensor has no rows. Reshape it to one axis.")
     positions = checked(name, indices, 0, x.shape[0])
     values = as_operand(values)
-    shape = gathered_shape(x.shape, shape_of(positions), 0)
+    shape = gathering.gathered_shape(x.shape, shape_of(positions), 0)
     if values.shape != shape:
         values = broadcast_to(values, shape)
     return x, positions, values
@@ -46,7 +40,7 @@ def scatter_set(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
     >>> gt.scatter_set(gt.asarray([1.0, 2.0, 3.0]), [2, 0], [5.0, 6.0]).tolist()
     [6.0, 2.0, 5.0]
     """
-    return record(SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
+    return record(gathering.SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
 
 
 @kind_of_operand
@@ -56,7 +50,7 @@ def scatter_add(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
     >>> gt.scatter_add(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 6.0]).tolist()
     [1.0, 2.0, 14.0]
     """
-    return record(SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
+    return record(gathering.SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
 
 
 def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
@@ -87,7 +81,7 @@ def _argmax_numpy(x: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.
 
 def _argmax_promote(inputs: Any) -> Any:
     x, values = promotion("scatter_max", "same", "real")((inputs[0], inputs[2]))
-    return x, as_positions("scatter_max", inputs[1]), values
+    return x, gathering.as_positions("scatter_max", inputs[1]), values
 
 
 def _argmax_samples() -> list[Sample]:
@@ -128,5 +122,5 @@ def scatter_max(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
         return identity(target)
     winner = record(SCATTER_ARGMAX, (target, positions, updates))
     rows = reshape(updates, (count, *target.shape[1:]))
-    chosen = record(TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
+    chosen = record(gathering.TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
     return where(winner < 0, target, chosen)

@@ -356,9 +356,3 @@ def axis_part(
         (*shape[:axis], length, *shape[axis + 1 :]),
         (1,) * before + (step,) + (1,) * after,
     )
-
-
-__all__ = [
-    "SET_SLICE", "SLICE", "UNSLICE", "along_axis", "axis_part", "cast_value",
-    "mask_moved", "read_part", "write_part",
-]  # fmt: skip

@@ -249,9 +249,3 @@ def unique_values(x: TensorLike, /) -> Tensor:
     [1, 2]
     """
     return record_operand(np.unique(observed("unique_values", x), equal_nan=False))
-
-
-__all__ = [
-    "argsort", "isin", "nonzero", "searchsorted", "sort", "top_k",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values",
-]  # fmt: skip

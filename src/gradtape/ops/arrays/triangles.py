@@ -119,6 +119,3 @@ def diag(x: TensorLike, /, *, k: int = 0) -> Tensor:
     part = axis_part((n * n,), 0, start, length, n + 1)
     flat = record(UNSLICE, (x,), (*part, (n * n,)))
     return identity(reshape(flat, (n, n)))
-
-
-__all__ = ["diag", "diagonal", "tril", "triu"]

@@ -7,9 +7,9 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import Array, promote
-from gradtape.graph import Linear, Node, Op, Rule, Spec, apply, declare, spec
+from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
-from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
+from gradtape.ops.elementwise.unary import log, one_like, ones_where, sigmoid, signbit, square
 from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
@@ -47,14 +47,12 @@ _FLOAT: dict[str, Any] = {
 add: Binary = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
-    linear=Linear((0, 1), together=True),
-    llvm=lowering.arithmetic("fadd", "add"),
+    linear=Linear((0, 1), together=True), llvm=lowering.arithmetic("fadd", "add"),
 )  # fmt: skip
 subtract: Binary = elementwise(
     "subtract", np.subtract, "Difference of two operands.",
-    ("float(gt.subtract(1.0, 2.0))", "-1.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
-    llvm=lowering.arithmetic("fsub", "sub"),
+    ("float(gt.subtract(1.0, 2.0))", "-1.0"), partials=[lambda y, a, b: 1, lambda y, a, b: -1],
+    **{**_NUMERIC, "accepts": "numeric"}, llvm=lowering.arithmetic("fsub", "sub"),
     linear=Linear((0, 1), together=True), simpler=identities.subtract,
 )  # fmt: skip
 multiply: Binary = elementwise(
@@ -117,12 +115,11 @@ power: Binary = elementwise(
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
-    ("float(integer_power(3, 2.0))", "8.0"),
-    partials=[_integer_power_base],
-    promote="same", accepts="numeric", params=("exponent",),
+    ("float(integer_power(3, 2.0))", "8.0"), partials=[_integer_power_base], promote="same",
+    accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
-    dtypes=("float64", "float32", "complex128", "int32"),
-    llvm=lowering.integer_power, simpler=identities.integer_power,
+    dtypes=("float64", "float32", "complex128", "int32"), llvm=lowering.integer_power,
+    simpler=identities.integer_power,
     sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
 )  # fmt: skip
 
@@ -184,15 +181,13 @@ maximum: Binary = elementwise(
     "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
     partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
-    llvm=lowering.larger,
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.larger,
 )  # fmt: skip
 minimum: Binary = elementwise(
     "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
     partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
-    llvm=lowering.smaller,
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.smaller,
 )  # fmt: skip
 
 
@@ -415,12 +410,3 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
     3.0
     """
     return record(STOP_GRADIENT, (x,))
-
-
-__all__ = [
-    "add", "apply", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "clip", "copysign", "divide", "equal", "exp",
-    "floor_divide", "greater", "greater_equal", "hypot", "identity", "less", "less_equal",
-    "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply",
-    "nextafter", "not_equal", "pow", "remainder", "stop_gradient", "subtract", "where",
-]  # fmt: skip

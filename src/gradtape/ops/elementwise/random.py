@@ -176,8 +176,7 @@ TRUNCATED_NORMAL = declare(Op(
 
 # A sum that no tier contracts with a product before it, so that all tiers give the same numbers.
 shift = elementwise(
-    "shift", np.add, "Sum of two operands, rounded on its own.",
-    ("float(shift(1.0, 2.0))", "3.0"),
+    "shift", np.add, "Sum of two operands, rounded on its own.", ("float(shift(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], arity=2,
     llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, Array, DType, as_dtype, promote, to_inexact
+from gradtape.dtypes import Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
 from gradtape.graph import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
 from gradtape.ops.families import batching, examples, identities, lowering
@@ -104,6 +104,3 @@ def promotion(name: str, kind: str, accepted: str) -> Callable[..., Any]:
         return cast_to(inputs, dtype)
 
     return rule
-
-
-__all__ = ["CAST", "COMPLEX_OF", "REAL_OF", "cast", "cast_to", "promotion"]

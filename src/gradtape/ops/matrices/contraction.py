@@ -24,8 +24,6 @@ from gradtape.ops.matrices.subscripts import Labels
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
-__all__ = ["matmul"]
-
 # A matrix of at most this many elements times a vector is fused like an element-wise loop.
 SMALL_PRODUCT = 1024
 

@@ -31,8 +31,6 @@ from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
 
-__all__ = ["einsum"]
-
 
 def _terms(subscripts: str) -> tuple[list[str], str]:
     inputs, _, output = subscripts.partition("->")

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, to_inexact
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, default_dtype, to_inexact
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph import Node, Op, Spec, apply, spec
+from gradtape.ops.arrays.creation import check_device
+from gradtape.ops.arrays.movement import roll
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
-from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import conj
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.casting import cast
@@ -26,13 +28,9 @@ from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to, normalize_axis
-from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
-
-__all__ = [
-    "fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
-]  # fmt: skip
 
 # Maps the scaling of a transform to the scaling of its adjoint (and of hfft to that of irfft).
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -375,3 +373,66 @@ def ihfft(
     [1.0, 0.5, 0.0]
     """
     return conj(_from_real("ihfft", x, *_one(axis, n), ADJOINT[_norm("ihfft", norm)]))
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """The frequencies of `fft`, for n points a distance d apart.
+
+    >>> gt.fft.fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    return _frequencies("fftfreq", np.fft.fftfreq, n, d, dtype, device)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """The frequencies of `rfft`, for n points a distance d apart.
+
+    >>> gt.fft.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
+    return _frequencies("rfftfreq", np.fft.rfftfreq, n, d, dtype, device)
+
+
+def _frequencies(name: str, of: Any, n: int, d: float, dtype: Any, device: Any) -> Any:
+    check_device(name, device)
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if dtype.kind != "f":
+        raise DtypeError(
+            f"{name}: frequencies are real numbers, not {dtype}. Choose a float dtype."
+        )
+    return identity(of(require_points(name, n), float(d)).astype(dtype))
+
+
+@kind_of_operand
+def fftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Frequency 0 moved to the middle, along all axes by default.
+
+    >>> gt.fft.fftshift(gt.fft.fftfreq(4)).tolist()
+    [-0.5, -0.25, 0.0, 0.25]
+    """
+    x = record_operand(x)
+    order = _shifted_axes("fftshift", x, axes)
+    return roll(x, tuple(x.shape[axis] // 2 for axis in order), axis=order)
+
+
+@kind_of_operand
+def ifftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Frequency 0 moved from the middle back to the front.
+
+    >>> gt.fft.ifftshift([-0.5, -0.25, 0.0, 0.25]).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    x = record_operand(x)
+    order = _shifted_axes("ifftshift", x, axes)
+    return roll(x, tuple(-(x.shape[axis] // 2) for axis in order), axis=order)
+
+
+def _shifted_axes(name: str, x: Any, axes: Any) -> tuple[int, ...]:
+    if axes is None:
+        return tuple(range(x.ndim))
+    listed = axes if isinstance(axes, (tuple, list)) else (axes,)
+    return tuple(normalize_axis(name, axis, x.ndim) for axis in listed)

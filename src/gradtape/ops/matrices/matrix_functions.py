@@ -23,25 +23,13 @@ from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices.checks import (
-    as_column,
-    batch_mask,
-    explained,
-    require_matrix,
-    require_square,
-    sample_matrices,
-)
+from gradtape.ops.matrices import checks
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.spectral import svdvals
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
 from gradtape.recording.record import record
-
-__all__ = [
-    "cross", "diagonal", "expm", "lstsq", "matrix_norm", "matrix_rank", "pinv", "trace",
-    "vector_norm",
-]  # fmt: skip
 
 _DTYPES = ("float64", "complex128", "float32")
 
@@ -67,7 +55,7 @@ def _relative(name: str, x: Any, rtol: Any) -> Any:
 
 
 def _pinv_spec(x: Spec, rtol: Any) -> Spec:
-    require_matrix("pinv", x)
+    checks.require_matrix("pinv", x)
     *batch, rows, columns = x.shape
     return spec((*batch, columns, rows), x.dtype)
 
@@ -83,7 +71,9 @@ def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
     def kernel() -> np.ndarray:
         return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
 
-    return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
+    return checks.explained(
+        "pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel
+    )
 
 
 def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
@@ -99,14 +89,14 @@ def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rto
 
 def _pinv_samples() -> list[Sample]:
     shapes: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2, 2), (2, 0), (0, 0))
-    found = [Sample((x,), {"rtol": None}) for x in sample_matrices("pinv", shapes, _DTYPES)]
+    found = [Sample((x,), {"rtol": None}) for x in checks.sample_matrices("pinv", shapes, _DTYPES)]
     deficient = np.outer([1.0, 2.0, 3.0], [1.0, -1.0])
     return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
 
 
 PINV = declare(Op(
     "pinv", "library", params=("rtol",), spec=_pinv_spec, numpy=_pinv_kernel,
-    promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=batch_mask(2),
+    promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     may_fail=True, samples=_pinv_samples,
 ))  # fmt: skip
@@ -136,7 +126,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
     inverse = pinv(a, rtol=rtol)
     if b.ndim > 1:
         return matmul(inverse, b)
-    found = matmul(inverse, as_column(b))
+    found = matmul(inverse, checks.as_column(b))
     return own(movement.reshape(found, found.shape[:-1]))
 
 
@@ -148,7 +138,7 @@ def _expm_kernel(x: np.ndarray) -> np.ndarray:
 
 
 def _expm_spec(x: Spec) -> Spec:
-    require_square("expm", x)
+    checks.require_square("expm", x)
     return x
 
 
@@ -166,11 +156,11 @@ EXPM = declare(Op(
     "expm", "library", spec=_expm_spec, numpy=_expm_kernel,
     promote=promotion("expm", "float", "inexact"),
     jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
-    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=batch_mask(2),
+    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     samples=lambda: [
         Sample((x * np.array(0.2, x.dtype),))
-        for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
+        for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
     ],
 ))  # fmt: skip
 
@@ -186,7 +176,7 @@ def expm(x: TensorLike, /) -> Tensor:
 
 
 def _rank_spec(x: Spec, rtol: Any) -> Spec:
-    require_matrix("matrix_rank", x)
+    checks.require_matrix("matrix_rank", x)
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
@@ -204,7 +194,7 @@ MATRIX_RANK = declare(Op(
     sparsity=nothing, expensive=True,
     samples=lambda: [
         Sample((x,), {"rtol": None}, order=0)
-        for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
+        for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
     ],
 ))  # fmt: skip
 
@@ -262,7 +252,7 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = 
     4.0
     """
     x = record_operand(x)
-    require_matrix("matrix_norm", spec(tuple(x.shape), x.dtype))
+    checks.require_matrix("matrix_norm", spec(tuple(x.shape), x.dtype))
     x = cast(x, to_inexact(x.dtype)) if x.dtype.kind not in "fc" else x
     if ord == "fro":
         return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)

@@ -26,8 +26,6 @@ from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
-__all__ = ["cumulative_prod", "cumulative_sum"]
-
 # Up to this length a loop over the axis costs less than importing and calling BLAS.
 SHORT = 64
 

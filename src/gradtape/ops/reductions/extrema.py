@@ -34,8 +34,6 @@ from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
-__all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
-
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
 _ORDERED = ("float64", "float32", "int32", "uint8", "bool")

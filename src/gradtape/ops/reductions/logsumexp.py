@@ -22,8 +22,6 @@ from gradtape.ops.reductions.extrema import MAX
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
 
-__all__ = ["logsumexp"]
-
 
 def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
     """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""

@@ -32,8 +32,6 @@ from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_o
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.recording.record import record
 
-__all__ = ["norm"]
-
 _DOUBLE = np.dtype(np.float64)
 
 
