@@ -167,7 +167,6 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.einsum import einsum
 from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot
-from gradtape.ops.reductions.logsumexp import logsumexp
 from gradtape.ops.reductions.reduction import (
     all,
     any,
@@ -176,6 +175,7 @@ from gradtape.ops.reductions.reduction import (
     count_nonzero,
     cumulative_prod,
     cumulative_sum,
+    logsumexp,
     max,
     mean,
     median,

@@ -27,7 +27,7 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.batching import spread
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.matrices.linalg import solve_matrix
-from gradtape.ops.matrices.linear_map_solve import SYSTEM
+from gradtape.ops.matrices.sparse_solve import SYSTEM
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.transforms.forward import forward

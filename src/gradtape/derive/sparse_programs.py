@@ -6,13 +6,14 @@ Pattern, colours and plan are kept by structure; later calls only run the plan.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from gradtape.derive import sparse_patterns
 from gradtape.derive.gradient import hold_result
 from gradtape.derive.jacobians import derive_slope
-from gradtape.derive.pending_matrix import pending_matrix
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
@@ -31,6 +32,58 @@ from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
 from gradtape.transforms.forward import forward
 from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
+
+# Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
+# Reading the entries reads values out of the function, as with any tensor. A matrix that is only
+# returned is made from the computed entries in every replay.
+# The class, once it was made: it derives from SciPy's, which is slow to import.
+_made: list[type] = []
+
+
+@lru_cache(maxsize=1)
+def _kind() -> type:
+    from scipy.sparse import csr_array  # slow to import
+
+    class PendingMatrix(csr_array):
+        """A CSR array whose entries are a tensor until somebody looks at them."""
+
+        pattern: Pattern
+        entries: Any
+
+        @property
+        def data(self) -> Any:
+            found = self.__dict__.get("data")
+            if found is None:
+                found = self.__dict__["data"] = self.entries.numpy().copy()
+            return found
+
+        @data.setter
+        def data(self, new: Any) -> None:
+            self.__dict__["data"] = new
+
+        @property
+        def dtype(self) -> Any:
+            return self.entries.dtype if self.__dict__.get("data") is None else self.data.dtype
+
+        @dtype.setter
+        def dtype(self, new: Any) -> None:
+            self.data = self.data.astype(new)
+
+    _made.append(PendingMatrix)
+    return PendingMatrix
+
+
+def pending_matrix(pattern: Pattern, entries: Any) -> SparseMatrix:
+    """The matrix with a tensor for the entries of a pattern."""
+    found = pattern.with_data(None, _kind())
+    found.pattern, found.entries = pattern, entries
+    return found
+
+
+def is_pending(thing: object) -> bool:
+    """Whether an object is a pending matrix whose entries nobody has read."""
+    return type(thing) in _made and thing.__dict__.get("data") is None
+
 
 # How a Jacobian is coloured, by the mode that is asked for or by its own name.
 METHODS = {

@@ -27,9 +27,8 @@ from gradtape.nn.activations import (
     tanh,
 )
 from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
-from gradtape.nn.layer import Layer
 from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
-from gradtape.nn.module import Module
+from gradtape.nn.module import Layer, Module
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
 
 __all__ = [

@@ -12,8 +12,7 @@ from gradtape.errors import ShapeError
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
-from gradtape.nn.layer import Layer, words
-from gradtape.nn.module import Module
+from gradtape.nn.module import Layer, Module, words
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.elementwise.arithmetic import greater_equal

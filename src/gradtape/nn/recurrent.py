@@ -10,7 +10,7 @@ from gradtape.control.scan import scan
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State, StateLike
-from gradtape.nn.layer import Layer, words
+from gradtape.nn.module import Layer, words
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape

@@ -17,7 +17,7 @@ from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
-from gradtape.ops.families import batched_rows, batching, copies, examples
+from gradtape.ops.families import batching, copies, examples
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
@@ -161,7 +161,7 @@ GATHER = declare(Op(
     "gather", "indexing", params=("axis",),
     spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
     numpy=lambda x, indices, axis: np.take(x, indices, axis), promote=_read_promote("gather"),
-    weak=(0,), jvp=_read_jvp, vjp=_gather_vjp, mask=mask_by_vjp, batch=batched_rows.gather,
+    weak=(0,), jvp=_read_jvp, vjp=_gather_vjp, mask=mask_by_vjp, batch=batching.gather,
     examples=examples.gathered, sparsity=_read_sparsity, copies=copies.gather,
     samples=_gather_samples,
 ))  # fmt: skip
@@ -192,7 +192,7 @@ def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = Non
     return declare(Op(
         name, "indexing", params=params, spec=rule, numpy=_scatter_add_numpy,
         promote=_write_promote(name), weak=(0, 2), jvp=_write_jvp, vjp=vjp, mask=mask_by_vjp,
-        batch=batched_rows.write, examples=examples, sparsity=_added_sparsity(np.take),
+        batch=batching.write, examples=examples, sparsity=_added_sparsity(np.take),
         copies=copies.scatter(adds=True), expensive=True,
         samples=lambda: _scatter_samples(rows=not params),
     ))  # fmt: skip
@@ -214,7 +214,7 @@ LAST_WRITER = declare(Op(
     "last_writer", "indexing", params=("length",),
     spec=lambda indices, length: spec(indices.shape, np.dtype(bool)), numpy=_last_writer_numpy,
     jvp=Undefined("last_writer gives booleans"), vjp=Undefined("last_writer gives booleans"),
-    batch=batched_rows.last_writer, sparsity=nothing,
+    batch=batching.last_writer, sparsity=nothing,
     samples=lambda: [
         Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
         Sample((np.array(1),), {"length": 2}),
@@ -255,7 +255,7 @@ SCATTER_SET = declare(Op(
     vjp=_scatter_set_vjp,
     # The reverse rule only moves elements or drops them, so it also carries the mask back.
     mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
-    batch=batched_rows.write, examples=examples.scattered, sparsity=_set_sparsity,
+    batch=batching.write, examples=examples.scattered, sparsity=_set_sparsity,
     copies=copies.scatter(adds=False), samples=lambda: _scatter_samples(rows=False),
 ))  # fmt: skip
 

@@ -13,7 +13,7 @@ from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
-from gradtape.ops.families import batched_rows
+from gradtape.ops.families import batching
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
@@ -102,7 +102,7 @@ def _argmax_spec(x: Spec, indices: Spec, values: Spec) -> Spec:
 SCATTER_ARGMAX = declare(Op(
     "scatter_argmax", "indexing", spec=_argmax_spec, numpy=_argmax_numpy, promote=_argmax_promote,
     weak=(0, 2), jvp=Undefined("scatter_argmax gives integers"),
-    vjp=Undefined("scatter_argmax gives integers"), batch=batched_rows.scatter_argmax,
+    vjp=Undefined("scatter_argmax gives integers"), batch=batching.scatter_argmax,
     sparsity=nothing, expensive=True, samples=_argmax_samples,
 ))  # fmt: skip
 

@@ -50,7 +50,7 @@ def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
 
 
 # The value of the first operand with the derivative of the second, which is equal. The pass
-# common_subexpressions replaces the node by `saved`: `again` is computed only for derivatives.
+# share_subexpressions replaces the node by `saved`: `again` is computed only for derivatives.
 USE_SAVED = declare(
     Op(
         "use_saved",

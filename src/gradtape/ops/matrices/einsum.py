@@ -26,8 +26,15 @@ from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
-from gradtape.ops.matrices.contraction import conjugate, matmul, own
-from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
+from gradtape.ops.matrices.contraction import (
+    Labels,
+    canonical,
+    conjugate,
+    matmul,
+    own,
+    parse,
+    sizes_of,
+)
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
 
