@@ -1,4 +1,4 @@
-"""Jacobians, gradients and Hessians of a recording, kept by structure; sparse ones as CSR arrays."""
+"""Jacobians, gradients and Hessians of a recording, kept by structure; sparse ones are CSR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Module, whose attributes hold variables and modules; Layer, which makes them at its first input."""
+"""Module, whose attributes hold variables and modules; Layer, which makes them when called first."""
 
 from __future__ import annotations
 
