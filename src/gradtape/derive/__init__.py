@@ -4,10 +4,9 @@ Door, what other rooms import:
 
 - `gradient`: `derive_reverse` and `derive_forward`, which tapes ask, and `hold_result`
 - `window`: `Window`, the part of a recording that a tape differentiates
-- `jacobians`: Jacobians and Hessians, dense and sparse; `chunks`: dense ones that do not fit in
-  memory at once
-- `sparse_patterns`, `sparse_programs`: the parts of sparse ones; the former knows the integers
-  that patterns depend on, the latter sparse matrices in captures
+- `jacobians`: dense Jacobians and Hessians; `chunks`: those that do not fit in memory at once
+- `sparse_jacobians`: sparse ones; `sparse_patterns`, with the integers that patterns depend on,
+  and `sparse_programs`, with matrices in captures, are their parts
 - `products`: Jacobian and Hessian products with any direction
 - `python_rules`: derivatives that are Python closures, and checkpoints
 - `solution_rules`: the derivative of a solution by the implicit function theorem;

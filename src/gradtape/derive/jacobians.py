@@ -1,30 +1,13 @@
-"""Jacobians, gradients and Hessians of a recording, kept by structure; sparse ones are CSR."""
+"""Dense Jacobians, gradients and Hessians of a recording, kept by structure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from gradtape.derive.python_rules import PythonRules
-from gradtape.derive.sparse_patterns import (
-    Wanted,
-    given_pattern,
-    hessian_pattern,
-    is_auto,
-    is_smaller,
-    jacobian_pattern,
-)
-from gradtape.derive.sparse_programs import (
-    SparseProgram,
-    prepare_sparse_hessian,
-    prepare_sparse_jacobian,
-)
 from gradtape.derive.window import Isolated, Window
-from gradtape.errors import NoValueError
 from gradtape.graph import Node, Rows, constant, spec
-from gradtape.sparsity.pattern import SparseMatrix
-from gradtape.transforms.jacobian import batch_jacobian, jacobian, jacobian_dtype
+from gradtape.transforms.jacobian import batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 
 
@@ -101,65 +84,3 @@ def derive_hessian(window: Window, target: Node, first: Node, second: Node) -> N
 
 def _differentiable(target: Node, source: Node) -> bool:
     return target.spec.inexact and source.spec.inexact
-
-
-def sparse_jacobian(
-    window: Window, target: Node, source: Node, mode: str, wanted: Wanted, dense: Callable[[], Any]
-) -> Any:
-    """A CSR array of shape (target.size, source.size), or what `dense` gives if `auto` prefers it.
-
-    None where nothing connects the two.
-    """
-    if not (target.spec.inexact and source.spec.inexact and window.connected(source, (target,))):
-        return None
-    given = given_pattern(wanted)
-    if is_auto(wanted) and not is_smaller(
-        jacobian_pattern(window, target, source, given), jacobian_dtype(target, source)
-    ):
-        return dense()
-    prepared = prepare_sparse_jacobian(window, target, source, mode, given)
-    if not prepared.connected:
-        return None
-    return _matrix(prepared, window, dense if is_auto(wanted) else None)
-
-
-def sparse_hessian(
-    window: Window,
-    target: Node,
-    first: Node,
-    second: Node,
-    wanted: Wanted,
-    dense: Callable[[], Any],
-) -> Any:
-    """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
-    slope = derive_slope(window, target, first, second)
-    if slope is None or derive_slope(window, target, second, second) is None:
-        return None
-    if first is not second:
-        alone = Window(window.recording, frozenset(), None)
-        found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense)
-        return no_entries(first, second) if found is None else found
-    given = given_pattern(wanted)
-    if is_auto(wanted) and not is_smaller(
-        hessian_pattern(window, target, first, given), first.dtype
-    ):
-        return dense()
-    prepared = prepare_sparse_hessian(window, target, first, "star", given)
-    return _matrix(prepared, window, dense if is_auto(wanted) else None)
-
-
-def _matrix(prepared: SparseProgram, window: Window, otherwise: Callable[[], Any] | None) -> Any:
-    """The matrix; `otherwise` makes the dense form where there are no values, as inside vmap."""
-    try:
-        return prepared.matrix(window.recording)
-    except NoValueError:
-        if otherwise is None:
-            raise
-        return otherwise()
-
-
-def no_entries(target: Node, source: Node) -> SparseMatrix:
-    """The matrix of a derivative that is zero everywhere."""
-    from scipy.sparse import csr_array  # slow to import
-
-    return csr_array((target.size, source.size), dtype=jacobian_dtype(target, source))

@@ -12,8 +12,9 @@ from gradtape.graph import Node, Rows, apply, substitute, topological
 from gradtape.graph.provenance import provenance
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
-from gradtape.recording import enter, state
+from gradtape.recording import enter
 from gradtape.recording.recording import DerivativeRule, Recording
+from gradtape.recording.thread_state import state
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 

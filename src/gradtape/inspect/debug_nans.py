@@ -19,8 +19,9 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
-from gradtape.recording import Handle, Recording, Value, state
+from gradtape.recording import Handle, Recording, Value
 from gradtape.recording.modes import modes
+from gradtape.recording.thread_state import state
 from gradtape.recording.trace import note_line
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]

@@ -1,4 +1,4 @@
-"""Module, whose attributes hold variables and modules; Layer, which makes them when called first."""
+"""Module, whose attributes hold variables and modules; Layer, which makes them at first use."""
 
 from __future__ import annotations
 

@@ -15,10 +15,8 @@ from gradtape.derive.jacobians import (
     derive_hessian,
     derive_jacobian,
     derive_slope,
-    no_entries,
-    sparse_hessian,
-    sparse_jacobian,
 )
+from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
 from gradtape.derive.sparse_patterns import follows, is_block_diagonal
 from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError
