@@ -13,7 +13,8 @@ from gradtape.dtypes import REAL_OF, DType
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
-from gradtape.optimizers.gradients import Clipping, as_pairs, check_variables, connected
+from gradtape.optimizers.clipping import Clipping
+from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
 from gradtape.recording.thread_state import state

@@ -30,12 +30,9 @@ _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 
 
-def _full_spec(shape: Shape, value: Any, dtype: DType) -> Spec:
-    return spec(shape, dtype)
-
-
 FULL = declare(Op(
-    "full", "creation", params=("shape", "value", "dtype"), spec=_full_spec,
+    "full", "creation", params=("shape", "value", "dtype"),
+    spec=lambda shape, value, dtype: spec(shape, dtype),
     numpy=lambda shape, value, dtype: np.full(shape, value, dtype), jvp=_CONSTANT, vjp=_CONSTANT,
     batch=_CONSTANT, sparsity=nothing, llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
     samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],

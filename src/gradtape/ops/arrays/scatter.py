@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Op, Spec, Undefined, declare, spec
+from gradtape.graph import Op, Undefined, declare, spec
 from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
@@ -95,15 +95,11 @@ def _argmax_samples() -> list[Sample]:
     ]
 
 
-def _argmax_spec(x: Spec, indices: Spec, values: Spec) -> Spec:
-    return spec(x.shape, np.dtype(np.int64))
-
-
 SCATTER_ARGMAX = declare(Op(
-    "scatter_argmax", "indexing", spec=_argmax_spec, numpy=_argmax_numpy, promote=_argmax_promote,
-    weak=(0, 2), jvp=Undefined("scatter_argmax gives integers"),
-    vjp=Undefined("scatter_argmax gives integers"), batch=batching.scatter_argmax,
-    sparsity=nothing, expensive=True, samples=_argmax_samples,
+    "scatter_argmax", "indexing", spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
+    numpy=_argmax_numpy, promote=_argmax_promote, weak=(0, 2),
+    jvp=Undefined("scatter_argmax gives integers"), vjp=Undefined("scatter_argmax gives integers"),
+    batch=batching.scatter_argmax, sparsity=nothing, expensive=True, samples=_argmax_samples,
 ))  # fmt: skip
 
 

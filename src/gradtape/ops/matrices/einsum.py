@@ -101,10 +101,6 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_kernel(a: np.ndarray, b: np.ndarray, subscripts: str) -> np.ndarray:
-    return _lowering(subscripts).run(a, b)
-
-
 def _einsum_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Any:
     total = None
     for index, tangent in enumerate(tangents):
@@ -185,7 +181,8 @@ def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
 
 
 EINSUM = declare(Op(
-    "einsum", "contraction", params=("subscripts",), spec=_einsum_spec, numpy=_einsum_kernel,
+    "einsum", "contraction", params=("subscripts",), spec=_einsum_spec,
+    numpy=lambda a, b, subscripts: _lowering(subscripts).run(a, b),
     promote=promotion("einsum", "same", "any"), jvp=_einsum_jvp, vjp=_einsum_vjp, mask=_einsum_mask,
     batch=_einsum_batch, examples=examples.labelled, sparsity=_einsum_sparsity,
     labels=_einsum_labels, expensive=True, samples=_einsum_samples,

@@ -1,20 +1,13 @@
-"""Gradients before a step: pairs with their variables, those that are missing, and clipping."""
+"""Pairs of a gradient and its variable: checked, and those without a gradient left out."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradtape.dtypes import REAL_OF, float64
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, where
-from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.families.casting import cast
-from gradtape.ops.reductions.reduction import sum as total
-from gradtape.optimizers.rows import combined
 from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, asarray
 
 Pair = tuple[Tensor, Variable]
@@ -106,76 +99,3 @@ def _fitting(gradient: TensorLike, variable: Variable) -> Tensor:
         indices, values = gradient.rows
         return RowSparse(indices, cast(values, variable.dtype), variable.value.spec)
     return cast(gradient, variable.dtype)
-
-
-NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
-
-
-@dataclass(frozen=True)
-class Clipping:
-    """At most one of three bounds, as in Keras.
-
-    `clipnorm` bounds the length of each gradient, `global_clipnorm` that of all together,
-    `clipvalue` the size of each element. Rows that a gradient names several times are summed first.
-    """
-
-    clipnorm: float | None = None
-    clipvalue: float | None = None
-    global_clipnorm: float | None = None
-
-    def __post_init__(self) -> None:
-        bounds = [name for name in NAMES if getattr(self, name) is not None]
-        if len(bounds) > 1:
-            raise ValueError(f"optimizer: {' and '.join(bounds)} exclude each other. Give one.")
-        for name in bounds:
-            if not float(getattr(self, name)) > 0:
-                raise ValueError(
-                    f"optimizer: {name}={getattr(self, name)} is not a positive number. "
-                    "Leave it out to clip nothing."
-                )
-
-    def apply(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs with clipped gradients."""
-        if all(getattr(self, name) is None for name in NAMES):
-            return list(pairs)
-        ready = [
-            (combined(g) if isinstance(g, RowSparse) else g, variable) for g, variable in pairs
-        ]
-        if self.clipvalue is not None:
-            bound = float(self.clipvalue)
-            return [(_mapped(g, lambda x: clip(x, -bound, bound)), v) for g, v in ready]
-        if self.clipnorm is not None:
-            return [(_shortened(g, length(g), float(self.clipnorm)), v) for g, v in ready]
-        assert self.global_clipnorm is not None
-        parts = [cast(_squares(g), float64) for g, _ in ready]
-        overall = _root(sum(parts[1:], parts[0]))
-        return [(_shortened(g, overall, float(self.global_clipnorm)), v) for g, v in ready]
-
-
-def length(gradient: Tensor) -> Tensor:
-    """The Euclidean length of all elements; its derivative is 0 where it is 0."""
-    return _root(_squares(gradient))
-
-
-def _squares(gradient: Tensor) -> Tensor:
-    values = gradient.values if isinstance(gradient, RowSparse) else gradient
-    if values.dtype.kind == "c":
-        return total(square(real(values)) + square(imag(values)))
-    return total(square(values))
-
-
-def _root(squares: Tensor) -> Tensor:
-    return where(equal(squares, 0.0), 0.0, sqrt(squares))
-
-
-def _shortened(gradient: Tensor, size: Tensor, bound: float) -> Tensor:
-    factor = bound / maximum(size, bound)
-    dtype = REAL_OF[gradient.dtype]
-    factor = factor if factor.dtype == dtype else cast(factor, dtype)
-    return _mapped(gradient, lambda x: x * factor)
-
-
-def _mapped(gradient: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-    if isinstance(gradient, RowSparse):
-        return RowSparse(gradient.indices, function(gradient.values), gradient.spec)
-    return function(gradient)
