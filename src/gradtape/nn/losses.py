@@ -22,10 +22,8 @@ from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, w
 from gradtape.ops.elementwise.complexes import abs as absolute
 from gradtape.ops.elementwise.special import multiply_no_nan
 from gradtape.ops.elementwise.unary import log, relu, softplus, sqrt, square
+from gradtape.ops.families import cast, kind_of_operand, normalize_axis
 from gradtape.ops.families.axes import in_dtype
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axis
-from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.ops.reductions.reduction import all as every
 from gradtape.ops.reductions.reduction import any as some
 from gradtape.ops.reductions.reduction import mean

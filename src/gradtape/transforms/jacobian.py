@@ -35,9 +35,8 @@ from gradtape.graph import (
 )
 from gradtape.graph.program import program
 from gradtape.ops.arrays.movement import permute, reshape_node
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
-from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.transforms import forward as forward_mode
 from gradtape.transforms import reverse as reverse_mode

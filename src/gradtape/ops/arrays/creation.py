@@ -13,9 +13,7 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
+from gradtape.ops.families import Sample, cast, nothing
 from gradtape.ops.families.shapes import normalize_shape
 from gradtape.ops.families.signatures import (
     DTypeLike,

@@ -17,13 +17,10 @@ from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
-from gradtape.ops.families import batching, copies, examples
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import batching, broadcast_to, cast, copies, examples, kind_of_operand
 from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)

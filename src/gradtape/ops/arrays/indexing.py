@@ -17,11 +17,7 @@ from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shap
 from gradtape.ops.arrays.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
 from gradtape.ops.elementwise.arithmetic import add, multiply, record_operand, where
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording import Deferred, record
 from gradtape.recording.operands import SCALARS, any_handle, scalar_spec

@@ -16,11 +16,8 @@ from gradtape.graph.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
-from gradtape.ops.families import batching, copies, examples
-from gradtape.ops.families.casting import promotion
+from gradtape.ops.families import Sample, batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.reads import moved
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import (
     ShapeLike,
     Tensor,

@@ -13,10 +13,9 @@ from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching, copies, examples, identities, shapes
+from gradtape.ops.families import Sample, batching, copies, examples, identities, shapes
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 

@@ -15,8 +15,7 @@ from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families import cast, normalize_axis
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 

@@ -13,10 +13,7 @@ import numpy as np
 from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.signatures import kind_of_operand
+from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
 from gradtape.recording import Deferred, Value, record, state
 
 

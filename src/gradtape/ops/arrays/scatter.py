@@ -13,10 +13,7 @@ from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import promotion
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families import Sample, batching, generator, nothing, promotion
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 

@@ -13,12 +13,8 @@ from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import promotion
+from gradtape.ops.families import Sample, batching, generator, normalize_axis, nothing, promotion
 from gradtape.ops.families.for_each import each
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample, generator
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 

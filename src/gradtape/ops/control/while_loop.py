@@ -19,9 +19,8 @@ from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.composed_reads import while_reads
 from gradtape.ops.control.scan import SCAN, grown, scan_node
 from gradtape.ops.elementwise.arithmetic import where
+from gradtape.ops.families import Sample, cast, generator
 from gradtape.ops.families.batching import Flags, Inputs, reshaped, size_of, spread
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.samples import Sample, generator
 
 # Reverse mode through a while of unknown length: backwards in chunks of steps, each run once more.
 # The number of steps is known at run time, not when the loop is recorded, so no array of known

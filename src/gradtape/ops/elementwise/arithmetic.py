@@ -10,12 +10,10 @@ from gradtape.dtypes import Array, promote
 from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import log, one_like, ones_where, sigmoid, signbit, square
-from gradtape.ops.families import batching, examples, identities, lowering
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import Sample, batching, cast, examples, identities, lowering
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     NodeLike,

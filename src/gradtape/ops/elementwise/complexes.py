@@ -14,8 +14,7 @@ import numpy as np
 from gradtape.graph import Linear, Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.families import lowering
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import cast, lowering
 from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing

@@ -18,12 +18,8 @@ import numpy as np
 from gradtape.errors import ShapeError
 from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, nothing
 from gradtape.ops.families.elementwise import elementwise
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.recording.record import record
 
 WORDS_PER_BLOCK = 4

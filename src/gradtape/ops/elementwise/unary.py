@@ -10,9 +10,8 @@ import numpy as np
 from gradtape.graph import Linear, Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
-from gradtape.ops.families import identities, lowering
+from gradtape.ops.families import cast, identities, lowering
 from gradtape.ops.families import math_functions as mathlib
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 
 _REAL = ("float64", "float32")

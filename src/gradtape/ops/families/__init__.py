@@ -5,3 +5,14 @@
   (independence of examples), `identities` (simpler), `copies` (memory), `lowering` (kernels)
 - building blocks of rules: `shapes`, `casting`, `access`, `samples`
 """
+
+from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families.reads import nothing
+from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis
+from gradtape.ops.families.signatures import kind_of_operand
+
+__all__ = [
+    "Sample", "broadcast_shapes", "broadcast_to", "cast", "generator", "kind_of_operand",
+    "normalize_axis", "nothing", "promotion",
+]  # fmt: skip

@@ -13,9 +13,8 @@ from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import batching, examples, promotion
 from gradtape.ops.families.axes import add_up
-from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import RECORDERS, binary_function
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform

@@ -13,10 +13,8 @@ from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices import checks
 from gradtape.ops.matrices.contraction import adjoint, matmul, own

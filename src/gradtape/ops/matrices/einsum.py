@@ -20,11 +20,9 @@ from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
 from gradtape.ops.matrices.contraction import (
     Labels,

@@ -22,12 +22,10 @@ from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import conj
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import batching, broadcast_to, cast, examples, normalize_axis
 from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to, normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record

@@ -15,11 +15,9 @@ from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices import checks

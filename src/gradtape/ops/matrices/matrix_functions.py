@@ -17,8 +17,7 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import diagonal as diagonals
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import abs
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import batching, cast, examples, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to

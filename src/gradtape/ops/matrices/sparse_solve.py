@@ -13,10 +13,8 @@ from gradtape.graph import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import Sample, batching, cast, examples
 from gradtape.ops.families.reads import dense
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul

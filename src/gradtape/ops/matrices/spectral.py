@@ -18,10 +18,8 @@ from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import real
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     as_column,

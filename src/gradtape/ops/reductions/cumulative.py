@@ -15,14 +15,12 @@ from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching, copies, examples
+from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
-from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 

@@ -15,7 +15,7 @@ from gradtape.graph import Accumulation, Node, Spec, apply, spec
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
-from gradtape.ops.families import batching, examples, identities
+from gradtape.ops.families import Sample, batching, cast, examples, generator, identities
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -26,10 +26,8 @@ from gradtape.ops.families.axes import (
     reduction_samples,
     require_order,
 )
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record

@@ -13,7 +13,7 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -22,11 +22,9 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.elementwise import conjugate, zeros_like
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.extrema import max, min

@@ -28,7 +28,7 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import exp, log, square
-from gradtape.ops.families import batching, examples, identities
+from gradtape.ops.families import Sample, batching, examples, identities, promotion
 from gradtape.ops.families.axes import (
     Axes,
     accumulator,
@@ -38,11 +38,9 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.families.reads import lanes, nothing, reduced
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
