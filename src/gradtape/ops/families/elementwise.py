@@ -147,29 +147,11 @@ def samples_of(
 # The static type of the declared function follows from `arity` and `params`; the overloads leave
 # out the other options.
 @overload
-def elementwise(
-    name: str,
-    numpy: Callable[..., Any],
-    doc: str,
-    example: tuple[str, str],
-    *,
-    arity: Literal[2],
-    **options: Any,
-) -> Binary: ...
+def elementwise(*declared: Any, arity: Literal[2], **options: Any) -> Binary: ...
 @overload
-def elementwise(
-    name: str,
-    numpy: Callable[..., Any],
-    doc: str,
-    example: tuple[str, str],
-    *,
-    params: tuple[str, ...],
-    **options: Any,
-) -> Callable[..., Any]: ...
+def elementwise(*declared: Any, params: tuple[str, ...], **options: Any) -> Callable[..., Any]: ...
 @overload
-def elementwise(
-    name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
-) -> Unary: ...
+def elementwise(*declared: Any, **options: Any) -> Unary: ...
 def elementwise(  # type: ignore[misc]
     name: str,
     numpy: Callable[..., Any],
