@@ -105,10 +105,10 @@ class ReturnedLeaves:
                 leaves[place] = leaf.value
             elif is_pending(leaf):
                 leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
-            elif id(leaf) in originals:
-                leaves[place] = originals[id(leaf)]
-            elif node is not None and leaf.node is None:
-                new = type(leaf)(None, None, leaf.computed)
+            elif id(leaf) in originals or (node is not None and leaf.node is None):
+                new = originals.get(id(leaf))
+                if new is None:
+                    new = type(leaf)(None, None, leaf.computed)
                 new, _ = self._new.setdefault(id(leaf), (new, weakref.ref(leaf)))
                 leaves[place] = new
 
