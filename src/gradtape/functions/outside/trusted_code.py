@@ -141,7 +141,6 @@ def is_pure_builtin(function: Any) -> bool:
     return _is_plain(kind)
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_plain(kind: type) -> bool:
     """Whether the C part of a class has no hidden state."""
     base = c_base(kind)
@@ -156,7 +155,6 @@ def c_base(kind: type) -> type:
     return object
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_python_class(kind: type) -> bool:
     """Whether a class was made by a `class` statement, as far as that can be told.
 
