@@ -18,7 +18,7 @@ from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
 from gradtape.recording.recording import Recording
-from gradtape.recording.tells_changes import changes
+from gradtape.recording.tells_changes import tell_change
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import UNENTERED, Value
@@ -113,7 +113,7 @@ class Variable(Operators):
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
         self._trainable = trainable
-        changes[0] += 1
+        tell_change()
 
     @property
     def value(self) -> Tensor:

@@ -17,7 +17,7 @@ from gradtape.functions.outside.trusted_code import (
     tells_changes,
     what_it_may_do,
 )
-from gradtape.random import Generator
+from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -185,7 +185,7 @@ def _visit_own(walk: Walk, kind: type, label: str) -> None:
     own = ""
     for name, entry in list(kind.__dict__.items()):
         called = _functions(entry)
-        is_read = name in walk.names
+        is_read = name in walk.names or (walk.any_attribute and not _is_special(name))
         if name in _NO_ENTRIES or not (is_read or (_is_special(name) and called)):
             continue
         if called and not is_read and not _run(walk, called):
