@@ -152,7 +152,8 @@ def _held(holder: Any) -> list[Any]:
     stack, seen = [holder], {id(holder): holder}
     while stack:
         each = stack.pop()
-        for part in _parts(each):
+        for held in _parts(each):
+            part = held.__wrapped__ if isinstance(held, functools._lru_cache_wrapper) else held
             if id(part) in seen:
                 continue
             seen[id(part)] = part
