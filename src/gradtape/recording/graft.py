@@ -1,11 +1,14 @@
-"""Graft: copies a pending graph of one recording into another."""
+"""Graft: copies a derivative that was found in one recording into another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from gradtape.graph.node import LEAF, Node, apart_from_recorded
+from gradtape.graph.hooks import hooks
+from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded
 from gradtape.graph.walk import substitute, topological
+from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 
@@ -13,13 +16,17 @@ from gradtape.recording.value import Value
 def graft(
     into: Recording, source: Recording, node: Node, known: Mapping[Node, Node] | None = None
 ) -> Node:
-    """Copy a pending graph from one recording to another: its leaves enter there as values."""
+    """Copy a derivative from one recording to another.
+
+    What was applied in the other recording was not recorded by the tapes here: it enters as a
+    value. Only what the derivative itself consists of is copied, for these tapes to differentiate.
+    """
     replacement: dict[Node, Node] = dict(known or {})
-    for found in topological([node], stop=source.values.keys()):
-        if found in source.values:
-            replacement[found] = into.enter_value(source.values[found])
-        elif found.op is LEAF:
-            value = source.leaves[found.params[0]]
+    order = topological([node], stop=replacement.keys())
+    applied = {found for found in order if _is_applied(source, found) or found.op is LEAF}
+    for found in topological([node], stop=applied | replacement.keys()):
+        if found in applied and found not in replacement:
+            value = _value_of(source, found)
             replacement[found] = (
                 into.enter_value(value)
                 if type(value) is Value
@@ -27,3 +34,19 @@ def graft(
             )
     with apart_from_recorded():
         return substitute([node], replacement)[0]
+
+
+def _is_applied(recording: Recording, node: Node) -> bool:
+    if node.op is PICK:
+        return recording.has_applied(node.inputs[0])
+    return type(node.spec) is not tuple and recording.has_applied(node)
+
+
+def _value_of(recording: Recording, node: Node) -> Any:
+    if node.op is LEAF:
+        return recording.leaves[node.params[0]]
+    if node not in recording.values:
+        handle = recording.hold(node, Handle)
+        hooks.compute_handle(handle)
+        return handle.computed
+    return recording.values[node]

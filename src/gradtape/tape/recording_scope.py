@@ -236,6 +236,12 @@ def finish(
     if isinstance(current, Trace) and current is not recording:
         # The derivative was asked for inside a traced function, of work recorded outside it.
         return current.hold(adopt(current, recording, result), Tensor)
-    if current is not recording and state.tapes and isinstance(result, Node):
-        return current.hold(graft(current, recording, result), Tensor)
+    if current is not recording and state.tapes:
+        # Tapes that record now, in another recording, differentiate the derivative in turn.
+        if isinstance(result, Rows):
+            values = graft(current, recording, result.values)
+            result = Rows(graft(current, recording, result.indices), values, result.spec)
+        else:
+            result = graft(current, recording, result)
+        recording = current
     return hold_result(recording, result)
