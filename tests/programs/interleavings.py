@@ -311,7 +311,11 @@ class Interleaving:
         """Enter a persistent tape again that has ended, also inside others."""
         ended = [tape for tape in self.tapes if not tape.entered and tape.persistent]
         if ended:
-            self._enter(self.random.choice(ended))
+            tape = self.random.choice(ended)
+            try:
+                self._enter(tape)
+            except RuntimeError as error:
+                assert "inside another" in str(error)
 
     def pause(self) -> None:
         tape = self._innermost()

@@ -117,10 +117,20 @@ class Unshared:
         return Made("identity", (slope,), frozenset(self.recording), slope.value)
 
     def tangent(self, scope: Scope, target: Made, sources: list[tuple[Made, Made]]):
-        """The derivative of a target along tangents of some sources, or None."""
+        """The derivative of a target along tangents of some sources, or None.
+
+        It is carried along with the computation, so it belongs to the scopes that recorded that.
+        """
+        now = self.recording
+        try:
+            return self._carried(scope, target, sources)
+        finally:
+            self.recording = now
+
+    def _carried(self, scope: Scope, target: Made, sources: list[tuple[Made, Made]]):
         found = {id(source): tangent for source, tangent in sources}
         for made in self._path(scope, target, [source for source, _ in sources]):
-            total = None
+            total, self.recording = None, dict.fromkeys(made.scopes)
             for position, parent in enumerate(made.inputs):
                 if id(parent) in found:
                     slope = self._pull(made, found[id(parent)])[position]

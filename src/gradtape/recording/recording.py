@@ -64,6 +64,7 @@ class Recording:
         "active",
         "available",
         "closed",
+        "edges",
         "flushing",
         "forks",
         "handles",
@@ -74,6 +75,7 @@ class Recording:
         "lock",
         "nodes",
         "observed",
+        "placed",
         "positions",
         "recomputed",
         "repeats",
@@ -108,9 +110,14 @@ class Recording:
         # Values and Python scalars; in a trace, None for a leaf without a value.
         self.leaves: list[Any] = []
         # The applications in order, each node once: a tape records the stretches between its entry
-        # and its exit. `positions` has where each is, as far as `has_applied` was asked.
+        # and its exit. `positions` has where each is, as far as `position` was asked, and `edges`
+        # where tapes began and ended to record.
         self.nodes: list[Node] = []
         self.positions: dict[Node, int] = {}
+        self.edges: list[int] = []
+        # Applications that count as made earlier, at these positions: tangents, which belong to
+        # the tapes that recorded what they are the tangents of.
+        self.placed: dict[Node, int] = {}
         self.handles: list[Handle] = modes.handle_list()
         # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
@@ -162,6 +169,7 @@ class Recording:
         self.leaves = []
         self.nodes = []
         self.positions = {}
+        self.placed = {}
         self.handles = []
         self.imported = {}
         self.repeats = {}
@@ -283,10 +291,14 @@ class Recording:
         """
         if node.stamp <= self.stamp:
             return node.stamp == self.stamp
+        return self.position(node) is not None
+
+    def position(self, node: Node) -> int | None:
+        """Which application of this recording a node is, or None."""
         known = self.positions
         for position in range(len(known), len(self.nodes)):
             known[self.nodes[position]] = position
-        return node in known
+        return self.placed.get(node, known.get(node))
 
     def list_application(self, node: Node) -> Node:
         """Add a node that has not been applied here to the applications."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any, Self, overload
 
+from gradtape.derive.gradient import applied, derive_forward
 from gradtape.errors import NotRecordingError
-from gradtape.graph.node import Node
+from gradtape.graph.node import PICK, Node
+from gradtape.graph.walk import topological
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape.recording_scope import Scope, check_unconnected, directions, finish, push
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.trace import Trace
+from gradtape.tape.recording_scope import (
+    Scope,
+    check_unconnected,
+    directions,
+    enter_tangents,
+    finish,
+)
 from gradtape.tensor.tensor import Tensor
 
 __all__ = ["ForwardAccumulator"]
@@ -21,6 +33,15 @@ class ForwardAccumulator(Scope):
     ...     y = x * x
     >>> float(acc.jvp(y))
     6.0
+
+    A tangent counts as computed together with its target, as if it had been carried along: an outer
+    accumulator or tape that recorded the target differentiates the tangent whenever it is asked.
+
+    >>> with gt.ForwardAccumulator(x, gt.asarray(1.0)) as outer:
+    ...     with gt.ForwardAccumulator(x, gt.asarray(1.0)) as inner:
+    ...         y = x * x
+    >>> float(outer.jvp(inner.jvp(y)))
+    2.0
     """
 
     def __init__(self, primals: object, tangents: object) -> None:
@@ -52,17 +73,58 @@ class ForwardAccumulator(Scope):
         >>> float(acc.jvp(y))
         2.0
         """
-        check_unconnected(unconnected_gradients)
+        check_unconnected(word := unconnected_gradients)
         recording = self._recording
         if recording is None or self._nodes is None:
             raise NotRecordingError("jvp: nothing was recorded. Use `with accumulator:` first.")
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
-        found = push(recording, entered, self._nodes, self._tangents, self._outside())
-        return unflatten(
-            structure,
-            [
-                finish(recording, t, r, unconnected_gradients)
-                for t, r in zip(targets, found, strict=True)
-            ],
-        )
+        found = self._carried(recording, entered)
+        results = [
+            self._held(recording, node, tangent) or finish(recording, t, tangent, word)
+            for t, node, tangent in zip(targets, entered, found, strict=True)
+        ]
+        return unflatten(structure, results)
+
+    def _carried(self, recording: Recording, targets: list[Node]) -> list[Node | None]:
+        """The tangents of the targets.
+
+        If other scopes began or ended to record on the way, the tangents are carried from one
+        stretch to the next. Those that a later stretch reads are applications in their own.
+        """
+        assert self._nodes is not None
+        outside = self._outside()
+        sources, tangents = self._nodes, enter_tangents(recording, self._nodes, self._tangents)
+        stretches: dict[int, list[Node]] = {}
+        for node in topological(targets, stop=outside.difference(sources)):
+            position = _position(recording, node)
+            if position is not None and node not in outside and type(node.spec) is not tuple:
+                stretches.setdefault(bisect_right(recording.edges, position), []).append(node)
+        if len(stretches) > 1:
+            for nodes in (stretches[key] for key in sorted(stretches)):
+                found = derive_forward(recording, nodes, sources, tangents, outside)
+                known = [pair for pair in zip(nodes, found, strict=True) if pair[1] is not None]
+                known = [(node, slope) for node, slope in known if node not in sources]
+                tangents += [_placed(recording, node, slope) for node, slope in known]
+                sources = [*sources, *[node for node, _ in known]]
+        return derive_forward(recording, targets, sources, tangents, outside)
+
+    def _held(self, recording: Recording, node: Node, tangent: Node | None) -> Tensor | None:
+        """A handle on the tangent of an application; None for a leaf, and inside a trace."""
+        traced = isinstance(state.recording, Trace) and state.recording is not recording
+        if tangent is None or traced or _position(recording, node) is None:
+            return None
+        return recording.hold(_placed(recording, node, tangent), Tensor)
+
+
+def _position(recording: Recording, node: Node) -> int | None:
+    return recording.position(node.inputs[0] if node.op is PICK else node)
+
+
+def _placed(recording: Recording, node: Node, tangent: Node) -> Node:
+    """The tangent of a node as an application that counts as made at the node's position."""
+    found = applied(recording, tangent)
+    position = _position(recording, node)
+    assert position is not None
+    recording.placed[found.inputs[0] if found.op is PICK else found] = position
+    return found

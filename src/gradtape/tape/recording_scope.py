@@ -118,6 +118,7 @@ class Scope:
         recording = self._recording
         assert recording is not None
         self._windows.append([len(recording.nodes), None])
+        recording.edges.append(len(recording.nodes))
         state.tapes.append(self)
 
     def _close(self) -> None:
@@ -127,6 +128,7 @@ class Scope:
             recording = self._recording
             if recording is not None:
                 self._windows[-1][1] = len(recording.nodes)
+                recording.edges.append(len(recording.nodes))
 
     def _outside(self) -> frozenset[Node]:
         """Nodes of the recording that were applied while this tape was not recording."""
@@ -138,7 +140,16 @@ class Scope:
             outside += recording.nodes[position:start]
             position = len(recording.nodes) if end is None else end
         outside += recording.nodes[position:]
-        return frozenset(outside)
+        if not recording.placed:
+            return frozenset(outside)
+        inside = {node for node in recording.placed if self._recorded_at(recording.placed[node])}
+        return frozenset(outside).union(recording.placed) - inside
+
+    def _recorded_at(self, position: int) -> bool:
+        return any(
+            start <= position and (end is None or position < end)  # type: ignore[operator]
+            for start, end in self._windows
+        )
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))
@@ -176,11 +187,18 @@ def push(
     outside: frozenset[Node],
 ) -> list[Node | None]:
     """Tangents of targets, in forward mode; a tangent that is None is zero."""
-    entered = [
+    entered = enter_tangents(recording, nodes, tangents)
+    return derive_forward(recording, targets, nodes, entered, outside)
+
+
+def enter_tangents(
+    recording: Recording, nodes: Sequence[Node], tangents: Sequence[TensorLike | None]
+) -> list[Node]:
+    """The nodes of tangents of some nodes; one that is None is zero."""
+    return [
         slope_constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
         for node, tangent in zip(nodes, tangents, strict=True)
     ]
-    return derive_forward(recording, targets, nodes, entered, outside)
 
 
 def check_unconnected(word: str) -> None:
