@@ -46,6 +46,8 @@ KINDS = (
     "combine", "observe", "call", "pause", "reset", "variable", "assign", "elsewhere", "again",
     "callback", "accumulate", "transform", "use_gradient", "nest", "step",
 )  # fmt: skip
+# Those that run another recording in between.
+BETWEEN = ("call", "call", "callback", "transform", "again")
 
 
 class Tracked:
@@ -79,23 +81,27 @@ class Interleaving:
         self.reference = Unshared()
         self.wrong: list[str] = []
         self.log: list[str] = []
-        # Few values, so that equal computations come again.
-        values = self.random.sample([0.5, 0.7, 0.9], self.random.choice((1, 1, 2)))
+        # Few values and few expressions, so that equal computations come again. In a narrow program
+        # almost every action is the same expression of the same tensor.
+        self.narrow = self.random.random() < 0.5
+        values = self.random.sample([0.5, 0.7, 0.9], 1 if self.narrow else 2)
         self.pool = [
             Tracked(gt.asarray(value), self.reference.number(value), f"x{position}")
             for position, value in enumerate(values)
         ]
-        self.unary = self.random.sample(sorted(UNARY), self.random.choice((1, 1, 2)))
+        self.unary = self.random.sample(sorted(UNARY), 1 if self.narrow else 2)
         self.functions: dict[str, object] = {}
         self.variable_held = self.reference.number(0.6)
         self.the_variable = gt.Variable(0.6)
         self.tapes: list[OpenTape] = []
 
     def run(self) -> list[str]:
-        chosen = self.random.sample(KINDS, self.random.randint(1, 4))
+        chosen = self.random.sample(KINDS, self.random.randint(1, 1 if self.narrow else 5))
+        if self.narrow:
+            chosen.append(self.random.choice(BETWEEN))
         actions = [self.compute, self.compute, self.open, self.close, self.ask]
-        actions += [getattr(self, kind) for kind in chosen]
-        for _ in range(self.random.randint(4, 16)):
+        actions += [getattr(self, kind) for kind in chosen] * (2 if self.narrow else 1)
+        for _ in range(self.random.randint(5, 18)):
             self.random.choice(actions)()
         while self._innermost() is not None:
             self.close()
@@ -117,7 +123,8 @@ class Interleaving:
 
     def _some(self) -> Tracked:
         # Mostly the same few tensors: equal computations are what this is about.
-        few = self.pool[:1] if self.random.random() < 0.6 else self.pool[:2] + self.pool[-4:]
+        rate = 0.85 if self.narrow else 0.5
+        few = self.pool[:1] if self.random.random() < rate else self.pool[:2] + self.pool[-4:]
         found = self.random.choice(few)
         return found if abs(found.made.value) < 4 else self.pool[0]
 
@@ -201,7 +208,7 @@ class Interleaving:
         self._check("value", tracked.tensor, tracked.made)
 
     def step(self) -> None:
-        """A training step of its own: a tape over the same computation, opened and asked at once."""
+        """A training step of its own: a tape over the same computation, asked at once."""
         self.open()
         self.compute()
         self.close()
@@ -371,8 +378,12 @@ class Interleaving:
             return None, None
         reference = self.reference
         source = self.random.choice(tape.sources)
-        connected = [e for e in self.pool if reference.depends(tape, e.made, source.made)]
-        likely = self.random.random() < 0.8 and connected
+        connected = [
+            each
+            for each in self.pool
+            if each is not source and reference.depends(tape, each.made, source.made)
+        ]
+        likely = self.random.random() < 0.85 and connected
         target = self.random.choice(connected) if likely else self._some()
         if tape.tangent is not None:
             seed = None
