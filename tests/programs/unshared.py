@@ -79,9 +79,9 @@ class Unshared:
         def visit(made: Made) -> bool:
             known = found.get(id(made))
             if known is None:
-                inside = scope in made.scopes
-                known = any([visit(each) for each in made.inputs]) if inside else False
-                found[id(made)] = known
+                # All inputs are visited: the order has to list them all.
+                inputs = [visit(each) for each in made.inputs] if scope in made.scopes else []
+                known = found[id(made)] = any(inputs)
                 if known:
                     order.append(made)
             return known

@@ -114,6 +114,7 @@ def _compute_alone(recording: Recording, handle: Handle) -> None:
             bound = BoundPlan(wanted, recording.fastmath)
             content = bound.run(recording)[bound.outputs.index(handle.node)]
             handle.computed = Value(content, handle.node.spec)
+            recording.computed_alone = True
 
 
 def flush(recording: Recording) -> None:

@@ -1,4 +1,4 @@
-"""Graft: copies a derivative that was found in one recording into another."""
+"""Graft: copies a derivative, or all applications, of one recording into another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded
+from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, apply
+from gradtape.graph.spec import Spec
 from gradtape.graph.walk import substitute, topological
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
@@ -26,14 +27,53 @@ def graft(
     applied = {found for found in order if _is_applied(source, found) or found.op is LEAF}
     for found in topological([node], stop=applied | replacement.keys()):
         if found in applied and found not in replacement:
-            value = _value_of(source, found)
-            replacement[found] = (
-                into.enter_value(value)
-                if type(value) is Value
-                else into.add_leaf(value, found.spec)
-            )
+            replacement[found] = _entered(into, _value_of(source, found), found.spec)
     with apart_from_recorded():
         return substitute([node], replacement)[0]
+
+
+def can_be_joined(into: Recording, source: Recording) -> bool:
+    """Whether `join` can continue a recording in another one."""
+    plain = type(into) is Recording and type(source) is Recording
+    if not plain or source.rules or source.computed_alone or source.thread != into.thread:
+        return False
+    # What has entered as a value is a leaf there, and perhaps a source of a tape.
+    return not any(id(value) in into.imported for value in source.values.values())
+
+
+def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
+    """Copy the applications of a recording into another one, as made before all others there.
+
+    Returns the copies, and what to add to a position in the one for the position in the other.
+    """
+    shift = min((0, *into.placed.values())) - len(source.nodes)
+    copies: dict[Node, Node] = {}
+    for node in topological([*source.nodes, *source.watched]):
+        position = source.position(node)
+        inputs = tuple(copies[parent] for parent in node.inputs)
+        if node.op is LEAF:
+            copies[node] = _entered(into, source.leaves[node.params[0]], node.spec)
+        elif position is not None:
+            copies[node] = into.application(node.op, inputs, node.params)
+            into.placed[copies[node]] = position + shift
+            into.joined[source, node] = copies[node]
+        elif inputs == node.inputs:
+            copies[node] = node
+        else:
+            with apart_from_recorded():
+                copies[node] = apply(node.op, inputs, node.params)
+            if node.op is PICK:
+                into.joined[source, node] = copies[node]
+    known = {copies[node]: value for node, value in source.values.items() if node in copies}
+    into.values.update(known)
+    into.available = (into.available, "joined", frozenset(known))
+    into.watched.update((copies[node], None) for node in source.watched)
+    into.edges[:0] = [edge + shift for edge in source.edges]
+    return copies, shift
+
+
+def _entered(into: Recording, value: Any, of: Spec) -> Node:
+    return into.enter_value(value) if type(value) is Value else into.add_leaf(value, of)
 
 
 def _is_applied(recording: Recording, node: Node) -> bool:

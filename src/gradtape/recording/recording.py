@@ -64,12 +64,14 @@ class Recording:
         "active",
         "available",
         "closed",
+        "computed_alone",
         "edges",
         "flushing",
         "forks",
         "handles",
         "imported",
         "interned",
+        "joined",
         "leaves",
         "lines",
         "lock",
@@ -116,8 +118,12 @@ class Recording:
         self.positions: dict[Node, int] = {}
         self.edges: list[int] = []
         # Applications that count as made earlier, at these positions: tangents, which belong to
-        # the tapes that recorded what they are the tangents of.
+        # the tapes that recorded what they are the tangents of, and copies from other recordings,
+        # with negative positions. `joined` has the latter by recording and node.
         self.placed: dict[Node, int] = {}
+        self.joined: dict[tuple[Recording, Node], Node] = {}
+        # Whether a handle has a value of its own, which `values` does not have.
+        self.computed_alone = False
         self.handles: list[Handle] = modes.handle_list()
         # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
@@ -170,6 +176,7 @@ class Recording:
         self.nodes = []
         self.positions = {}
         self.placed = {}
+        self.joined = {}
         self.handles = []
         self.imported = {}
         self.repeats = {}

@@ -58,6 +58,10 @@ class ForwardAccumulator(Scope):
                 self._watch_node(leaf, node)
         return self
 
+    def _rename(self, copies: dict[Node, Node]) -> None:
+        super()._rename(copies)
+        self._nodes = [copies[node] for node in self._nodes or ()]
+
     @overload
     def jvp(self, target: Tensor, unconnected_gradients: str = "none") -> Tensor: ...
 
@@ -73,7 +77,7 @@ class ForwardAccumulator(Scope):
         >>> float(acc.jvp(y))
         2.0
         """
-        check_unconnected(word := unconnected_gradients)
+        check_unconnected(unconnected_gradients)
         recording = self._recording
         if recording is None or self._nodes is None:
             raise NotRecordingError("jvp: nothing was recorded. Use `with accumulator:` first.")
@@ -81,8 +85,10 @@ class ForwardAccumulator(Scope):
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = self._carried(recording, entered)
         results = [
-            self._held(recording, node, tangent) or finish(recording, t, tangent, word)
-            for t, node, tangent in zip(targets, entered, found, strict=True)
+            recording.hold(_placed(recording, node, tangent), Tensor)
+            if _is_applied(recording, node) and tangent is not None
+            else finish(recording, leaf, tangent, unconnected_gradients)
+            for leaf, node, tangent in zip(targets, entered, found, strict=True)
         ]
         return unflatten(structure, results)
 
@@ -90,31 +96,44 @@ class ForwardAccumulator(Scope):
         """The tangents of the targets.
 
         If other scopes began or ended to record on the way, the tangents are carried from one
-        stretch to the next. Those that a later stretch reads are applications in their own.
+        stretch to the next. Those that a later stretch reads are applications of their own.
         """
         assert self._nodes is not None
         outside = self._outside()
         sources, tangents = self._nodes, enter_tangents(recording, self._nodes, self._tangents)
-        stretches: dict[int, list[Node]] = {}
-        for node in topological(targets, stop=outside.difference(sources)):
-            position = _position(recording, node)
-            if position is not None and node not in outside and type(node.spec) is not tuple:
-                stretches.setdefault(bisect_right(recording.edges, position), []).append(node)
-        if len(stretches) > 1:
-            for nodes in (stretches[key] for key in sorted(stretches)):
-                found = derive_forward(recording, nodes, sources, tangents, outside)
-                known = [pair for pair in zip(nodes, found, strict=True) if pair[1] is not None]
-                known = [(node, slope) for node, slope in known if node not in sources]
-                tangents += [_placed(recording, node, slope) for node, slope in known]
-                sources = [*sources, *[node for node, _ in known]]
+        for nodes in self._stretches(recording, targets, outside):
+            found = derive_forward(recording, nodes, sources, tangents, outside)
+            known = {
+                node: _placed(recording, node, tangent)
+                for node, tangent in zip(nodes, found, strict=True)
+                if tangent is not None and node not in sources
+            }
+            sources, tangents = [*sources, *known], [*tangents, *known.values()]
         return derive_forward(recording, targets, sources, tangents, outside)
 
-    def _held(self, recording: Recording, node: Node, tangent: Node | None) -> Tensor | None:
-        """A handle on the tangent of an application; None for a leaf, and inside a trace."""
-        traced = isinstance(state.recording, Trace) and state.recording is not recording
-        if tangent is None or traced or _position(recording, node) is None:
-            return None
-        return recording.hold(_placed(recording, node, tangent), Tensor)
+    def _stretches(
+        self, recording: Recording, targets: list[Node], outside: frozenset[Node]
+    ) -> list[list[Node]]:
+        """The applications that the targets consist of, parted where scopes began or ended.
+
+        Empty if they are all in one stretch.
+        """
+        found: dict[int, list[Node]] = {}
+        if len(recording.edges) > 2:  # more than this accumulator's own
+            for node in topological(targets, stop=outside):
+                position = _position(recording, node)
+                if position is not None and node not in outside and type(node.spec) is not tuple:
+                    found.setdefault(bisect_right(recording.edges, position), []).append(node)
+        return [found[stretch] for stretch in sorted(found)] if len(found) > 1 else []
+
+
+def _is_applied(recording: Recording, node: Node) -> bool:
+    """Whether the tangent of a node can be an application at its position.
+
+    A leaf has no position, and in a traced function the tangent becomes a node of the trace.
+    """
+    traced = isinstance(state.recording, Trace) and state.recording is not recording
+    return not traced and _position(recording, node) is not None
 
 
 def _position(recording: Recording, node: Node) -> int | None:

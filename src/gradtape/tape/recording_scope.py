@@ -19,7 +19,7 @@ from gradtape.graph.spec import spec
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
-from gradtape.recording.graft import graft
+from gradtape.recording.graft import can_be_joined, graft, join
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -101,12 +101,35 @@ class Scope:
         if self._recording is None or self._recording.closed:
             self._recording = state.recording
         elif self._recording is not state.recording:
-            raise RuntimeError(
-                "a tape that has ended cannot be entered again inside another one. "
-                "Enter it outside, or make a new tape."
-            )
+            self._join(self._recording, state.recording)
         self._recording.tapes[id(self)] = self.persistent
         return self._recording
+
+    def _join(self, own: Recording, into: Recording) -> None:
+        """Go on in the recording of the tape around, with what this tape has recorded before."""
+        if not can_be_joined(into, own):
+            raise RuntimeError(
+                "this tape has ended and cannot be entered again inside this other one: a custom "
+                "derivative, a traced or captured function, or tensors of the tape that the other "
+                "one has used keep them apart. Enter it outside, or make a new tape."
+            )
+        flush(own)
+        copies, shift = join(into, own)
+        self._windows = [
+            [start + shift, None if end is None else end + shift]  # type: ignore[operator]
+            for start, end in self._windows
+        ]
+        self._rename(copies)
+        self._recording = into
+        del own.tapes[id(self)]
+        release(own)
+
+    def _rename(self, copies: dict[Node, Node]) -> None:
+        """Watch the copies of nodes instead of the nodes."""
+        for key, (leaf, node) in self._watched.items():
+            self._watched[key] = (leaf, copies[node])
+        for key, (variable, read) in self._variables.items():
+            self._variables[key] = (variable, copies.get(read) if read else None)
 
     def _detach(self) -> None:
         recording, self._recording = self._recording, None
@@ -137,8 +160,9 @@ class Scope:
         outside: list[Node] = []
         position = 0
         for start, end in self._windows:
-            outside += recording.nodes[position:start]
-            position = len(recording.nodes) if end is None else end
+            # Windows of a recording that was joined lie before the first application here.
+            outside += recording.nodes[position : max(start, 0)]  # type: ignore[type-var]
+            position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
         if not recording.placed:
             return frozenset(outside)
