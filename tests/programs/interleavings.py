@@ -24,18 +24,32 @@ from tests.programs.unshared import Made, Unshared
 
 import gradtape as gt
 
+
+@gt.custom_gradient
+def custom(a):
+    """A square whose derivative is a Python closure."""
+    return a * a, lambda dy: dy * 2.0 * a
+
+
+def square(reference: Unshared, a: Made) -> Made:
+    return reference.apply("multiply", a, a)
+
+
 # Expressions of one operand: for tensors, and as applications of the reference.
 UNARY = {
-    "square": (lambda a: a * a, lambda r, a: r.apply("multiply", a, a)),
+    "square": (lambda a: a * a, square),
+    "custom": (custom, square),
+    "checkpoint": (lambda a: gt.checkpoint(lambda a: a * a)(a), square),
+    "branch": (lambda a: gt.cond(gt.asarray(True), lambda a: a * a, lambda a: a, a), square),
     "sin": (gt.sin, lambda r, a: r.apply("sin", a)),
     "half": (lambda a: a * 0.5, lambda r, a: r.apply("half", a)),
     "shift": (lambda a: a + 1.0, lambda r, a: r.apply("shift", a)),
     "exp": (gt.exp, lambda r, a: r.apply("exp", a)),
-    "wave": (
-        lambda a: gt.sin(a * a),
-        lambda r, a: r.apply("sin", r.apply("multiply", a, a)),
-    ),
+    "wave": (lambda a: gt.sin(a * a), lambda r, a: r.apply("sin", square(r, a))),
 }
+# Those that take more time are taken less often.
+SPECIAL = ("branch", "checkpoint", "custom")
+PLAIN = sorted(set(UNARY).difference(SPECIAL))
 BINARY = {
     "multiply": lambda a, b: a * b,
     "add": lambda a, b: a + b,
@@ -91,7 +105,9 @@ class Interleaving:
             Tracked(gt.asarray(value), self.reference.number(value), f"x{position}")
             for position, value in enumerate(values)
         ]
-        self.unary = self.random.sample(sorted(UNARY), 1 if self.narrow else 2)
+        self.unary = self.random.sample(PLAIN, 1 if self.narrow else 2)
+        if self.random.random() < 0.15:
+            self.unary[0] = self.random.choice(SPECIAL)
         self.functions: dict[str, object] = {}
         self.variable_held = self.reference.number(0.6)
         self.the_variable = gt.Variable(0.6)
@@ -219,7 +235,11 @@ class Interleaving:
     # Variables.
 
     def variable(self) -> None:
-        """Compute from the variable, as from any tensor; tapes here do not watch it."""
+        """Compute from the variable, as from any tensor, or watch it."""
+        tape = self._innermost()
+        if tape is not None and self._may_watch(tape) and self.random.random() < 0.4:
+            self._watch(tape, Tracked(self.the_variable, self.variable_held, "v"))
+            return
         name = self.random.choice(self.unary)
         f, of = UNARY[name]
         self._keep(f"{name}(v)", f(self.the_variable), of(self.reference, self.variable_held))
@@ -293,8 +313,11 @@ class Interleaving:
     def nest(self) -> None:
         """One more source for the innermost tape."""
         tape = self._innermost()
-        if tape is not None and tape.tangent is None and tape.recording and not tape.consumed:
+        if tape is not None and self._may_watch(tape):
             self._watch(tape, self._some())
+
+    def _may_watch(self, tape: OpenTape) -> bool:
+        return tape.tangent is None and tape.recording and not tape.consumed
 
     def _innermost(self) -> OpenTape | None:
         return next((tape for tape in reversed(self.tapes) if tape.entered), None)
