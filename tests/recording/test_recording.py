@@ -96,17 +96,17 @@ def test_a_node_is_applied_once_in_a_recording_whatever_others_applied_in_betwee
     first, second = Recording(), Recording()
     op = (x * x).node.op
 
-    def apply(recording):
-        leaf = x.enter(recording)
-        return recording.application(op, (leaf, leaf), ())
+    def apply(where):
+        leaf = x.enter(where)
+        return where.application(op, (leaf, leaf), ())
 
     order = [first, second, first, second, second, first, first]
-    applied = [(recording, apply(recording)) for recording in order]
-    for recording in (first, second):
-        nodes = [node for where, node in applied if where is recording]
-        assert recording.nodes == nodes
+    applied = [(where, apply(where)) for where in order]
+    for own in (first, second):
+        nodes = [node for where, node in applied if where is own]
+        assert own.nodes == nodes
         assert len(set(nodes)) == len(nodes)
-        assert all(recording.has_applied(node) for node in nodes)
-        assert [recording.position(node) for node in nodes] == list(range(len(nodes)))
+        assert all(own.has_applied(node) for node in nodes)
+        assert [own.position(node) for node in nodes] == list(range(len(nodes)))
     # The newer recording has made three applications, the older one four.
     assert not second.has_applied(first.nodes[-1])

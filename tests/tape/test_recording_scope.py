@@ -200,6 +200,25 @@ class TestEnteringAgain:
         assert float(first.jvp(z)) == 12.0
         assert float(tape.gradient(z, x)) == 4.0
 
+    def test_two_tapes_of_one_recording(self):
+        x = gt.asarray(2.0)
+        with gt.GradientTape(persistent=True) as first, gt.GradientTape(persistent=True) as second:
+            first.watch(x)
+            second.watch(x)
+            y = x * x
+        y.numpy()
+        with gt.GradientTape() as third:
+            third.watch(x)
+            with first:
+                a = y * x
+            with second:
+                b = y * a
+            c = a * b
+        assert [float(first.gradient(each, x)) for each in (y, a)] == [4.0, 12.0]
+        assert first.gradient(b, x) is None
+        assert [float(second.gradient(each, x)) for each in (y, b)] == [4.0, 32.0]
+        assert float(third.gradient(c, x)) == 4.0 * 32.0 + 8.0 * 16.0
+
     def test_tensors_that_the_other_tape_has_used_are_refused(self):
         x = gt.asarray(2.0)
         with gt.GradientTape(persistent=True) as first:

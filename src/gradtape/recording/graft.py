@@ -37,6 +37,10 @@ def can_be_joined(into: Recording, source: Recording) -> bool:
     plain = type(into) is Recording and type(source) is Recording
     if not plain or source.rules or source.computed_alone or source.thread != into.thread:
         return False
+    if source in into.joined:
+        # Another tape has brought it: its later applications would come before those.
+        copies = into.joined[source][0]
+        return all(node in copies for node in (*source.nodes, *source.watched))
     # What has entered as a value is a leaf there, and perhaps a source of a tape.
     return not any(id(value) in into.imported for value in source.values.values())
 
@@ -46,6 +50,8 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
 
     Returns the copies, and what to add to a position in the one for the position in the other.
     """
+    if source in into.joined:
+        return into.joined[source]
     shift = min((0, *into.placed.values())) - len(source.nodes)
     copies: dict[Node, Node] = {}
     for node in topological([*source.nodes, *source.watched]):
@@ -56,19 +62,17 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
         elif position is not None:
             copies[node] = into.application(node.op, inputs, node.params)
             into.placed[copies[node]] = position + shift
-            into.joined[source, node] = copies[node]
         elif inputs == node.inputs:
             copies[node] = node
         else:
             with apart_from_recorded():
                 copies[node] = apply(node.op, inputs, node.params)
-            if node.op is PICK:
-                into.joined[source, node] = copies[node]
     known = {copies[node]: value for node, value in source.values.items() if node in copies}
     into.values.update(known)
     into.available = (into.available, "joined", frozenset(known))
     into.watched.update((copies[node], None) for node in source.watched)
     into.edges[:0] = [edge + shift for edge in source.edges]
+    into.joined[source] = copies, shift
     return copies, shift
 
 

@@ -119,9 +119,9 @@ class Recording:
         self.edges: list[int] = []
         # Applications that count as made earlier, at these positions: tangents, which belong to
         # the tapes that recorded what they are the tangents of, and copies from other recordings,
-        # with negative positions. `joined` has the latter by recording and node.
+        # with negative positions. `joined` has the latter, and by how much positions are shifted.
         self.placed: dict[Node, int] = {}
-        self.joined: dict[tuple[Recording, Node], Node] = {}
+        self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
         # Whether a handle has a value of its own, which `values` does not have.
         self.computed_alone = False
         self.handles: list[Handle] = modes.handle_list()
