@@ -132,6 +132,18 @@ def test_rows_asked_for_before_a_tape_are_constants():
     assert float(tape.gradient(z, w)) == 12.0
 
 
+def test_rows_that_were_looked_at_are_still_tracked():
+    x = gt.asarray(X)
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        rows = WAYS["rows"](x)
+        rows.dense().numpy()
+        with tape.stop_recording():
+            np.asarray(rows)
+        y = rows * x
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * X**2)
+
+
 @pytest.mark.parametrize("look", [False, True])
 def test_a_derivative_asked_for_in_another_recording_has_constants_of_the_first(look):
     x = gt.asarray(0.5)
@@ -178,6 +190,20 @@ class TestEnteringAgain:
         # In x * (x * x + x * (x + x)) only x * x of the first recording is a constant.
         assert float(second.gradient(slope, x)) == 28.0
 
+    @pytest.mark.parametrize("way", sorted(set(WAYS).difference(["custom", "checkpoint"])))
+    def test_whatever_the_first_tape_recorded(self, way):
+        x = gt.asarray(X)
+        with gt.GradientTape(persistent=True) as first:
+            first.watch(x)
+            y = WAYS[way](x)
+        np.asarray(y)
+        with gt.GradientTape() as second:
+            second.watch(x)
+            with first:
+                z = y * x
+        np.testing.assert_allclose(first.gradient(z, x).numpy(), 3 * X**2)
+        np.testing.assert_allclose(second.gradient(z, x).numpy(), X**2)
+
     def test_variables_stay_sources(self):
         v = gt.Variable(3.0)
         with gt.GradientTape(persistent=True) as first:
@@ -218,6 +244,21 @@ class TestEnteringAgain:
         assert first.gradient(b, x) is None
         assert [float(second.gradient(each, x)) for each in (y, b)] == [4.0, 32.0]
         assert float(third.gradient(c, x)) == 4.0 * 32.0 + 8.0 * 16.0
+
+    @pytest.mark.parametrize("way", ["custom", "checkpoint"])
+    def test_derivatives_in_python_are_refused(self, way):
+        x = gt.asarray(X)
+        with gt.GradientTape(persistent=True) as first:
+            first.watch(x)
+            y = WAYS[way](x)
+        np.asarray(y)
+        with (
+            gt.GradientTape(),
+            pytest.raises(RuntimeError, match="cannot be entered again inside"),
+            first,
+        ):
+            pass
+        np.testing.assert_allclose(first.gradient(y, x).numpy(), 2 * X)
 
     def test_tensors_that_the_other_tape_has_used_are_refused(self):
         x = gt.asarray(2.0)

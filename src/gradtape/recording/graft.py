@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, apply
+from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, apply, outputs
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import substitute, topological
 from gradtape.recording.handle import Handle
@@ -54,7 +54,10 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
         return into.joined[source]
     shift = min((0, *into.placed.values())) - len(source.nodes)
     copies: dict[Node, Node] = {}
-    for node in topological([*source.nodes, *source.watched]):
+    # Handles hold the outputs of a node with several, which are not listed.
+    several = [node for node in source.nodes if type(node.spec) is tuple]
+    picks = [pick for node in several for pick in outputs(node)]
+    for node in topological([*source.nodes, *picks, *source.watched, *source.values]):
         position = source.position(node)
         inputs = tuple(copies[parent] for parent in node.inputs)
         if node.op is LEAF:
