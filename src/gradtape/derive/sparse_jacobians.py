@@ -59,7 +59,7 @@ def sparse_hessian(
     if slope is None or derive_slope(window, target, second, second) is None:
         return None
     if first is not second:
-        alone = Window(window.recording, frozenset(), None)
+        alone = Window(window.recording, frozenset(), None, slope.isolated)
         found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)

@@ -249,7 +249,8 @@ def prepare_sparse_hessian(
         found = window.remembered(("coloured_hessian", *key), coloured)
         slope = derive_slope(window, target, source, source)
         like = source if slope is None else slope.node
-        outputs = _Products(window.of_derivative(), rules, like, source, found)
+        inner = window.of_derivative(None if slope is None else slope.isolated)
+        outputs = _Products(inner, rules, like, source, found)
         if slope is not None:
             outputs.add_forward()
         return outputs.prepared(given)
@@ -329,7 +330,7 @@ class _Products:
 
     def prepared(self, given: Pattern | None) -> SparseProgram:
         outputs = self.outputs if self.connected else []
-        bound = bind(self.recording, outputs)
+        bound = bind(self.recording, self.window.restored(outputs))
         trials = [] if given is None or not self.connected else self._trials()
         of_structure = not sparse_patterns.leaves_that_index(self.window, self.target, self.source)
         return SparseProgram(
@@ -346,7 +347,7 @@ class _Products:
             return []
         direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
         direction = direction.astype(self.source.dtype)
-        bound = bind(self.recording, [cast(pushed, self.dtype)])
+        bound = bind(self.recording, self.window.restored([cast(pushed, self.dtype)]))
         return [PatternTrial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
 
 

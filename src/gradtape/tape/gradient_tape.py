@@ -139,6 +139,7 @@ class GradientTape(Jacobians):
         self._consumed = False
         if self in state.tapes and recording is not None:
             self._windows = [[len(recording.nodes), None]]
+            recording.edges.append(len(recording.nodes))
         elif recording is not None:
             self._detach()
 

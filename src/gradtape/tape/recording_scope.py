@@ -19,7 +19,7 @@ from gradtape.graph.spec import spec
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
-from gradtape.recording.graft import graft
+from gradtape.recording.graft import can_be_joined, graft, join
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -101,12 +101,35 @@ class Scope:
         if self._recording is None or self._recording.closed:
             self._recording = state.recording
         elif self._recording is not state.recording:
-            raise RuntimeError(
-                "a tape that has ended cannot be entered again inside another one. "
-                "Enter it outside, or make a new tape."
-            )
+            self._join(self._recording, state.recording)
         self._recording.tapes[id(self)] = self.persistent
         return self._recording
+
+    def _join(self, own: Recording, into: Recording) -> None:
+        """Go on in the recording of the tape around, with what this tape has recorded before."""
+        if not can_be_joined(into, own):
+            raise RuntimeError(
+                "this tape has ended and cannot be entered again inside this other one: a custom "
+                "derivative, a traced or captured function, or tensors of the tape that the other "
+                "one has used keep them apart. Enter it outside, or make a new tape."
+            )
+        flush(own)
+        copies, shift = join(into, own)
+        self._windows = [
+            [start + shift, None if end is None else end + shift]  # type: ignore[operator]
+            for start, end in self._windows
+        ]
+        self._rename(copies)
+        self._recording = into
+        del own.tapes[id(self)]
+        release(own)
+
+    def _rename(self, copies: dict[Node, Node]) -> None:
+        """Watch the copies of nodes instead of the nodes."""
+        for key, (leaf, node) in self._watched.items():
+            self._watched[key] = (leaf, copies[node])
+        for key, (variable, read) in self._variables.items():
+            self._variables[key] = (variable, copies.get(read) if read else None)
 
     def _detach(self) -> None:
         recording, self._recording = self._recording, None
@@ -118,6 +141,7 @@ class Scope:
         recording = self._recording
         assert recording is not None
         self._windows.append([len(recording.nodes), None])
+        recording.edges.append(len(recording.nodes))
         state.tapes.append(self)
 
     def _close(self) -> None:
@@ -127,6 +151,7 @@ class Scope:
             recording = self._recording
             if recording is not None:
                 self._windows[-1][1] = len(recording.nodes)
+                recording.edges.append(len(recording.nodes))
 
     def _outside(self) -> frozenset[Node]:
         """Nodes of the recording that were applied while this tape was not recording."""
@@ -135,10 +160,20 @@ class Scope:
         outside: list[Node] = []
         position = 0
         for start, end in self._windows:
-            outside += recording.nodes[position:start]
-            position = len(recording.nodes) if end is None else end
+            # Windows of a recording that was joined lie before the first application here.
+            outside += recording.nodes[position : max(start, 0)]  # type: ignore[type-var]
+            position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
-        return frozenset(outside)
+        if not recording.placed:
+            return frozenset(outside)
+        inside = {node for node in recording.placed if self._recorded_at(recording.placed[node])}
+        return frozenset(outside).union(recording.placed) - inside
+
+    def _recorded_at(self, position: int) -> bool:
+        return any(
+            start <= position and (end is None or position < end)  # type: ignore[operator]
+            for start, end in self._windows
+        )
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))
@@ -176,11 +211,18 @@ def push(
     outside: frozenset[Node],
 ) -> list[Node | None]:
     """Tangents of targets, in forward mode; a tangent that is None is zero."""
-    entered = [
+    entered = enter_tangents(recording, nodes, tangents)
+    return derive_forward(recording, targets, nodes, entered, outside)
+
+
+def enter_tangents(
+    recording: Recording, nodes: Sequence[Node], tangents: Sequence[TensorLike | None]
+) -> list[Node]:
+    """The nodes of tangents of some nodes; one that is None is zero."""
+    return [
         slope_constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
         for node, tangent in zip(nodes, tangents, strict=True)
     ]
-    return derive_forward(recording, targets, nodes, entered, outside)
 
 
 def check_unconnected(word: str) -> None:
@@ -236,6 +278,12 @@ def finish(
     if isinstance(current, Trace) and current is not recording:
         # The derivative was asked for inside a traced function, of work recorded outside it.
         return current.hold(adopt(current, recording, result), Tensor)
-    if current is not recording and state.tapes and isinstance(result, Node):
-        return current.hold(graft(current, recording, result), Tensor)
+    if current is not recording and state.tapes:
+        # Tapes that record now, in another recording, differentiate the derivative in turn.
+        if isinstance(result, Rows):
+            values = graft(current, recording, result.values)
+            result = Rows(graft(current, recording, result.indices), values, result.spec)
+        else:
+            result = graft(current, recording, result)
+        recording = current
     return hold_result(recording, result)

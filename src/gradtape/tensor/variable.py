@@ -152,6 +152,9 @@ class Variable(Operators):
 
     def enter_unnoticed(self, recording: Recording) -> Node:
         """The node of the current value; no tape is told of the read."""
+        if isinstance(recording, Trace) and self._handle.recording is not recording:
+            bound = recording.bound(self)
+            return recording.capture_unnoticed(self) if bound is None else bound.node
         return self._node(recording, self._handle)
 
     def _node(self, recording: Recording, handle: Tensor) -> Node:

@@ -246,7 +246,7 @@ def unary_function(op: Op) -> Unary:
                         return record(op, (x,))
             key = (op, a)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != stamp:
+            if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
@@ -317,7 +317,7 @@ def binary_function(op: Op) -> Binary:
                             return record(op, (x, y))
             key = (op, a, b)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != stamp:
+            if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
@@ -409,7 +409,7 @@ def application(
     """Record an application to nodes of this recording, and return its handle."""
     key = (op, params, *inputs) if params else (op, *inputs)
     node = recording.interned.get(key)
-    if node is not None and node.stamp != recording.stamp:
+    if node is not None and node.stamp < recording.stamp:
         node.stamp = recording.stamp
         recording.nodes.append(node)
     elif recording.is_full():
