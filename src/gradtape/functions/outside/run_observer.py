@@ -15,6 +15,7 @@ from typing import Any
 
 from gradtape.functions.outside.trusted_code import (
     DYNAMIC_BUILTINS,
+    is_own_scope,
     is_pure_builtin,
     is_trusted_module,
 )
@@ -39,6 +40,10 @@ class Observation:
     def everything(self) -> dict[CodeType, dict[str, Any]]:
         """Code that ran in any run so far."""
         return self.earlier | self.executed
+
+    def next_run(self) -> Observation:
+        """What is known when the next run begins."""
+        return Observation(self.everything(), any_attribute=self.any_attribute)
 
 
 class RunObserver:
@@ -106,7 +111,7 @@ class RunObserver:
         if isinstance(owner, types.ModuleType):
             key = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
-                self.observation.any_attribute = True
+                self.observation.any_attribute |= not is_own_scope(frame.f_globals)
         else:
             key = (owner if isinstance(owner, type) else type(owner), name)
         pure = self._verdicts.get(key)

@@ -17,6 +17,7 @@ from gradtape.functions.outside.trusted_code import (
     tells_changes,
     what_it_may_do,
 )
+from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -124,7 +125,10 @@ def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
     has_dictionary = type(held) is dict
     if not has_dictionary:
         held = {}
-    everything = walk.any_attribute or is_trusted_module(kind.__module__)
+    # The parameters of a module are found by looking through all its attributes.
+    everything = (
+        walk.any_attribute or isinstance(value, TellsChanges) or is_trusted_module(kind.__module__)
+    )
     for name in sorted(held if everything else walk.names & held.keys()):
         if name.isidentifier():
             walk.later(held[name], _reading(kind, now, name), f"{label}.{name}", None, told)

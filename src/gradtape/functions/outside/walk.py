@@ -24,6 +24,7 @@ from gradtape.functions.outside.code_reads import Chain, nested_code, reads_of
 from gradtape.functions.outside.comparisons import PLAIN, SINGLE, Comparisons
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.outside.trusted_code import (
+    DYNAMIC_BUILTINS,
     is_compiled,
     is_impure_name,
     is_own_scope,
@@ -71,9 +72,13 @@ class Walk:
         self._must_be_found = [code for code, scope in ran.items() if not is_own_scope(scope)]
         reads = [reads_of(code) for code in self.executed]
         self.names = frozenset().union(*[each.attributes for each in reads])
-        self.any_attribute = any(each.any_attribute for each in reads) or (
-            observation is not None and observation.any_attribute
-        )
+        # Layers and optimisers look through the attributes of modules and of nothing else.
+        users = [reads_of(code) for code, scope in self.executed.items() if not is_own_scope(scope)]
+        self.any_attribute = any(each.any_attribute for each in users)
+        if observation is not None:
+            self.any_attribute |= observation.any_attribute
+        elif any(not each.globals.isdisjoint(DYNAMIC_BUILTINS) for each in users):
+            self.any_attribute = True
         self.handles_errors = any(each.handles_errors for each in reads)
         self._chains = _by_global(each.chains for each in reads)
         self._passed = frozenset().union(*[each.passed for each in reads])
