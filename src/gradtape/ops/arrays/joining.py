@@ -109,9 +109,7 @@ def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     """The operands of a join. Python scalars stay scalars, which adapt to the others' dtype."""
     if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
         arrays = unstack(arrays)
-    parts = tuple(
-        part if type(part) in SCALARS else record_operand(part) for part in arrays
-    )
+    parts = tuple(part if type(part) in SCALARS else record_operand(part) for part in arrays)
     if not parts:
         raise ValueError(f"{name}: there is nothing to join. Pass at least one tensor.")
     return parts
