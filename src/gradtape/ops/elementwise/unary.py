@@ -71,12 +71,12 @@ tan = elementwise(
 )  # fmt: skip
 asin = elementwise(
     "asin", np.arcsin, "Inverse sine.", ("float(gt.asin(0.0))", "0.0"),
-    partials=[lambda y, x: rsqrt(_one_minus_square(x))], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    partials=[lambda y, x: rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
     function=ASIN,
 )  # fmt: skip
 acos = elementwise(
     "acos", np.arccos, "Inverse cosine.", ("float(gt.acos(1.0))", "0.0"),
-    partials=[lambda y, x: -rsqrt(_one_minus_square(x))], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    partials=[lambda y, x: -rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
     function=ACOS,
 )  # fmt: skip
 atan = elementwise(
@@ -112,7 +112,7 @@ acosh = elementwise(
 )  # fmt: skip
 atanh = elementwise(
     "atanh", np.arctanh, "Inverse hyperbolic tangent.", ("float(gt.atanh(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(_one_minus_square(x))], domains=[(-0.8, 0.8)],
+    partials=[lambda y, x: reciprocal(1.0 - x * x)], domains=[(-0.8, 0.8)],
     dtypes=_COMPLEX, function=ATANH,
 )  # fmt: skip
 
@@ -265,11 +265,6 @@ def _asinh_slope(x: Node) -> Node:
     if x.dtype.kind == "c":
         return rsqrt(x * x + 1.0)
     return reciprocal(apply(REGISTRY["hypot"], (x, one_like(x))))
-
-
-def _one_minus_square(x: Node) -> Node:
-    # Both factors are exact near 1. Complex numbers need the sign of zero that the square has.
-    return 1.0 - x * x if x.dtype.kind == "c" else (1.0 - x) * (1.0 + x)
 
 
 def _tanh(x: np.ndarray) -> np.ndarray:
