@@ -16,6 +16,8 @@ import numpy as np
 from gradtape.dtypes import Array
 from gradtape.graph.node import LEAF, PICK, Node, constant
 from gradtape.graph.walk import dependents, topological
+from gradtape.ops.control.bodies import held
+from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
@@ -118,7 +120,7 @@ def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[N
 
 
 def _is_indexing(node: Node) -> bool:
-    return node.op.moves
+    return node.op.moves or any(indexes(body) for body in held(node))
 
 
 def _carries(node: Node) -> bool:
