@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -17,7 +17,8 @@ from gradtape.derive.progress import Progress
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, placeholder
+from gradtape.graph.lines import user_line
+from gradtape.graph.node import PICK, Node, placeholder
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import spec
 from gradtape.graph.walk import dependents
@@ -53,6 +54,9 @@ class Limits:
     def budget(self) -> int:
         """The number of bytes that intermediates may take."""
         return default_budget() if self.memory_budget is None else self.memory_budget
+
+
+UNLIMITED = Limits()
 
 
 def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
@@ -135,9 +139,7 @@ def chunks_for(
     recording = window.recording
     if wanted.chunk_size is None and _total(recording, whole) <= wanted.budget:
         return None
-    if state.tapes or recording.capturing or isinstance(recording, Trace):
-        return None
-    if isinstance(state.recording, Trace) or state.recording.capturing:
+    if state.tapes or needs_graph(recording):
         return None
 
     def derive(rules: PythonRules) -> Chunks | None:
@@ -149,6 +151,25 @@ def chunks_for(
     budget = None if wanted.chunk_size is not None else wanted.budget
     key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
     return window.remembered(key, derive)
+
+
+def check_memory(target: Node, source: Node, notes: Sequence[str] = ()) -> None:
+    """Raise a MemoryError for a dense matrix that is larger than the memory of the machine."""
+    size = target.size * source.size * jacobian_dtype(target, source).itemsize
+    if size <= physical_memory():
+        return
+    because = f" Its zeros are not known: {'; '.join(notes)}." if notes else ""
+    op = (target.inputs[0] if target.op is PICK else target).op.name
+    raise MemoryError(
+        f"jacobian: the dense matrix of shape {(target.size, source.size)} of {op} takes {size} "
+        f"bytes, more than the {physical_memory()} of this machine (asked for at {user_line()})."
+        f"{because} Use sparse=True or give a pattern, or use products (vjp, jvp)."
+    )
+
+
+def needs_graph(recording: Recording) -> bool:
+    """Whether a capture or a trace is recording: numbers will not do for it."""
+    return any(one.capturing or isinstance(one, Trace) for one in (recording, state.recording))
 
 
 def _total(recording: Recording, whole: Node) -> int:
@@ -209,8 +230,8 @@ def _part(
         return None
     recording = window.recording
     steps = program([found], recording.values.keys())
-    frontier = _frontier(recording, steps, offset, wanted.budget)
-    before = [node for node in frontier if type(node.spec) is not tuple]
+    held = frontier(recording, steps, offset, wanted.budget)
+    before = [node for node in held if type(node.spec) is not tuple]
     return Chunks(
         way,
         count,
@@ -222,7 +243,7 @@ def _part(
     )
 
 
-def _frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
+def frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
     """The nodes that chunks read and that depend on no seed: they are computed once and held.
 
     Views are made again in every chunk, because held they would be copies. So are large values that

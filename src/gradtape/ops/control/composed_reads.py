@@ -7,6 +7,7 @@ patterns compose by their product. Beyond a budget the pattern is dense.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -101,11 +102,21 @@ def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
     scan = Scan(**params)
     pattern = body_pattern(scan.body) if scan.carries else None
     if scan.carries and (pattern is None or _uses_carry(scan, pattern)):
-        small = pattern is not None and scan.length <= STEPS
-        found = _composed(y, operands, scan, pattern) if small else None
-        return dense(y, operands) if found is None else found
+        if scan.length > STEPS:
+            return _given_up(y, operands, f"more than {STEPS} steps that use the one before")
+        found = None if pattern is None else _composed(y, operands, scan, pattern)
+        return _given_up(y, operands) if found is None else found
     results = _separate(y, operands, scan)
     return [*_final(operands, scan, pattern), *results] if scan.carries else results
+
+
+def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> Any:
+    """Every element reads everything, with a note why."""
+    note = why or f"more than {BUDGET} entries in all steps or branches"
+    return [
+        tuple(None if one is None else replace(one, note=note) for one in answers)
+        for answers in dense(y, operands)
+    ]
 
 
 def indexes(body: Program) -> bool:
@@ -252,7 +263,7 @@ def branch_reads(y: Node, operands: tuple[Operand, ...], *, branches: tuple[Prog
     """The union of the patterns of all branches."""
     patterns = [body_pattern(body) for body in branches]
     if any(pattern is None for pattern in patterns):
-        return dense(y, operands)
+        return _given_up(y, operands)
     every = _placed(_union(*patterns), operands[0].size, _starts(operands)[-1])
     ends = pairwise(_starts(y.spec))
     return _answers([every[a:b] for a, b in ends], y, operands)
@@ -273,7 +284,7 @@ def while_reads(
 
     pattern = body_pattern(body)
     if pattern is None:
-        return dense(y, operands)
+        return _given_up(y, operands)
     place = _starts(operands)
     count, width = place[-1] - place[constants], place[-1]
     columns = pattern.tocsc()
@@ -285,7 +296,7 @@ def while_reads(
         if more.nnz == carried.nnz:
             break
         if more.nnz > BUDGET:
-            return dense(y, operands)
+            return _given_up(y, operands)
         carried = more
     ends = [(a - place[constants], b - place[constants]) for a, b in pairwise(place[constants:])]
     counted = sparse.csr_array((1, width), dtype=bool)
