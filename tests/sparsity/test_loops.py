@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.bundle_adjustment import Problem
 
 import gradtape as gt
 
@@ -75,3 +76,15 @@ def test_the_op_is_named_at_which_detection_gave_up():
     matrix = np.ones((5000, 5000))
     (note,) = gt.sparsity_pattern(lambda x: gt.sin(matrix @ x), np.ones(5000)).notes
     assert note.startswith("matmul: more than")
+
+
+def test_bundle_adjustment_in_four_forms():
+    problem = Problem(cameras=3, points=10, sights=25)
+    x = problem.drawn()[0]
+    forms = problem.forms()
+    dense = gt.jacobian(forms["gathers"])(x).numpy()
+    for name, f in forms.items():
+        found = gt.jacobian(f, sparse=True)(x)
+        # Two rows of 11 + 3 + 1 unknowns for each sight, less zeros, and the row of its weight.
+        assert found.nnz == 25 * (2 * 14 + 1), name
+        np.testing.assert_allclose(found.toarray(), dense, rtol=1e-12, atol=1e-9, err_msg=name)
