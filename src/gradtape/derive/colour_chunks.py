@@ -12,18 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradtape.derive.chunks import PROBE, Limits, frontier
-from gradtape.derive.progress import Progress
+from gradtape.derive.chunks import PROBE, Limits, Progress, frontier
 from gradtape.dtypes import Array, DType
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, placeholder
+from gradtape.graph import Node, placeholder, spec
 from gradtape.graph.program import program
-from gradtape.graph.spec import spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.value import Value
+from gradtape.recording import Recording, Value
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.sparsity.colouring import Colours
 from gradtape.transforms.seeded import Seeded, numbered

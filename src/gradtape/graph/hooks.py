@@ -25,7 +25,7 @@ FILLED_BY = {
     "batch": "gradtape.derive.body_transforms",
     "tangents": "gradtape.transforms.forward",
     "detect": "gradtape.derive.body_transforms",
-    "compile_loops": "gradtape.derive.index_contents",
+    "compile_loops": "gradtape.derive.sparse_patterns",
     "callback_cotangent": "gradtape.control.callbacks",
     "tensor_of_array": "gradtape.control.callbacks",
 }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from gradtape.graph import PICK, Undefined, dependents, placeholder, substitute, topological
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import PICK, Node, derive_from, outputs, placeholder
-from gradtape.graph.op import Undefined
-from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.graph.node import Node, derive_from, outputs
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.transforms.reverse import Tangent, jvp_from_vjp
 from gradtape.transforms.ties import TERMS, along_values, has_poles
@@ -43,10 +42,10 @@ def forward(
     found_tangents = [_single(pushed.get(target)) for target in targets]
     for node in order:
         if node in active and node not in blocked and has_poles(node):
-            tangent = _single(pushed.get(node.inputs[0]))
-            if tangent is not None:
+            moving = _single(pushed.get(node.inputs[0]))
+            if moving is not None:
                 derive_from(node)
-                shares = _shares_of_ties(targets, node, tangent, {*blocked, *given}, python_rule)
+                shares = _shares_of_ties(targets, node, moving, {*blocked, *given}, python_rule)
                 pairs = zip(found_tangents, shares, strict=True)
                 found_tangents = [_sum(a, b) for a, b in pairs]
     derive_from(None)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph import PICK, Node, topological
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.walk import topological
 
 # The powers of the pole, and the factors of the terms of the limit.
 TERMS = ((1, 1.0), (2, -0.5))

@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph import Node, Program, placeholder, scratch, spec
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, placeholder, scratch
-from gradtape.graph.program import Program
-from gradtape.graph.spec import spec
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread
