@@ -263,19 +263,18 @@ class Captured:
         changed = None if guards is None else guards.difference()
         if guards is None or changed is None:
             return self
+        label, old, new = changed
         for each in self.siblings:
             if each.steps.guards is not None and each.steps.guards.difference() is None:
                 return each
         if len(self.siblings) > OUTSIDE_VALUES:
-            words = (
-                "{}, which it reads from outside{}, was {} and is {}, and changes again and again"
-            )
-            line = guards.line(changed[0])
-            why = words.format(changed[0], f" in {line}" if line else "", *changed[1:])
-            self.refuse(outside_refusal(why))
+            line = guards.line(label)
+            where = f" in {line}" if line else ""
+            why = f"{label}, which it reads from outside{where}, was {old} and is {new}"
+            self.refuse(outside_refusal(f"{why}, and changes again and again"))
             return self
-        why = (f"{changed[0]}, which it reads from outside,", *changed[1:])
-        found = Captured(self.name, self.function, self.fastmath, self.frozen, why)
+        change = (f"{label}, which it reads from outside,", old, new)
+        found = Captured(self.name, self.function, self.fastmath, self.frozen, change)
         found.siblings, found._learned = self.siblings, self._learned
         self.siblings.append(found)
         return found

@@ -108,6 +108,7 @@ class RunObserver:
     def _called(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
+        key: tuple[object, str]
         if isinstance(owner, types.ModuleType):
             key = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
