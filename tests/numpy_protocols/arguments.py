@@ -27,6 +27,18 @@ def square(batch=()):
     return rng.normal(size=(*batch, 3, 3)) + 4 * np.eye(3)
 
 
+NAN_OPERANDS = [(NAN,), (NAN.astype("f4"),), (array(),)]
+DEFAULT_OPERANDS = [
+    (array(),), (array(SHAPE, "f4"),), (array(SHAPE, "i8"),), (MASK,), (array((2, 3, 4)),),
+    (array(SHAPE, "c16"),), (array(SHAPE, "u1"),), (array((7,)),),
+]  # fmt: skip
+PAIRS = [
+    (array(), array()), (array(SHAPE, "f4"), array((4,), "f4")), (array(SHAPE, "i8"), array((4,), "i8")),
+    (array(SHAPE, "f4"), array()), (array(SHAPE, "u1"), 2), (array(), 1.5), (MASK, ~MASK),
+    (array(SHAPE, "i4"), array(SHAPE, "f4")), (2.0, array()),
+]  # fmt: skip
+
+
 # Operands of functions that do not take one array of any dtype. Each is tried in turn.
 _line, _two, _mat = (7,), (array(), array()), (square(), square((2,)))
 OPERANDS = {
@@ -119,21 +131,10 @@ OPERANDS = {
     "unwrap": [(3 * array(_line),), (3 * array(),)], "nan_to_num": [(NAN,), (array(SHAPE, "i8"),)],
     "float_power": [(np.abs(array()), array()), (array(SHAPE, "i8"), 2.5), (array(SHAPE, "u1"), 3)],
     "power": [(np.abs(array()), array()), (array(SHAPE, "f4"), 2), (array(SHAPE, "i8"), 2)],
-    "ediff1d": [(array(_line),)], "real_if_close": [(array(),)], "cov": [(array(),), (array(_line),)],
+    "reciprocal": DEFAULT_OPERANDS[:3], "ediff1d": [(array(_line),)], "real_if_close": [(array(),)], "cov": [(array(),), (array(_line),)],
     "corrcoef": [(array(),)], "trapezoid": [(array(),)],
     "cumulative_sum": [(array(_line),), (array(),)], "cumulative_prod": [(array(_line),), (array(),)],
 }  # fmt: skip
-NAN_OPERANDS = [(NAN,), (NAN.astype("f4"),), (array(),)]
-DEFAULT_OPERANDS = [
-    (array(),), (array(SHAPE, "f4"),), (array(SHAPE, "i8"),), (MASK,), (array((2, 3, 4)),),
-    (array(SHAPE, "c16"),), (array(SHAPE, "u1"),), (array(_line),),
-]  # fmt: skip
-PAIRS = [
-    (array(), array()), (array(SHAPE, "f4"), array((4,), "f4")), (array(SHAPE, "i8"), array((4,), "i8")),
-    (array(SHAPE, "f4"), array()), (array(SHAPE, "u1"), 2), (array(), 1.5), (MASK, ~MASK),
-    (array(SHAPE, "i4"), array(SHAPE, "f4")), (2.0, array()),
-]  # fmt: skip
-
 # Values of a parameter, by its name in every function that has it.
 VALUES = {
     "axis": [None, 0, 1, -1, (0, 1), (1, 0), (0,), ()],

@@ -23,9 +23,9 @@ _ORDERS = ("C", "F", "A", "K", "c", "f", "a", "k")
 
 def _by_columns(name: str, order: Any) -> bool:
     """Whether elements are read column by column: tensors have C order, so A and K mean C."""
-    if order not in _ORDERS:
+    if order is not None and order not in _ORDERS:
         raise ValueError(f"{name}: order={order!r} is not one of 'C', 'F', 'A', 'K'.")
-    return order in "Ff"
+    return order in ("F", "f")
 
 
 def _reversed_axes(a: Any) -> Any:
@@ -229,19 +229,25 @@ def _split_along(name: str, axis: int, least: int) -> Function:
     return call
 
 
+def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Tensor, ...]:
+    return joining.unstack(x, axis=axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis)
+
+
 # Picking.
+
+
+def _in_range(name: str, indices: Any, length: int, mode: Any) -> Any:
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"{name}: mode={mode!r} is not one of 'raise', 'wrap', 'clip'.")
+    if mode == "wrap":
+        return arithmetic.remainder(asarray(indices), length)
+    return arithmetic.clip(indices, 0, length - 1) if mode == "clip" else indices
 
 
 def take(a: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Tensor:
     if mode != "raise":
-        if mode not in ("wrap", "clip"):
-            raise ValueError(f"np.take: mode={mode!r} is not one of 'raise', 'wrap', 'clip'.")
         length = asarray(a).size if axis is None else asarray(a).shape[axis]
-        indices = asarray(indices)
-        if mode == "wrap":
-            indices = arithmetic.remainder(indices, length)
-        else:
-            indices = arithmetic.clip(indices, 0, length - 1)
+        indices = _in_range("np.take", indices, length, mode)
     elif isinstance(indices, (list, tuple)):
         indices = np.asarray(indices, dtype=None if len(indices) else int)
     return indexing.take(a, indices, axis=axis)
@@ -286,6 +292,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Tensor:
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None and y is None:
         return sorting.nonzero(condition)
+    if x is None or y is None:
+        raise ValueError(f"np.where: x={x} and y={y}. Give both, or neither.")
     return arithmetic.where(condition, x, y)
 
 
@@ -297,9 +305,9 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 
 def choose(a: Any, choices: Any, mode: Any = "raise") -> Tensor:
-    if mode != "raise":
-        raise refusal("np.choose", "mode", mode)
-    parts = movement.broadcast_arrays(asarray(a), *[asarray(choice) for choice in choices])
+    choices = [asarray(choice) for choice in choices]
+    places = _in_range("np.choose", asarray(a), len(choices), mode)
+    parts = movement.broadcast_arrays(places, *choices)
     rows = movement.expand_dims(parts[0], 0)
     return indexing.take_along_axis(joining.stack(parts[1:]), rows, axis=0)[0]
 
@@ -451,7 +459,7 @@ FUNCTIONS: dict[Function, Function] = {
     np.atleast_1d: atleast_1d, np.atleast_2d: atleast_2d, np.atleast_3d: atleast_3d,
     np.concatenate: concatenate, np.stack: stack, np.hstack: hstack, np.vstack: vstack,
     np.dstack: dstack, np.column_stack: column_stack, np.append: append, np.block: block,
-    np.split: split, np.array_split: array_split, np.unstack: joining.unstack,
+    np.split: split, np.array_split: array_split, np.unstack: unstack,
     np.hsplit: _split_along("hsplit", 1, 1), np.vsplit: _split_along("vsplit", 0, 2),
     np.dsplit: _split_along("dsplit", 2, 3),
     np.take: take, np.take_along_axis: indexing.take_along_axis, np.compress: compress,

@@ -100,7 +100,7 @@ class Recorded:
 
     def __call__(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         if len(args) <= self.direct and kwargs.keys() <= self.by_keyword:
-            for value in kwargs.values():
+            for value in (*args, *kwargs.values()):
                 if value is NO_VALUE:
                     break
             else:

@@ -96,6 +96,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Te
     return movement.expand_dims(found, tuple(sorted((rows, columns)))) if keepdims else found
 
 
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: Any = False, ord: Any = 2) -> Tensor:
+    return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+
+
 def _matrix_order(ord: Any) -> Any:
     return "fro" if ord is None or ord == "f" else ord
 
@@ -235,9 +239,7 @@ def _fftn(name: str, ours: Function, last: Any = None) -> Function:
 FUNCTIONS: dict[Function, Function] = {
     np.dot: products.dot, np.vdot: vdot, np.inner: products.inner, np.outer: products.outer,
     np.kron: products.kron, np.tensordot: products.tensordot, np.cross: cross, np.einsum: einsum,
-    np.linalg.norm: norm, np.linalg.vector_norm: lambda x, /, *, axis=None, keepdims=False, ord=2: linalg.vector_norm(
-        x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord
-    ),
+    np.linalg.norm: norm, np.linalg.vector_norm: vector_norm,
     np.linalg.matrix_norm: lambda x, /, *, keepdims=False, ord="fro": norm(
         x, ord, (-2, -1), keepdims
     ),

@@ -278,6 +278,16 @@ cumsum = _cumulative(reduction.cumulative_sum)
 cumprod = _cumulative(reduction.cumulative_prod)
 
 
+def _standard(ours: Function) -> Function:
+    def call(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False
+    ) -> Tensor:
+        axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+        return ours(x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+    return call
+
+
 def _without_nan(a: Any, otherwise: Any) -> Any:
     a = asarray(a)
     return arithmetic.where(unary.isnan(a), otherwise, a) if a.dtype.kind in "fc" else a
@@ -371,7 +381,8 @@ FUNCTIONS: dict[Function, Function] = {
     np.argmax: reduction.argmax, np.argmin: reduction.argmin,
     np.count_nonzero: reduction.count_nonzero,
     np.cumsum: cumsum, np.cumprod: cumprod,
-    np.cumulative_sum: reduction.cumulative_sum, np.cumulative_prod: reduction.cumulative_prod,
+    np.cumulative_sum: _standard(reduction.cumulative_sum),
+    np.cumulative_prod: _standard(reduction.cumulative_prod),
     np.nansum: nansum, np.nanprod: nanprod, np.nanmean: nanmean, np.nanvar: nanvar,
     np.nanstd: nanstd, np.nanmax: _nan_extreme(max, 1.0), np.nanmin: _nan_extreme(min, -1.0),
     np.nanargmax: _nan_position(reduction.argmax, 1.0),

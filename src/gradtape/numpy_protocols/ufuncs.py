@@ -12,9 +12,10 @@ import numpy as np
 from gradtape.dtypes import SUPPORTED
 from gradtape.numpy_protocols.binding import Function, checked_dtype, refusal, unrecorded
 from gradtape.numpy_protocols.reductions import ACCUMULATE, REDUCE
-from gradtape.ops.arrays import movement
+from gradtape.ops.arrays import joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, special, unary
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.matrices import contraction, products
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import asarray
@@ -25,6 +26,9 @@ __all__ = ["SPECIAL", "UFUNCS", "array_ufunc"]
 def _named(theirs: ModuleType, ours: ModuleType, names: str) -> dict[Function, Function]:
     """NumPy's function to ours for names that both modules share."""
     return {getattr(theirs, name): getattr(ours, name) for name in names.split()}
+
+
+_NUMBERS = (bool, int, float, complex)
 
 
 def _float(x: Any) -> Any:
@@ -104,8 +108,14 @@ def _vecmat(x: Any, y: Any) -> Any:
 
 
 def _logaddexp2(x: Any, y: Any) -> Any:
-    natural = arithmetic.logaddexp(_float(x) * math.log(2.0), _float(y) * math.log(2.0))
-    return natural / math.log(2.0)
+    kinds = [x if type(x) in _NUMBERS else asarray(x).dtype for x in (x, y)]
+    dtype = np.result_type(*kinds, *([] if any(map(_is_float, kinds)) else [float]))
+    natural = [cast(asarray(each), dtype) * math.log(2.0) for each in (x, y)]
+    return arithmetic.logaddexp(*natural) / math.log(2.0)
+
+
+def _is_float(kind: Any) -> bool:
+    return isinstance(kind, np.dtype) and kind.kind == "f"
 
 
 UFUNCS: dict[Function, Function] = {
@@ -215,12 +225,14 @@ def _with_options(
             raise refusal(name, parameter, value)
     if dtype is None and casting == "same_kind":
         return ours(*inputs, **axis)
-    inputs = [x if type(x) in (int, float, complex) else asarray(x) for x in inputs]
-    kinds = [type(x) if type(x) in (int, float, complex) else np.dtype(x.dtype) for x in inputs]
+    inputs = [x if type(x) in _NUMBERS[1:] else asarray(x) for x in inputs]
+    kinds = [type(x) if type(x) in _NUMBERS[1:] else np.dtype(x.dtype) for x in inputs]
     wanted: dict[str, Any] = {}
     if dtype is not None:
         wanted["signature"] = (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)
     loop = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **wanted)
+    if dtype is None:  # NumPy allows the casts; the dtype of the result is ours
+        return ours(*inputs, **axis)
     if any(each not in SUPPORTED for each in loop):
         raise refusal(name, "dtype", next(each for each in loop if each not in SUPPORTED))
     found = ours(*[cast(asarray(x), to) for x, to in zip(inputs, loop, strict=False)], **axis)
@@ -229,10 +241,54 @@ def _with_options(
     return tuple(cast(part, to) for part, to in zip(found, loop[ufunc.nin :], strict=True))
 
 
+# Ufuncs without a reduction of their own, whose elements may be paired in any way.
+_ASSOCIATIVE = frozenset((
+    np.maximum, np.minimum, np.fmax, np.fmin, np.hypot, np.logaddexp, np.logaddexp2,
+    np.logical_and, np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
+))  # fmt: skip
+
+
+def _folded(name: str, ufunc: np.ufunc, a: Any, axis: Any, options: dict[str, Any]) -> Any:
+    """The reduction by an associative ufunc: halves are paired until one row is left."""
+    keepdims, dtype = options.pop("keepdims", False), options.pop("dtype", None)
+    for parameter, value in options.items():
+        if value is not True and value is not None and value is not np._NoValue:
+            raise refusal(name, parameter, value)
+    a = asarray(a) if dtype is None else cast(asarray(a), checked_dtype(name, dtype))
+    axes = normalize_axes(ufunc.__name__, axis, a.ndim)
+    if not axes:
+        raise refusal(name, "axis", axis)
+    others = [one for one in range(a.ndim) if one not in axes]
+    rows = movement.permute_dims(a, (*axes, *others))
+    rows = movement.reshape(rows, (-1, *[a.shape[one] for one in others]))
+    if not rows.shape[0]:
+        raise ValueError(f"{name}: there is nothing to reduce along axis={axis}.")
+    while rows.shape[0] > 1:
+        half = rows.shape[0] // 2
+        paired = UFUNCS[ufunc](rows[: 2 * half : 2], rows[1 : 2 * half : 2])
+        rest = [cast(rows[2 * half :], paired.dtype)] if rows.shape[0] % 2 else []
+        rows = joining.concat([paired, *rest], axis=0) if rest else paired
+    kept = [1 if one in axes else n for one, n in enumerate(a.shape) if keepdims or one not in axes]
+    return movement.reshape(rows, tuple(kept))
+
+
+def _scanned(ufunc: np.ufunc, a: Any, axis: int) -> Any:
+    """All partial results of an associative ufunc, in steps whose reach doubles."""
+    rows = movement.moveaxis(a, axis, 0)
+    reach = 1
+    while reach < rows.shape[0]:
+        paired = UFUNCS[ufunc](rows[:-reach], rows[reach:])
+        rows = joining.concat([cast(rows[:reach], paired.dtype), paired], axis=0)
+        reach *= 2
+    return movement.moveaxis(rows, 0, axis)
+
+
 def _reduce(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
     ours = REDUCE.get(ufunc)
     if ours is None:
-        raise unrecorded(name)
+        if ufunc not in _ASSOCIATIVE:
+            raise unrecorded(name)
+        return _folded(name, ufunc, inputs[0], options.pop("axis", 0), options)
     a, axis = inputs[0], options.pop("axis", 0)
     if options.get("initial", ...) is None:
         del options["initial"]
@@ -252,17 +308,22 @@ def _reduce(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) ->
         return UFUNCS[ufunc](ours(a, axis=axis, **options), first)
     if ufunc is np.logaddexp:
         for parameter in ("initial", "where"):
-            if options.pop(parameter, True) is not True:
-                raise refusal(name, parameter, ...)
+            value = options.pop(parameter, True)
+            if value is not True:
+                raise refusal(name, parameter, value)
     return ours(a, axis=axis, **options)
 
 
 def _accumulate(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
     ours = ACCUMULATE.get(ufunc)
-    if ours is None:
-        raise unrecorded(name)
     axis, dtype = options.get("axis", 0), options.get("dtype")
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+    if ours is None:
+        if ufunc not in _ASSOCIATIVE:
+            raise unrecorded(name)
+        a = asarray(inputs[0])
+        a = a if dtype is None else cast(a, checked_dtype(name, dtype))
+        return _scanned(ufunc, a, axis)
     return ours(inputs[0], axis=axis, dtype=None if dtype is None else checked_dtype(name, dtype))
 
 
