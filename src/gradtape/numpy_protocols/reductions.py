@@ -116,10 +116,18 @@ def _correction(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-def _no_integers(name: str, dtype: Any) -> None:
-    # NumPy rounds the mean to integers on the way, which nobody can mean.
+def _distances(
+    name: str, a: Any, axis: Any, dtype: Any, ddof: Any, where: Any, mean: Any
+) -> tuple[Any, Tensor]:
+    """Distances from the mean, 0 where elements are left out, and the divisor of their squares."""
     if dtype is not None and np.dtype(dtype).kind not in "fc":
+        # NumPy rounds the mean to integers on the way, which nobody can mean.
         raise refusal(name, "dtype", dtype)
+    a = _inexact(a, dtype)
+    count = _count(a, axis, where)
+    if mean is NO_VALUE:
+        mean = sum(a, axis, keepdims=True, where=where) / cast(count, a.dtype)
+    return _masked(a - mean, where, 0.0), arithmetic.maximum(count - ddof, 0)
 
 
 def var(
@@ -127,22 +135,13 @@ def var(
     where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     ddof = _correction(ddof, correction)
-    _no_integers("np.var", dtype)
-    if where is True and mean is NO_VALUE:
-        found = reduction.var(_in_dtype(a, dtype), axis=axis, correction=ddof, keepdims=keepdims)
-        return found if dtype is None else cast(found, dtype)
-    a = _inexact(a, dtype)
-    count = _count(a, axis, where)
-    if mean is NO_VALUE:
-        mean = sum(a, axis, keepdims=True, where=where) / cast(count, a.dtype)
-    distance = a - mean
-    squares = unary.square(distance)
-    if a.dtype.kind == "c":
-        squares = unary.square(complexes.real(distance)) + unary.square(complexes.imag(distance))
-    total = sum(squares, axis, keepdims=True, where=where)
-    divisor = arithmetic.maximum(count - ddof, 0)
-    found = _reduced(total / cast(divisor, total.dtype), a, axis, keepdims)
-    return _in_dtype(found, dtype)
+    if where is True and mean is NO_VALUE and dtype is None:
+        return reduction.var(a, axis=axis, correction=ddof, keepdims=keepdims)
+    distance, divisor = _distances("np.var", a, axis, dtype, ddof, where, mean)
+    squares = unary.square(complexes.abs(distance) if distance.dtype.kind == "c" else distance)
+    total = reduction.sum(squares, axis=axis, keepdims=True)
+    found = total / cast(divisor, total.dtype)
+    return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
 
 
 def std(
@@ -150,11 +149,13 @@ def std(
     where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     ddof = _correction(ddof, correction)
-    _no_integers("np.std", dtype)
-    if where is True and mean is NO_VALUE:
-        found = reduction.std(_in_dtype(a, dtype), axis=axis, correction=ddof, keepdims=keepdims)
-        return found if dtype is None else cast(found, dtype)
-    return unary.sqrt(var(a, axis, dtype, ddof, keepdims, where, mean))
+    if where is True and mean is NO_VALUE and dtype is None:
+        return reduction.std(a, axis=axis, correction=ddof, keepdims=keepdims)
+    distance, divisor = _distances("np.std", a, axis, dtype, ddof, where, mean)
+    # The norm, unlike a square root, has the derivative 0 at 0.
+    total = reduction.norm(distance, 2, axis, True)
+    found = total / unary.sqrt(cast(divisor, total.dtype))
+    return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
 
 
 def ptp(a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
@@ -343,22 +344,18 @@ def nanmean(
     return mean(_without_nan(a, 0), axis, dtype, keepdims, _present(a, where))
 
 
-def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
-) -> Tensor:  # fmt: skip
-    ddof, present = _correction(ddof, correction), _present(a, where)
-    found = var(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
-    # NumPy gives NaN, not infinity, where too few elements are left.
-    few = reduction.count_nonzero(present, axis=axis, keepdims=keepdims) <= ddof
-    return arithmetic.where(few, np.nan, found)
+def _nan_spread(spread: Function) -> Function:
+    def call(
+        a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
+        where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+    ) -> Tensor:  # fmt: skip
+        ddof, present = _correction(ddof, correction), _present(a, where)
+        found = spread(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
+        # NumPy gives NaN, not infinity, where too few elements are left.
+        few = reduction.count_nonzero(present, axis=axis, keepdims=keepdims) <= ddof
+        return arithmetic.where(few, np.nan, found)
 
-
-def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
-) -> Tensor:  # fmt: skip
-    return unary.sqrt(nanvar(a, axis, dtype, ddof, keepdims, where, mean, correction))
+    return call
 
 
 def _logaddexp_reduce(a: Any, axis: Any = 0, keepdims: Any = False) -> Tensor:
@@ -383,8 +380,8 @@ FUNCTIONS: dict[Function, Function] = {
     np.cumsum: cumsum, np.cumprod: cumprod,
     np.cumulative_sum: _standard(reduction.cumulative_sum),
     np.cumulative_prod: _standard(reduction.cumulative_prod),
-    np.nansum: nansum, np.nanprod: nanprod, np.nanmean: nanmean, np.nanvar: nanvar,
-    np.nanstd: nanstd, np.nanmax: _nan_extreme(max, 1.0), np.nanmin: _nan_extreme(min, -1.0),
+    np.nansum: nansum, np.nanprod: nanprod, np.nanmean: nanmean, np.nanvar: _nan_spread(var),
+    np.nanstd: _nan_spread(std), np.nanmax: _nan_extreme(max, 1.0), np.nanmin: _nan_extreme(min, -1.0),
     np.nanargmax: _nan_position(reduction.argmax, 1.0),
     np.nanargmin: _nan_position(reduction.argmin, -1.0),
     np.nancumsum: lambda a, axis=None, dtype=None: cumsum(_without_nan(a, 0), axis, dtype),

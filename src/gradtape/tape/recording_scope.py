@@ -16,6 +16,7 @@ from gradtape.evaluate.flush import flush, release
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
@@ -37,6 +38,8 @@ class Scope:
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
+    # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
+    of_function = False
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
@@ -49,6 +52,8 @@ class Scope:
         # What is watched, by id: the tensor or variable, and its node when it was watched.
         self._watched: dict[int, tuple[Handle | Variable, Node]] = {}
         self._variables: dict[int, tuple[Variable, Node | None]] = {}
+        # For each node seen by `follows`, whether it depends on something watched.
+        self._followed: dict[Node, bool] = {}
 
     def __enter__(self) -> Self:
         if self._active:
@@ -142,8 +147,40 @@ class Scope:
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))
+        self._followed.clear()
         if self._recording is not None:
             self._recording.watched[node] = None
+
+    def follows(self, tensor: Handle) -> bool:
+        """Whether a derivative by something watched passes through a tensor."""
+        recording = self._recording
+        if not self._watched or recording is None:
+            return False
+        node: Node | None = tensor.node
+        if tensor.recording is not recording:
+            # A value that was there before: watched if the leaf that it entered as is.
+            stamp, node = (0, None) if tensor.computed is None else tensor.computed.entry
+            if node is None or stamp != recording.stamp:
+                return False
+        return self._depends_on_watched(node)
+
+    def _depends_on_watched(self, root: Node) -> bool:
+        known = self._followed
+        if not known:
+            known.update(dict.fromkeys(self._watched_nodes(), True))
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            if node in known:
+                waiting.pop()
+                continue
+            inputs: Sequence[Node] = node.inputs if _passes_derivatives(node) else ()
+            unknown = [each for each in inputs if each not in known]
+            if unknown:
+                waiting += unknown
+            else:
+                known[node] = any(known[each] for each in inputs)
+        return known[root]
 
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
@@ -166,6 +203,11 @@ class Scope:
             f"{what}: expected a tensor, a Variable or a nest of them, got {type(leaf).__name__}. "
             "Make a tensor with gt.asarray first."
         )
+
+
+def _passes_derivatives(node: Node) -> bool:
+    specs = node.spec if type(node.spec) is tuple else (node.spec,)
+    return node.op is not STOP_GRADIENT and any(each.inexact for each in specs)
 
 
 def push(

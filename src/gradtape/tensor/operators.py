@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
+from gradtape.graph import lines
 from gradtape.graph.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes
@@ -48,8 +49,8 @@ _ARRAY_LIKE = ("enter", "__gradtape__", "__array__", "__array_interface__", "__a
 def is_foreign(other: object, method: str) -> bool:
     """Whether another library's object should answer an operator with its own `method`.
 
-    Numbers and array-likes become tensors. An object that is neither, or that refuses NumPy's ufuncs
-    by `__array_ufunc__ = None`, has its turn if its class defines the method.
+    Numbers and array-likes become tensors. An object that is neither, or that refuses NumPy's
+    ufuncs by `__array_ufunc__ = None`, has its turn if its class defines the method.
     """
     kind = type(other)
     if kind.__module__ == "builtins" or getattr(kind, method, None) is getattr(
@@ -204,6 +205,8 @@ class Operators:
         return kind(self._single(kind.__name__))
 
     def _single(self, name: str) -> Any:
+        if state.tapes and name not in ("int", "bool"):
+            self._warn_of_lost(name)
         array = self.numpy()
         if array.size != 1:
             raise ShapeError(
@@ -212,12 +215,24 @@ class Operators:
             )
         return array.reshape(())[()]
 
+    def _warn_of_lost(self, name: str) -> None:
+        """Warn if a number is taken out of a function that is being differentiated."""
+        value: Any = getattr(self, "value", self)
+        if any(tape.of_function for tape in state.tapes) and value.is_tracked():
+            lines.warn(
+                f"{name}: a tensor of a function that is being differentiated becomes a number, "
+                "through which no derivative passes. Use gt functions on the tensor (gt.sin, not "
+                "math.sin), or x.numpy() where only the value is meant."
+            )
+
     def item(self) -> Any:
         """The only element, as a Python number."""
         return self._single("item").item()
 
     def tolist(self) -> Any:
         """The values as nested Python lists."""
+        if state.tapes:
+            self._warn_of_lost("tolist")
         return self.numpy().tolist()
 
     def __format__(self, template: str) -> str:
