@@ -204,8 +204,9 @@ def difference(got, want):
     if got.dtype != want.dtype and not _documented(got.dtype, want.dtype):
         return f"dtype {got.dtype} for {want.dtype}"
     single = want.dtype in (np.float32, np.complex64, np.float16)
-    close = np.allclose(got, want, rtol=1e-2 if want.dtype == "f2" else 1e-4 if single else 1e-7,
-                        atol=1e-5 if single else 1e-10, equal_nan=want.dtype.kind in "fc")  # fmt: skip
+    rtol = 1e-2 if want.dtype == np.float16 else 1e-4 if single else 1e-7
+    atol = 1e-5 if single else 1e-10
+    close = np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=want.dtype.kind in "fc")
     return "" if close else "other values"
 
 

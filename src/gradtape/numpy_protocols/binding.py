@@ -37,13 +37,13 @@ _REMEDIES = {
 }
 
 
-def refusal(name: str, parameter: str, value: object) -> TypeError:
+def refusal(name: str, parameter: str, value: Any) -> TypeError:
     """The error for a parameter of a NumPy function that has no meaning on tensors."""
     remedy = _REMEDIES.get(
         parameter,
         "Leave it out, or call NumPy on x.numpy() if no derivative is needed.",
     )
-    shown = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)  # type: ignore[arg-type]
+    shown = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
     return TypeError(f"{name}: {parameter}={shown} is not recorded for tensors. {remedy}")
 
 

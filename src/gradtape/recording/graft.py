@@ -16,6 +16,8 @@ def graft(
     """Copy a pending graph from one recording to another: its leaves enter there as values."""
     replacement: dict[Node, Node] = dict(known or {})
     for found in topological([node], stop=source.values.keys()):
+        if found in replacement:
+            continue
         if found in source.values:
             replacement[found] = into.enter_value(source.values[found])
         elif found.op is LEAF:

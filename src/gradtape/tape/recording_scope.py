@@ -7,6 +7,7 @@ that was applied outside these windows is a constant to the tape, unless the tap
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Self
 
@@ -156,13 +157,11 @@ class Scope:
         recording = self._recording
         if not self._watched or recording is None:
             return False
-        node: Node | None = tensor.node
-        if tensor.recording is not recording:
-            # A value that was there before: watched if the leaf that it entered as is.
-            stamp, node = (0, None) if tensor.computed is None else tensor.computed.entry
-            if node is None or stamp != recording.stamp:
-                return False
-        return self._depends_on_watched(node)
+        if tensor.recording is recording:
+            return self._depends_on_watched(tensor.node)
+        # A value that was there before is watched if the leaf that it entered as is.
+        stamp, leaf = (0, None) if tensor.computed is None else tensor.computed.entry
+        return leaf is not None and stamp == recording.stamp and self._depends_on_watched(leaf)
 
     def _depends_on_watched(self, root: Node) -> bool:
         known = self._followed
@@ -244,6 +243,20 @@ def directions(name: str, structure: Structure, given: object) -> list[TensorLik
     return flatten_up_to(structure, given, name)
 
 
+# Directions that live tapes may differentiate by, given to the derivative of an ended tape: for each
+# leaf in that tape's recording, the recording and the node that it came from.
+_origins: weakref.WeakKeyDictionary[Recording, dict[Node, tuple[weakref.ref[Recording], Node]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _note_origin(recording: Recording, entered: Node, tensor: Tensor) -> None:
+    known = _origins.setdefault(recording, {})
+    for leaf in [leaf for leaf, (where, _) in known.items() if where() is None]:
+        del known[leaf]
+    known[entered] = (weakref.ref(state.recording), tensor.node)
+
+
 def direction(recording: Recording, node: Node, given: TensorLike | None) -> Node:
     """The user's direction, or ones, in the dtype and shape of `node`."""
     if given is None:
@@ -254,6 +267,8 @@ def direction(recording: Recording, node: Node, given: TensorLike | None) -> Nod
         entered = trace.stand_in_for(tensor.node)
     else:
         entered = tensor.enter(recording)
+        if state.tapes and tensor.recording is state.recording is not recording:
+            _note_origin(recording, entered, tensor)
     if entered.shape != node.shape and entered.shape != ():
         raise ShapeError(
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
@@ -279,5 +294,7 @@ def finish(
         # The derivative was asked for inside a traced function, of work recorded outside it.
         return current.hold(adopt(current, recording, result), Tensor)
     if current is not recording and state.tapes and isinstance(result, Node):
-        return current.hold(graft(current, recording, result), Tensor)
+        origins = _origins.get(recording, {}).items()
+        known = {leaf: node for leaf, (where, node) in origins if where() is current}
+        return current.hold(graft(current, recording, result, known), Tensor)
     return hold_result(recording, result)

@@ -65,7 +65,7 @@ def is_foreign(other: object, method: str) -> bool:
     )
 
 
-def operator(op: Op, turned: str) -> Any:
+def operator(op: Op, turned: str) -> BinaryFunction:
     """The method of a binary operator; `turned` is that of the right operand, if it is foreign."""
 
     def record_or_decline(op: Op, operands: tuple[object, ...]) -> Any:
@@ -74,10 +74,11 @@ def operator(op: Op, turned: str) -> Any:
             return NotImplemented
         return record(op, operands)
 
-    method = binary_function(op, record_or_decline)
+    method: Any = binary_function(op, record_or_decline)
     method.__name__ = method.__qualname__ = op.name
     RECORDERS.append(method)
-    return method
+    found: BinaryFunction = method
+    return found
 
 
 class Operators:

@@ -52,7 +52,8 @@ class KeptAsRows(Handle):
 
     def enter(self, recording: Recording) -> Node:
         """The node of the dense tensor in `recording`."""
-        if self.computed is not None:
+        # A look at it must not cut it off from the work of a tape that is still recording.
+        if self.computed is not None and self.values.recording is not recording:
             return recording.enter_value(self.computed)
         return self.dense_node(recording)
 

@@ -241,7 +241,7 @@ def elementwise(  # type: ignore[misc]
             transparent=transparent,
         )
     )
-    make = {1: unary_function, 2: binary_function}[arity]
+    make: Any = {1: unary_function, 2: binary_function}[arity]
     recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:
         RECORDERS.append(recorder)
