@@ -331,6 +331,11 @@ def argsort(a: Any, axis: Any = -1) -> Tensor:
     return sorting.argsort(ravel(a) if axis is None else a, axis=-1 if axis is None else axis)
 
 
+def partition(a: Any, kth: Any, axis: Any = -1) -> Tensor:
+    # Sorted elements are in order around every one of them.
+    return sort(a, axis)
+
+
 def unique(
     ar: Any, return_index: Any = False, return_inverse: Any = False, return_counts: Any = False,
     axis: Any = None, *, equal_nan: Any = True, **kwargs: Any,
@@ -465,7 +470,7 @@ FUNCTIONS: dict[Function, Function] = {
     np.take: take, np.take_along_axis: indexing.take_along_axis, np.compress: compress,
     np.delete: delete, np.insert: insert, np.where: where, np.select: select, np.choose: choose,
     np.argwhere: argwhere, np.extract: extract, np.nonzero: sorting.nonzero,
-    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort,
+    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort, np.partition: partition,
     np.unique: unique, np.unique_all: sorting.unique_all, np.unique_counts: sorting.unique_counts,
     np.unique_inverse: sorting.unique_inverse, np.unique_values: sorting.unique_values,
     np.searchsorted: sorting.searchsorted, np.isin: sorting.isin, np.diag: diag,

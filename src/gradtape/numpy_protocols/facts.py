@@ -49,7 +49,7 @@ OF_VALUES: tuple[Function, ...] = (
 READ_ARRAYS: tuple[Function, ...] = (
     np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges, np.intersect1d,
     np.union1d, np.setdiff1d, np.setxor1d, np.trim_zeros, np.roots, np.poly, np.polyfit,
-    np.polyder, np.polyint, np.polydiv, np.partition, np.real_if_close, np.sort_complex,
+    np.polyder, np.polyint, np.polydiv, np.sort_complex,
     np.geomspace, np.logspace, np.apply_along_axis, np.apply_over_axes, np.copyto,
     np.linalg.eig, np.linalg.eigvals,
 )  # fmt: skip

@@ -93,6 +93,14 @@ def isreal(x: Any) -> Tensor:
     return unary.logical_not(iscomplex(x))
 
 
+def real_if_close(a: Any, tol: Any = 100) -> Tensor:
+    a = asarray(a)
+    if a.dtype.kind != "c":
+        return a
+    limit = tol * np.finfo(a.dtype).eps if tol > 1 else tol
+    return a.real if bool(reduction.all(complexes.abs(a.imag) < limit)) else a
+
+
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Tensor:
@@ -344,5 +352,5 @@ FUNCTIONS: dict[Function, Function] = {
     np.corrcoef: corrcoef, np.vander: vander, np.polyval: polyval,
     np.polyadd: _polynomials(arithmetic.add), np.polysub: _polynomials(arithmetic.subtract),
     np.polymul: lambda a1, a2: convolve(a1, a2), np.unwrap: unwrap, np.piecewise: piecewise,
-    np.bincount: bincount,
+    np.bincount: bincount, np.real_if_close: real_if_close,
 }  # fmt: skip

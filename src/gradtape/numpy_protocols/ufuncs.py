@@ -149,6 +149,17 @@ UFUNCS: dict[Function, Function] = {
 if hasattr(np, "matvec"):  # NumPy 2.2
     UFUNCS |= {np.matvec: _matvec, np.vecmat: _vecmat}
 
+
+def _gamma_sign(x: Any) -> Any:
+    x = _float(x)
+    negative = arithmetic.logical_and(x < 0.0, arithmetic.not_equal(unary.floor(x) % 2.0, 0.0))
+    return cast(arithmetic.where(negative, -1.0, 1.0), x.dtype)
+
+
+def _gamma(x: Any) -> Any:
+    return _gamma_sign(x) * unary.exp(special.lgamma(_float(x)))
+
+
 # The ufuncs of scipy.special that we have, by name: SciPy need not be loaded to compare.
 SPECIAL: dict[str, Function] = {
     "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv,
@@ -160,6 +171,8 @@ SPECIAL: dict[str, Function] = {
     "xlog1py": lambda x, y: special.xlogy(x, 1.0 + _float(y)),
     "entr": lambda x: -special.xlogy(x, x),
     "rel_entr": lambda x, y: special.xlogy(x, _float(x) / y),
+    "gamma": _gamma, "gammasgn": _gamma_sign, "rgamma": lambda x: 1.0 / _gamma(x),
+    "beta": lambda a, b: _gamma(a) * _gamma(b) / _gamma(_float(a) + b),
     "betaln": lambda a, b: special.lgamma(a) + special.lgamma(b) - special.lgamma(_float(a) + b),
 }  # fmt: skip
 

@@ -53,9 +53,9 @@ def is_foreign(other: object, method: str) -> bool:
     ufuncs by `__array_ufunc__ = None`, has its turn if its class defines the method.
     """
     kind = type(other)
-    if kind.__module__ == "builtins" or getattr(kind, method, None) is getattr(
-        object, method, None
-    ):
+    # Looked for in the classes themselves: `getattr` would find the operators of `type`, too.
+    own = any(method in each.__dict__ for each in kind.__mro__[:-1])
+    if not own or kind.__module__ == "builtins":
         return False
     if getattr(kind, "__array_ufunc__", kind) is None:
         return True
@@ -391,5 +391,8 @@ def _incomparable(other: object) -> bool:
     return (
         other is None
         or isinstance(other, (str, bytes, dict, type))
-        or (type(other) not in _KNOWN and is_foreign(other, "__eq__"))
+        or (
+            type(other) not in _KNOWN
+            and (is_foreign(other, "__eq__") or is_foreign(other, "__ne__"))
+        )
     )
