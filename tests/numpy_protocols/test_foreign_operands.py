@@ -114,7 +114,14 @@ class TestLibraries:
         assert len(axes.bar(x, x)) == 2
         axes.plot(x, x * x)
         axes.imshow(gt.ones((2, 2)))
+        axes.contourf(gt.ones((3, 3)) * gt.asarray([1.0, 2.0, 3.0]))
+        axes.barh(x, x)
         pyplot.close(figure)
+
+    def test_objects_beside_tensors_are_broadcast(self):
+        x, nothing = np.broadcast_arrays(gt.asarray([1.0, 2.0]), None)
+        assert x.tolist() == [1.0, 2.0]
+        assert nothing.tolist() == [None, None]
 
     def test_xarray(self):
         xarray = pytest.importorskip("xarray")
@@ -123,8 +130,9 @@ class TestLibraries:
 
     def test_polars(self):
         polars = pytest.importorskip("polars")
-        assert polars.Series(gt.asarray([1.0, 2.0]).numpy()).sum() == 3.0
-        assert polars.DataFrame({"x": gt.asarray([1.0, 2.0])})["x"].to_list() == [1.0, 2.0]
+        x = gt.asarray([1.0, 2.0])
+        assert polars.Series(x.numpy()).sum() == polars.Series(list(x)).sum() == 3.0
+        assert (x * polars.Series([1.0, 2.0])).tolist() == [1.0, 4.0]
 
     def test_sklearn(self):
         linear = pytest.importorskip("sklearn.linear_model")

@@ -120,6 +120,18 @@ def _at_least(ndim: int) -> Function:
 atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
+def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
+    # None and texts, which plotting functions pass, stay arrays of objects.
+    parts = [x if hasattr(x, "enter") else np.asarray(x) for x in args]
+    shape = np.broadcast_shapes(*[tuple(part.shape) for part in parts])
+    return tuple(
+        np.broadcast_to(part, shape)
+        if isinstance(part, np.ndarray) and part.dtype.kind not in "biufc"
+        else movement.broadcast_to(part, shape)
+        for part in parts
+    )
+
+
 # Joining.
 
 
@@ -389,6 +401,8 @@ def meshgrid(*xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "x
 
 
 def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    if n == 0:  # NumPy joins nothing then
+        return asarray(a)
     return joining.diff(a, n=n, axis=axis, prepend=prepend, append=append)
 
 
@@ -460,7 +474,7 @@ FUNCTIONS: dict[Function, Function] = {
     np.broadcast_to: movement.broadcast_to, np.expand_dims: movement.expand_dims,
     np.squeeze: movement.squeeze, np.moveaxis: movement.moveaxis, np.swapaxes: movement.swapaxes,
     np.roll: roll,
-    np.broadcast_arrays: lambda *args: tuple(movement.broadcast_arrays(*args)),
+    np.broadcast_arrays: broadcast_arrays,
     np.atleast_1d: atleast_1d, np.atleast_2d: atleast_2d, np.atleast_3d: atleast_3d,
     np.concatenate: concatenate, np.stack: stack, np.hstack: hstack, np.vstack: vstack,
     np.dstack: dstack, np.column_stack: column_stack, np.append: append, np.block: block,
@@ -470,7 +484,8 @@ FUNCTIONS: dict[Function, Function] = {
     np.take: take, np.take_along_axis: indexing.take_along_axis, np.compress: compress,
     np.delete: delete, np.insert: insert, np.where: where, np.select: select, np.choose: choose,
     np.argwhere: argwhere, np.extract: extract, np.nonzero: sorting.nonzero,
-    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort, np.partition: partition,
+    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort,
+    np.partition: partition,
     np.unique: unique, np.unique_all: sorting.unique_all, np.unique_counts: sorting.unique_counts,
     np.unique_inverse: sorting.unique_inverse, np.unique_values: sorting.unique_values,
     np.searchsorted: sorting.searchsorted, np.isin: sorting.isin, np.diag: diag,
