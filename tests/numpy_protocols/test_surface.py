@@ -1,4 +1,4 @@
-"""NumPy's functions on tensors have NumPy's signatures: see `surface`, which generates the calls."""
+"""NumPy's functions on tensors have NumPy's signatures: `surface` generates the calls."""
 
 import inspect
 import os

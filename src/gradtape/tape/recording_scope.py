@@ -243,8 +243,8 @@ def directions(name: str, structure: Structure, given: object) -> list[TensorLik
     return flatten_up_to(structure, given, name)
 
 
-# Directions that live tapes may differentiate by, given to the derivative of an ended tape: for each
-# leaf in that tape's recording, the recording and the node that it came from.
+# Directions that live tapes may differentiate by, given to the derivative of an ended tape: for
+# each leaf in that tape's recording, the recording and the node that it came from.
 _origins: weakref.WeakKeyDictionary[Recording, dict[Node, tuple[weakref.ref[Recording], Node]]] = (
     weakref.WeakKeyDictionary()
 )
