@@ -13,7 +13,7 @@ from gradtape.ops.elementwise import arithmetic, complexes, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
-from gradtape.ops.reductions.logsumexp import logsumexp as ours_logsumexp
+from gradtape.ops.reductions.reduction import logsumexp as ours_logsumexp
 from gradtape.tensor.tensor import Tensor, asarray
 
 __all__ = ["FUNCTIONS", "REDUCE"]
