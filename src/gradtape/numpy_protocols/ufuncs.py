@@ -18,7 +18,9 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.matrices import contraction, products
 from gradtape.tensor.operators import Operators
-from gradtape.tensor.tensor import asarray
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_view import TensorView
+from gradtape.tensor.variable import Variable
 
 __all__ = ["SPECIAL", "UFUNCS", "array_ufunc"]
 
@@ -177,7 +179,9 @@ SPECIAL: dict[str, Function] = {
 }  # fmt: skip
 
 # Inputs beside a tensor that need no look: every other type may bring its own `__array_ufunc__`.
-_KNOWN = frozenset((bool, int, float, complex, list, tuple, np.ndarray, np.float64))
+_KNOWN = frozenset(
+    (Tensor, TensorView, Variable, bool, int, float, complex, list, tuple, np.ndarray, np.float64)
+)
 
 
 def array_ufunc(self: Operators, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
