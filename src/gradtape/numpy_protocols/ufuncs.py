@@ -22,7 +22,7 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_view import TensorView
 from gradtape.tensor.variable import Variable
 
-__all__ = ["SPECIAL", "UFUNCS", "array_ufunc"]
+__all__ = ["SPECIAL", "UFUNCS"]
 
 
 def _named(theirs: ModuleType, ours: ModuleType, names: str) -> dict[Function, Function]:
