@@ -15,6 +15,7 @@
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
+#   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -125,6 +126,12 @@ fuzz-jacobians: $(DEV_READY)
 .PHONY: bench-sparse
 bench-sparse: $(DEV_READY)
 	$(BIN)/python -m benchmarks.bundle_adjustment
+
+NUMPY_FUZZ ?= 30000
+
+.PHONY: fuzz-numpy
+fuzz-numpy: $(DEV_READY)
+	$(BIN)/python -m tests.numpy_protocols.surface --count $(NUMPY_FUZZ)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

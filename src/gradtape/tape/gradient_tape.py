@@ -24,6 +24,13 @@ from gradtape.tensor.variable import Variable
 __all__ = ["GradientTape", "gradients"]
 
 
+def function_tape(persistent: bool = False) -> GradientTape:
+    """The tape over a call of the user's function, for derivatives by its arguments."""
+    tape = GradientTape(persistent, watch_accessed_variables=False)
+    tape.of_function = True
+    return tape
+
+
 class GradientTape(Jacobians):
     """Record what happens to watched tensors, and differentiate it.
 

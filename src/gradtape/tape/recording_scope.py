@@ -7,6 +7,7 @@ that was applied outside these windows is a constant to the tape, unless the tap
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Self
 
@@ -16,6 +17,7 @@ from gradtape.evaluate.flush import flush, release
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
@@ -37,6 +39,8 @@ class Scope:
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
+    # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
+    of_function = False
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
@@ -49,6 +53,8 @@ class Scope:
         # What is watched, by id: the tensor or variable, and its node when it was watched.
         self._watched: dict[int, tuple[Handle | Variable, Node]] = {}
         self._variables: dict[int, tuple[Variable, Node | None]] = {}
+        # For each node seen by `follows`, whether it depends on something watched.
+        self._followed: dict[Node, bool] = {}
 
     def __enter__(self) -> Self:
         if self._active:
@@ -177,8 +183,38 @@ class Scope:
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))
+        self._followed.clear()
         if self._recording is not None:
             self._recording.watched[node] = None
+
+    def follows(self, tensor: Handle) -> bool:
+        """Whether a derivative by something watched passes through a tensor."""
+        recording = self._recording
+        if not self._watched or recording is None:
+            return False
+        if tensor.recording is recording:
+            return self._depends_on_watched(tensor.node)
+        # A value that was there before is watched if the leaf that it entered as is.
+        stamp, leaf = (0, None) if tensor.computed is None else tensor.computed.entry
+        return leaf is not None and stamp == recording.stamp and self._depends_on_watched(leaf)
+
+    def _depends_on_watched(self, root: Node) -> bool:
+        known = self._followed
+        if not known:
+            known.update(dict.fromkeys(self._watched_nodes(), True))
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            if node in known:
+                waiting.pop()
+                continue
+            inputs: Sequence[Node] = node.inputs if _passes_derivatives(node) else ()
+            unknown = [each for each in inputs if each not in known]
+            if unknown:
+                waiting += unknown
+            else:
+                known[node] = any(known[each] for each in inputs)
+        return known[root]
 
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
@@ -201,6 +237,11 @@ class Scope:
             f"{what}: expected a tensor, a Variable or a nest of them, got {type(leaf).__name__}. "
             "Make a tensor with gt.asarray first."
         )
+
+
+def _passes_derivatives(node: Node) -> bool:
+    specs = node.spec if type(node.spec) is tuple else (node.spec,)
+    return node.op is not STOP_GRADIENT and any(each.inexact for each in specs)
 
 
 def push(
@@ -244,6 +285,20 @@ def directions(name: str, structure: Structure, given: object) -> list[TensorLik
     return flatten_up_to(structure, given, name)
 
 
+# Directions that live tapes may differentiate by, given to the derivative of an ended tape: for
+# each leaf in that tape's recording, the recording and the node that it came from.
+_origins: weakref.WeakKeyDictionary[Recording, dict[Node, tuple[weakref.ref[Recording], Node]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _note_origin(recording: Recording, entered: Node, tensor: Tensor) -> None:
+    known = _origins.setdefault(recording, {})
+    for leaf in [leaf for leaf, (where, _) in known.items() if where() is None]:
+        del known[leaf]
+    known[entered] = (weakref.ref(state.recording), tensor.node)
+
+
 def direction(recording: Recording, node: Node, given: TensorLike | None) -> Node:
     """The user's direction, or ones, in the dtype and shape of `node`."""
     if given is None:
@@ -254,6 +309,8 @@ def direction(recording: Recording, node: Node, given: TensorLike | None) -> Nod
         entered = trace.stand_in_for(tensor.node)
     else:
         entered = tensor.enter(recording)
+        if state.tapes and tensor.recording is state.recording is not recording:
+            _note_origin(recording, entered, tensor)
     if entered.shape != node.shape and entered.shape != ():
         raise ShapeError(
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
@@ -280,10 +337,12 @@ def finish(
         return current.hold(adopt(current, recording, result), Tensor)
     if current is not recording and state.tapes:
         # Tapes that record now, in another recording, differentiate the derivative in turn.
+        origins = _origins.get(recording, {}).items()
+        known = {leaf: node for leaf, (where, node) in origins if where() is current}
         if isinstance(result, Rows):
-            values = graft(current, recording, result.values)
-            result = Rows(graft(current, recording, result.indices), values, result.spec)
+            values = graft(current, recording, result.values, known)
+            result = Rows(graft(current, recording, result.indices, known), values, result.spec)
         else:
-            result = graft(current, recording, result)
+            result = graft(current, recording, result, known)
         recording = current
     return hold_result(recording, result)

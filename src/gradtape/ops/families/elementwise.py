@@ -202,7 +202,7 @@ def elementwise(  # type: ignore[misc]
         transparent=transparent,
         samples=lambda: samples_of(name, arity, domains, dtypes, sample_params), doc=doc,
     ))  # fmt: skip
-    make = {1: unary_function, 2: binary_function}[arity]
+    make: Any = {1: unary_function, 2: binary_function}[arity]
     recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:
         RECORDERS.append(recorder)
@@ -272,7 +272,8 @@ def unary_function(op: Op) -> Unary:
     return function
 
 
-def binary_function(op: Op) -> Binary:
+def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> Binary:
+    """The recorder of `op`; operands without a node in the recording go to `otherwise`."""
     native: Any = None
     reflected = reflected_function(op)
 
@@ -296,7 +297,7 @@ def binary_function(op: Op) -> Binary:
                     # A variable, or a value new to this recording: entering it may flush.
                     a = x.enter(recording)
                     if state.recording is not recording:
-                        return record(op, (x, y))
+                        return otherwise(op, (x, y))
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
                 # `scalar_leaf` written out: the call would cost time.
@@ -337,9 +338,10 @@ def binary_function(op: Op) -> Binary:
                 return record(op, (x, y))
             return handle
         except AttributeError:
-            return reflected(y, x) if type(x) in REFLECTED else record(op, (x, y))
+            return reflected(y, x) if type(x) in REFLECTED else otherwise(op, (x, y))
 
     function.op = op  # type: ignore[attr-defined]
+    function.otherwise = otherwise  # type: ignore[attr-defined]
     function.use = use  # type: ignore[attr-defined]
     function.reflected = reflected  # type: ignore[attr-defined]
     return function
