@@ -296,11 +296,15 @@ def dropout(
 def embedding_lookup(
     params: TensorLike, ids: TensorLike, max_norm: float | None = None, name: Name = None
 ) -> Tensor:
-    """Rows of a table; its gradient is an IndexedSlices.
+    """Rows of a table, or of a list of tables, one after the other; its gradient is IndexedSlices.
 
-    >>> tf.nn.embedding_lookup([[1.0, 2.0], [3.0, 4.0]], [1]).numpy().tolist()
+    >>> table = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    >>> tf.nn.embedding_lookup(table, [1]).numpy().tolist()
     [[3.0, 4.0]]
     """
+    if isinstance(params, (list, tuple)):
+        tables = common(params, "embedding_lookup")
+        params = tables[0] if len(tables) == 1 else concat(tables, axis=0)
     rows = gather(params, ids)
     if max_norm is None:
         return rows

@@ -226,7 +226,7 @@ def gradients(
             cotangents.append(direction(recording, node, weight))
     wanted = [_node(leaf, recording) for leaf in sources]
     stops = frozenset(_node(leaf, recording) for leaf in flatten(stop_gradients)[0])
-    found = derive_reverse(recording, nodes, cotangents, wanted, stops - set(wanted), None)
+    found = derive_reverse(recording, nodes, cotangents, wanted, stops, None)
     return [
         adopt(finish(recording, leaf, result, unconnected))
         for leaf, result in zip(sources, found, strict=True)

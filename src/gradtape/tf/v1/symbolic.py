@@ -26,6 +26,8 @@ from gradtape.tf.base.operators import COMPARISONS, OPERATORS, UNARY
 from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Reference, Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.ops.creation import zeros_like
+from gradtape.tf.programs.tape import GradientTape
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import build_from_now_on, default_graph, local
 
@@ -64,7 +66,7 @@ class Symbolic(WithoutValue):
     @property
     def name(self) -> str:
         """The name of the function that is called."""
-        return f"{getattr(self.function, '__name__', 'call')}:0"
+        return f"{_name(self) or 'call'}:0"
 
     @property
     def shape(self) -> TensorShape:
@@ -87,7 +89,7 @@ class Symbolic(WithoutValue):
         return probe(self, 2), probe(self, 3)
 
     def get_shape(self) -> TensorShape:
-        """The shape as far as it is known."""
+        """The same as `shape`."""
         return self.shape
 
     def set_shape(self, shape: Dims) -> None:
@@ -181,20 +183,9 @@ class Placeholder(Symbolic):
         self._name = name or "Placeholder"
         self.default = default
 
-    @property
-    def name(self) -> str:
-        """The name of the placeholder."""
-        return f"{self._name}:0"
-
-    @property
-    def shape(self) -> TensorShape:
-        """The declared shape."""
-        return self._shape
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self._dtype
+    name = property(lambda self: f"{self._name}:0")
+    shape = property(lambda self: self._shape)
+    dtype = property(lambda self: self._dtype)
 
     def fed(self, value: Any) -> Tensor:
         """A value to feed, as a tensor of the declared dtype and shape."""
@@ -316,6 +307,8 @@ class Probing(Run):
         super().__init__({})
         self.size = size
         self.recording = Recording()
+        # A tape keeps the recording when functions look at values: gradients may come after that.
+        self.tapes: list[Any] = []
         # Values are keyed by the id of their call, so the calls have to stay alive.
         self.kept: list[Symbolic] = []
 
@@ -330,7 +323,7 @@ class Probing(Run):
         if isinstance(call, Placeholder):
             lengths = [self.size if n is None else n for n in call.shape.as_list()]
             return convert(np.zeros(lengths, call.dtype))
-        name = getattr(call.function, "__name__", "")
+        name = _name(call)
         if name in ("py_function", "numpy_function"):
             return None
         if name == "while_loop":
@@ -351,9 +344,11 @@ def probe(call: Symbolic, size: int) -> Any:
     stream = random._shared.get("generator")
     counter = None if stream is None else stream._counter
     if run.recording.closed:
-        run.recording = Recording()
-    state.recording, state.tapes = run.recording, []
+        run.recording, run.tapes = Recording(), []
+    state.recording, state.tapes = run.recording, run.tapes
     try:
+        if not run.tapes:
+            GradientTape(persistent=True, watch_accessed_variables=False).__enter__()
         with running(run):
             return run.value(call)
     finally:
@@ -417,19 +412,67 @@ def take(
 def _unpacked(call: Symbolic) -> Any:
     """Split a call that returns a list or a tuple into calls that pick its elements."""
     result = probe(call, 2)
+    if _name(call) in ("gradients", "hessians"):
+        return _gradients(call, result)
     if not isinstance(result, (list, tuple)):
         return call
-    absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
-    parts: list[Any] = [
-        # An unconnected gradient is None in every run, so it is None here, too.
-        None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
-        for number, part in enumerate(result)
-    ]
+    parts = [_unpacked(Symbolic(_picked, (call, number), {})) for number in range(len(result))]
     return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
 
 
 def _picked(whole: Any, number: int) -> Any:
     return whole[number]
+
+
+def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
+    """The gradients that a call will compute: None by sources that are surely unconnected.
+
+    The trial run on zeros shows that, unless the way from the targets to the source passes a
+    branch or a loop that another run may take, or a call that could not be tried.
+    """
+    passed = {**dict(zip(("ys", "xs"), call.args, strict=False)), **call.kwargs}
+    ys, xs = passed["ys"], passed["xs"]
+    before, is_certain = _calls_before(ys)
+    if any(probe(target, 2) is None for target in symbolic_parts(ys)):
+        found = None
+    result: list[Any] = []
+    for number, source in enumerate(xs if isinstance(xs, (list, tuple)) else [xs]):
+        absent = found is not None and found[number] is None
+        if not is_certain:
+            absent = False
+        elif found is None:
+            absent = isinstance(source, Symbolic) and id(source) not in before
+        result.append(None if absent else Symbolic(_gradient, (call, number, source), {}))
+    return result
+
+
+def _gradient(whole: list[Any], number: int, source: Any) -> Any:
+    """One gradient; zeros if the branches that this run took do not lead to the source."""
+    return zeros_like(source) if whole[number] is None else whole[number]
+
+
+def _calls_before(ys: object) -> tuple[set[int], bool]:
+    """The ids of the calls that targets are made of, and whether a trial run shows them all."""
+    seen: set[int] = set()
+    is_certain = True
+    waiting = symbolic_parts(ys)
+    while waiting:
+        call = waiting.pop()
+        if id(call) in seen:
+            continue
+        seen.add(id(call))
+        # Derivatives end at a NumPy function.
+        if _name(call) != "numpy_function":
+            passed = (*call.args, *call.kwargs.values())
+            # Functions among the arguments, and compiled ones, may read anything.
+            opaque = any(callable(each) and not isinstance(each, type) for each in passed)
+            is_certain &= not opaque and _name(call) != "_call"
+            waiting += symbolic_parts(passed)
+    return seen, is_certain
+
+
+def _name(call: Symbolic) -> str:
+    return getattr(call.function, "__name__", "")
 
 
 def settle(value: Any) -> Any:

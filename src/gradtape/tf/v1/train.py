@@ -109,6 +109,23 @@ class GradientDescentOptimizer(Optimizer):
         super().__init__(core.SGD(_rate(learning_rate)), name)
 
 
+class _Momentum(core.SGD):
+    """Momentum as in TensorFlow 1: m = momentum * m + g, and w -= rate * m.
+
+    In Keras the rate is part of m, which differs as soon as the rate changes.
+    """
+
+    def update(
+        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step; with nesterov, w -= rate * (g + momentum * m)."""
+        if not slots:
+            return super().update(gradient, weight, slots, *rates)
+        momentum = self.momentum * slots[0] + gradient
+        step = gradient + self.momentum * momentum if self.nesterov else momentum
+        return weight - rates[0] * step, [momentum]
+
+
 class MomentumOptimizer(Optimizer):
     """Gradient descent with momentum.
 
@@ -120,7 +137,7 @@ class MomentumOptimizer(Optimizer):
         self, learning_rate: Rate, momentum: float, use_locking: bool = False,
         name: str = "Momentum", use_nesterov: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(core.SGD(_rate(learning_rate), momentum, use_nesterov), name)
+        super().__init__(_Momentum(_rate(learning_rate), momentum, use_nesterov), name)
 
 
 class AdamOptimizer(Optimizer):
