@@ -24,7 +24,7 @@ from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
-from gradtape.tf.base.dispatch import fresh, operation
+from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, TensorLike
 from gradtape.tf.ops.elementwise import activation
@@ -270,7 +270,7 @@ def batch_normalization(
     return shifted if offset is None else shifted + convert(offset, x.dtype)
 
 
-@fresh
+@operation
 def dropout(
     x: TensorLike, rate: float, noise_shape: Sequence[IntLike | None] | None = None,
     seed: IntsLike | None = None, name: Name = None,

@@ -1,7 +1,7 @@
 """Deferred calls in a graph of TensorFlow 1, and runs that execute them.
 
-`placeholder` returns a `Symbolic`; any function of gradtape.tf called on one returns another. So do
-reads of variables, assignments and random numbers while a graph is being built. A run executes the
+`placeholder` returns a `Symbolic`; any function of gradtape.tf called on one returns another. While
+a graph is being built every function does, constants included. A run executes the
 deferred calls on real tensors: lengths of None become those of the fed values, and every run is
 recorded, differentiated and compiled like any other code.
 """
@@ -382,29 +382,13 @@ def running(run: Run) -> Iterator[None]:
         local.run = before
 
 
-def _mentions(nest: object, building: bool) -> bool:
-    """Whether arguments contain a deferred call or, while a graph is built, a variable."""
-    if isinstance(nest, Symbolic):
-        return True
-    if isinstance(nest, Variable):
-        return building
-    if isinstance(nest, (list, tuple)):
-        return any(_mentions(item, building) for item in nest)
-    if isinstance(nest, dict):
-        return any(_mentions(item, building) for item in nest.values())
-    if isinstance(nest, slice):
-        return any(_mentions(x, building) for x in (nest.start, nest.stop, nest.step))
-    return False
-
-
 def take(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
 ) -> Any:
     """Execute a call, or defer it if an argument has no value yet."""
     if local.run is not None:
         return adopt(function(*local.run.values_of(args), **local.run.values_of(kwargs)))
-    building = local.building is not None
-    if (building and kind is not PLAIN) or _mentions((args, kwargs), building):
+    if local.building is not None or symbolic_parts((args, kwargs)):
         return _unpacked(Symbolic(function, args, kwargs, kind is EFFECT))
     return adopt(function(*args, **kwargs))
 
