@@ -74,6 +74,8 @@ _ACCEPTED = {"b": "bool", "i": "int32", "u": "uint8", "f": "float32", "c": "comp
 def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
     """A function of two operands of one dtype, of a kind that is accepted."""
 
+    takes_floats = "f" in accepts
+
     def made(otherwise: Binary) -> Any:
         def call(x: Any, y: Any) -> Any:
             if graphs.in_use:
@@ -86,11 +88,11 @@ def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
                     right = y.node or y.computed
                     if right.spec.dtype is dtype and dtype.kind in accepts:
                         return function(x, y)
-                elif (kind is float or kind is int) and dtype.kind == "f":
+                elif (kind is float or kind is int) and dtype.kind == "f" and takes_floats:
                     return function(x, y)
             elif type(y) is Tensor and type(x) in _NUMBERS:
                 number: Any = y.node or y.computed
-                if number.spec.dtype.kind == "f":
+                if number.spec.dtype.kind == "f" and takes_floats:
                     return function(x, y)
             return otherwise(x, y)
 

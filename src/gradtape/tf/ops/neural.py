@@ -27,7 +27,7 @@ from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, TensorLike
-from gradtape.tf.ops.elementwise import activation
+from gradtape.tf.ops.elementwise import activation, divide_no_nan
 from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
 
@@ -408,7 +408,7 @@ def compute_average_loss(
         loss, weights = common([loss, sample_weight], "compute_average_loss")
         loss = loss * weights.reshape(*weights.spec.shape, *(1,) * (loss.ndim - weights.ndim))
     size = (loss.spec.shape or (1,))[0] if global_batch_size is None else global_batch_size
-    return total(loss) / cast(convert(size), loss.spec.dtype)
+    return divide_no_nan(total(loss), cast(convert(size), loss.spec.dtype))
 
 
 @operation

@@ -65,7 +65,9 @@ class _Segments:
         """The sum of each segment. Rows with a negative id go to an extra one, which is cut off."""
         rows = self.rows if rows is None else rows
         places = cast(self.ids, np.dtype(np.int64))
-        places = where(places < 0, self.count, places)
+        # An id that is too large must not fall on the extra segment: scatter_add refuses the next.
+        beyond = cast(places >= self.count, np.dtype(np.int64))
+        places = where(places < 0, self.count, places + beyond)
         nothing = zeros((self.count + 1, *rows.shape[1:]), dtype=rows.spec.dtype)
         result: Any = scatter_add(nothing, places, rows)
         return result[: self.count]
