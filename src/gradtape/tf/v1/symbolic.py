@@ -400,11 +400,12 @@ def _unpacked(call: Symbolic) -> Any:
         return _gradients(call, result)
     if not isinstance(result, (list, tuple)):
         return call
-    parts = [_unpacked(Symbolic(_picked, (call, number), {})) for number in range(len(result))]
+    parts = [_unpacked(Symbolic(picked, (call, number), {})) for number in range(len(result))]
     return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
 
 
-def _picked(whole: Any, number: int) -> Any:
+def picked(whole: Any, number: int) -> Any:
+    """One element of the result of a call."""
     return whole[number]
 
 
@@ -419,15 +420,23 @@ def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
     before, is_certain = _calls_before(ys)
     if any(probe(target, 2) is None for target in symbolic_parts(ys)):
         found = None
-    result: list[Any] = []
-    for number, source in enumerate(xs if isinstance(xs, (list, tuple)) else [xs]):
-        absent = found is not None and found[number] is None
-        if not is_certain:
-            absent = False
-        elif found is None:
-            absent = isinstance(source, Symbolic) and id(source) not in before
-        result.append(None if absent else Symbolic(_gradient, (call, number, source), {}))
-    return result
+    sources = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    absent = [
+        is_certain and (id(source) not in before if found is None and isinstance(source, Symbolic)
+                        else found is not None and found[number] is None)
+        for number, source in enumerate(sources)
+    ]  # fmt: skip
+    # A run must not need the values of sources that are unconnected.
+    connected = [source for source, none in zip(sources, absent, strict=True) if not none]
+    if len(call.args) > 1:
+        call.args = (ys, connected, *call.args[2:])
+    else:
+        call.kwargs = {**call.kwargs, "xs": connected}
+    numbers = itertools.count()
+    pairs = zip(sources, absent, strict=True)
+    return [
+        None if none else Symbolic(_gradient, (call, next(numbers), x), {}) for x, none in pairs
+    ]
 
 
 def _gradient(whole: list[Any], number: int, source: Any) -> Any:
