@@ -432,11 +432,8 @@ def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
         call.args = (ys, connected, *call.args[2:])
     else:
         call.kwargs = {**call.kwargs, "xs": connected}
-    numbers = itertools.count()
-    pairs = zip(sources, absent, strict=True)
-    return [
-        None if none else Symbolic(_gradient, (call, next(numbers), x), {}) for x, none in pairs
-    ]
+    made = iter([Symbolic(_gradient, (call, k, x), {}) for k, x in enumerate(connected)])
+    return [None if none else next(made) for none in absent]
 
 
 def _gradient(whole: list[Any], number: int, source: Any) -> Any:
