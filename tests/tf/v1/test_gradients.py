@@ -133,6 +133,7 @@ class TestBranches:
             y = tf.math.segment_sum(x * v, [0, 0])
             gradients = tf.gradients(y, [z, u, tf.stop_gradient(x), v])
             assert gradients[:3] == [None] * 3
+            assert gradients[3].shape == [2]
             assert run(gradients[3:], {x: [1.0, 2.0]}) == [[1.0, 2.0]]
 
 

@@ -260,9 +260,11 @@ class Sequential(Model):
             return
         # Layers are told which lengths vary, and refuse to make weights of such a length.
         in_use, found = graphs.in_use, Input(batch_shape=input_shape, dtype=self.dtype)
-        for layer in self.layers:
-            found = layer(found)
-        graphs.in_use = in_use
+        try:
+            for layer in self.layers:
+                found = layer(found)
+        finally:
+            graphs.in_use = in_use
 
     def ensure_built(self, input_shape: Any) -> None:
         """Make the variables of layers that have none yet."""

@@ -9,6 +9,7 @@ recorded, differentiated and compiled like any other code.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -415,7 +416,7 @@ def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
     The trial run on zeros shows that, unless the way from the targets to the source passes a
     branch or a loop that another run may take, or a call that could not be tried.
     """
-    passed = {**dict(zip(("ys", "xs"), call.args, strict=False)), **call.kwargs}
+    passed = inspect.signature(call.function).bind(*call.args, **call.kwargs).arguments
     ys, xs = passed["ys"], passed["xs"]
     before, is_certain = _calls_before(ys)
     if any(probe(target, 2) is None for target in symbolic_parts(ys)):
@@ -428,10 +429,7 @@ def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
     ]  # fmt: skip
     # A run must not need the values of sources that are unconnected.
     connected = [source for source, none in zip(sources, absent, strict=True) if not none]
-    if len(call.args) > 1:
-        call.args = (ys, connected, *call.args[2:])
-    else:
-        call.kwargs = {**call.kwargs, "xs": connected}
+    call = Symbolic(call.function, (), {**passed, "xs": connected})
     made = iter([Symbolic(_gradient, (call, k, x), {}) for k, x in enumerate(connected)])
     return [None if none else next(made) for none in absent]
 
