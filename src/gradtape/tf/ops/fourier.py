@@ -13,7 +13,7 @@ from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.tf.base.conversion import as_axes, as_shape, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, Name, ShapeLike, TensorLike
 
 __all__ = [
@@ -65,7 +65,7 @@ def _real(
         if 0 in lengths and (length is None or kind == "c"):
             other = np.float32 if kind == "c" else np.complex64
             wanted = np.result_type(other, np.zeros(0, x.spec.dtype).real.dtype)
-            return zeros((*x.spec.shape[: x.ndim - count], *lengths), dtype=wanted)
+            return adopt(zeros((*x.spec.shape[: x.ndim - count], *lengths), dtype=wanted))
         return function(x, s=length, axes=tuple(range(-count, 0)))
 
     sentence = f"{sentence} along {_AXES[count]}."

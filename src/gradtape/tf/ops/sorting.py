@@ -311,4 +311,4 @@ def confusion_matrix(
     kind = as_dtype(dtype).dtype
     shares = np.ones(rows.shape, kind) if weights is None else cast(convert(weights), kind)
     nothing = zeros((count * count,), dtype=kind)
-    return scatter_add(nothing, rows * count + columns, shares).reshape(count, count)
+    return adopt(scatter_add(nothing, rows * count + columns, shares).reshape(count, count))

@@ -44,7 +44,7 @@ class ConcreteFunction:
     @property
     def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The specs and values of the arguments, by position and by name."""
-        bound = inspect.BoundArguments(self._signature, dict(self._made_for))  # type: ignore[arg-type]
+        bound = inspect.BoundArguments(self._signature, dict(self._made_for))
         return bound.args, bound.kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ class ConcreteFunction:
             name: self._agreeing(name, wanted, passed.get(name, wanted))
             for name, wanted in self._made_for.items()
         }
-        bound = inspect.BoundArguments(self._signature, agreeing)  # type: ignore[arg-type]
+        bound = inspect.BoundArguments(self._signature, agreeing)
         return self.function(*bound.args, **bound.kwargs)
 
     def _agreeing(self, name: str, wanted: object, passed: object) -> object:

@@ -67,7 +67,7 @@ class Symbolic(WithoutValue):
     @property
     def name(self) -> str:
         """The name of the function that is called."""
-        return f"{_name(self) or 'call'}:0"
+        return f"{name_of(self) or 'call'}:0"
 
     @property
     def shape(self) -> TensorShape:
@@ -324,7 +324,7 @@ class Probing(Run):
         if isinstance(call, Placeholder):
             lengths = [self.size if n is None else n for n in call.shape.as_list()]
             return convert(np.zeros(lengths, call.dtype))
-        name = _name(call)
+        name = name_of(call)
         if name in ("py_function", "numpy_function"):
             return None
         if name == "while_loop":
@@ -397,7 +397,7 @@ def take(
 def _unpacked(call: Symbolic) -> Any:
     """Split a call that returns a list or a tuple into calls that pick its elements."""
     result = probe(call, 2)
-    if _name(call) in ("gradients", "hessians"):
+    if name_of(call) in ("gradients", "hessians"):
         return _gradients(call, result)
     if not isinstance(result, (list, tuple)):
         return call
@@ -450,16 +450,17 @@ def _calls_before(ys: object) -> tuple[set[int], bool]:
             continue
         seen.add(id(call))
         # Derivatives end at a NumPy function.
-        if _name(call) != "numpy_function":
+        if name_of(call) != "numpy_function":
             passed = (*call.args, *call.kwargs.values())
             # Functions among the arguments, and compiled ones, may read anything.
             opaque = any(callable(each) and not isinstance(each, type) for each in passed)
-            is_certain &= not opaque and _name(call) != "_call"
+            is_certain &= not opaque and name_of(call) != "_call"
             waiting += symbolic_parts(passed)
     return seen, is_certain
 
 
-def _name(call: Symbolic) -> str:
+def name_of(call: Symbolic) -> str:
+    """The name of the function that is called, if it has one."""
     return getattr(call.function, "__name__", "")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
+from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import TensorLike
@@ -116,8 +117,8 @@ class _Momentum(core.SGD):
     """
 
     def update(
-        self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
+        self, gradient: CoreTensor, weight: CoreTensor, slots: list[CoreTensor], *rates: CoreTensor
+    ) -> tuple[CoreTensor, list[CoreTensor]]:
         """One step; with nesterov, w -= rate * (g + momentum * m)."""
         if not slots:
             return super().update(gradient, weight, slots, *rates)
