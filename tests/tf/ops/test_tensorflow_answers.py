@@ -92,7 +92,9 @@ REFUSED = [
     ("tf.cumsum([True])", "bool"), ("tf.math.top_k([True], 1)", "bool"),
     ("tf.math.reduce_euclidean_norm([True])", "bool"), ("tf.math.lbeta([1, 2])", "int32"),
     ("tf.math.polygamma(1, 2)", "int32"), ("tf.math.l2_normalize([1, 2])", "int32"),
-    ("tf.round(1j)", "complex"),
+    ("tf.round(1j)", "complex"), ("tf.constant([5]) // 0", "zero"),
+    ("tf.constant([5]) % tf.constant([1, 0])", "zero"), ("5 // tf.constant(0)", "zero"),
+    ("tf.truncatediv(tf.constant(5), 0)", "zero"), ("tf.truncatemod(5, 0)", "zero"),
 ]  # fmt: skip
 
 

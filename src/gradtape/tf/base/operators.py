@@ -13,13 +13,16 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.numpy_protocols import array_ufunc
+from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
 from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
+from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
 
 # Operands are a tensor and a tensor or number, in either order.
@@ -139,6 +142,21 @@ def widened(x: Any) -> Any:
     return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
 
 
+def by_nonzero(function: Binary) -> Binary:
+    """A division that refuses integer divisors which are known to be 0, as TensorFlow does."""
+
+    def divide(x: Any, y: Any) -> Any:
+        if (x if isinstance(x, Tensor) else y).spec.dtype.kind != "f":
+            # A replay of what is captured would have another divisor.
+            known = None if state.recording.capturing else known_value(y)
+            zero = type(y) is int and y == 0 if known is None else not np.all(known)
+            if zero:
+                raise InvalidValueError("Integer division by zero. Use floats, or tf.where.")
+        return function(x, y)
+
+    return divide
+
+
 def _power(x: Any, y: Any) -> Tensor:
     if isinstance(y, Tensor) and not isinstance(x, Tensor):
         return arithmetic.power(x, y)
@@ -169,8 +187,8 @@ multiply = binary("multiply", arithmetic.multiply)
 # For booleans TensorFlow's operator `*` is a logical and; its function `multiply` refuses them.
 times = binary("multiply", _logical(arithmetic.logical_and, arithmetic.multiply), "biufc")
 truediv = binary("truediv", lambda x, y: arithmetic.divide(widened(x), widened(y)))
-floordiv = binary("floordiv", arithmetic.floor_divide, "iuf")
-floormod = binary("floormod", arithmetic.remainder, "iuf")
+floordiv = binary("floordiv", by_nonzero(arithmetic.floor_divide), "iuf")
+floormod = binary("floormod", by_nonzero(arithmetic.remainder), "iuf")
 power = binary("pow", _power)
 matmul = binary("matmul", _matmul)
 less = binary("less", arithmetic.less, "iuf")

@@ -308,10 +308,10 @@ xlog1py = binary(_nonzero_times(core.log1p), "fc", "x log(1 + y), and 0 where x 
 xdivy = binary(_nonzero_over, "fc", "x / y, and 0 where x is 0.", "xdivy(0.0, 0.0)", "0.0")
 nextafter: Callable[..., Tensor] = binary(arithmetic.nextafter, "f",
     "The next number from x towards y.", "nextafter(0.0, 0.0)", "0.0", _x1_x2)
-truncatediv = binary(_truncated, "iuf", "The quotient, rounded towards zero.", "truncatediv(-3, 2)",
-    "-1")
-truncatemod = binary(_truncated_remainder, "iuf", "The remainder of truncatediv.",
-    "truncatemod(-3, 2)", "-1")
+truncatediv = binary(operators.by_nonzero(_truncated), "iuf",
+    "The quotient, rounded towards zero.", "truncatediv(-3, 2)", "-1")
+truncatemod = binary(operators.by_nonzero(_truncated_remainder), "iuf",
+    "The remainder of truncatediv.", "truncatemod(-3, 2)", "-1")
 
 add = _operator(operators.add, "The sum.", "add(1.0, 2.0)", "3.0")
 subtract = _operator(operators.subtract, "The difference.", "subtract(1.0, 2.0)", "-1.0")
