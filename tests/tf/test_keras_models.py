@@ -212,3 +212,63 @@ def test_a_variable_is_its_own_target():
         "b"
     ].numpy().tolist() == [0.0, 0.0]
     assert tape.gradient([v0, v0], v0, output_gradients=[3.0, 4.0]).numpy() == 7.0
+
+
+class TestVaryingLengths:
+    """Lengths of None in the input of a Sequential: weights are made, or refused, at once."""
+
+    def test_weights_do_not_depend_on_them(self):
+        recurrent = keras.Sequential([keras.Input((None, 3)), L.LSTM(4), L.Dense(2)])
+        assert [w.shape for w in recurrent.get_weights()] == [
+            (3, 16), (4, 16), (16,), (4, 2), (2,)
+        ]  # fmt: skip
+        images = keras.Sequential(
+            [keras.Input((None, None, 3)), L.Conv2D(4, 2), L.GlobalMaxPooling2D()]
+        )
+        assert [w.shape for w in images.get_weights()] == [(2, 2, 3, 4), (4,)]
+
+    def test_set_weights_are_used(self):
+        model = keras.Sequential([keras.Input((None, 2)), L.Dense(1)])
+        model.set_weights([np.float32([[1.0], [2.0]]), np.float32([3.0])])
+        assert model(np.ones((1, 2, 2), np.float32)).numpy().tolist() == [[[6.0], [6.0]]]
+        assert model.predict(np.ones((1, 3, 2), np.float32), verbose=0).shape == (1, 3, 1)
+
+    def test_weights_of_a_varying_length_are_refused(self):
+        with pytest.raises(ValueError, match="no number of features"):
+            keras.Sequential([keras.Input((None, 3)), L.Flatten(), L.Dense(2)])
+
+
+class TestOrderOfWeights:
+    """Layers farther from the outputs come first, then those that lead to the first output."""
+
+    def test_branches_are_ordered_by_their_distance_from_the_outputs(self):
+        a = keras.Input((2,))
+        x = L.Dense(2)(a)
+        left, right = L.Dense(3)(x), L.Dense(4)(x)
+        left, right = L.Dense(5)(left), L.Dense(6)(right)
+        model = keras.Model(a, [right, left])
+        assert [w.shape[1] for w in model.get_weights()[::2]] == [2, 4, 3, 6, 5]
+
+    def test_several_inputs(self):
+        a, b = keras.Input((2,)), keras.Input((3,))
+        p, q = L.Dense(5)(b), L.Dense(2)(a)
+        last, side = L.Dense(6)(L.concatenate([q, p])), L.Dense(3)(p)
+        model = keras.Model([a, b], [side, last])
+        assert [w.shape for w in model.get_weights()[::2]] == [(3, 5), (2, 2), (5, 3), (7, 6)]
+
+    def test_a_shared_layer_is_where_its_first_call_is(self):
+        a = keras.Input((2,))
+        shared = L.Dense(2)
+        hidden = shared(a)
+        skip, main = L.Dense(4)(hidden), L.Dense(3)(hidden)
+        model = keras.Model(a, L.concatenate([shared(main[:, :2]), skip, main]))
+        assert [w.shape[1] for w in model.get_weights()[::2]] == [2, 3, 4]
+
+
+def test_weighted_metrics_beside_others_of_the_same_name():
+    model = keras.Sequential([keras.Input((1,)), L.Dense(1, kernel_initializer="zeros")])
+    model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mae", "mse"])
+    x = np.ones((2, 1), np.float32)
+    y, weights = np.float32([[1.0], [3.0]]), np.float32([3.0, 1.0])
+    found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert found == {"loss": 6.0, "mae": 2.0, "weighted_mae": 1.5, "mse": 3.0}

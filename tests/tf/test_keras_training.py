@@ -227,8 +227,27 @@ class TestFit:
                 yield self.x[:4], self.y[:4]
 
         assert len(model.fit(forever(), steps_per_epoch=3, epochs=2, verbose=0).epoch) == 2
-        with pytest.raises(ValueError, match="repeat"):
+        with pytest.warns(UserWarning, match="after 1 of 3"):
             model.fit(iter([(self.x, self.y)]), steps_per_epoch=3, verbose=0)
+        with pytest.raises(ValueError, match="repeat"):
+            model.fit(iter([]), steps_per_epoch=3, verbose=0)
+
+    def test_data_that_run_out_end_the_epoch(self):
+        sizes = []
+
+        class Model(keras.Sequential):
+            def train_step(self, data):
+                sizes.append(float(data[0][0, 0]))
+                return super().train_step(data)
+
+        model = Model([keras.Input((1,)), L.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        x = np.arange(4.0, dtype=np.float32)[:, None]
+        data = tf.data.Dataset.from_tensor_slices((x, x)).batch(1)
+        with pytest.warns(UserWarning, match="after 1 of 3"):
+            model.fit(data, epochs=3, steps_per_epoch=3, verbose=0)
+        # The second epoch has the one batch that was left, and the third begins again.
+        assert sizes == [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0]
 
     def test_validation_now_and_then(self):
         history = line().fit(

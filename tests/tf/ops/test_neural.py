@@ -79,7 +79,7 @@ class TestLosses:
         close(tf.nn.log_poisson_loss([2.0], [0.5]), np.exp([0.5]) - 1.0)
         with pytest.raises(ValueError, match="bias"):
             tf.nn.bias_add(self.logits, [1.0])
-        close(tf.nn.embedding_lookup([[3.0, 4.0]], [0], max_norm=1.0), [[0.6, 0.8]])
+        close(tf.nn.embedding_lookup(tf.constant([[3.0, 4.0]]), [0], max_norm=1.0), [[0.6, 0.8]])
 
 
 def convolved(x, kernel, strides, padding, dilations):

@@ -4,7 +4,7 @@ Other rooms import from here:
 
 - tensor: Tensor, and `adopt`, which makes gradtape's tensors tensors of this class
 - conversion: `convert` and `common` (operands to tensors of one dtype), `as_shape`, `as_axes`
-- dispatch: the decorators of public functions: `operation`, `fresh`, `effect`, and `documented`,
+- dispatch: the decorators of public functions: `operation`, `effect`, and `documented`,
   for functions that are made from rows
 - types: the types of arguments: TensorLike, DTypeLike, ShapeLike, Axis and others
 - operators: Python's operators; casting, dtypes, shapes, slices (IndexedSlices), nest, errors,

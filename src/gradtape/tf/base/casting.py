@@ -45,6 +45,10 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: Name = None) -> Ten
     """
     wanted = as_dtype(dtype)
     x = convert(value)
+    if x.dtype.kind == "c" and wanted.kind != "c":
+        x = core_real(x)
+    if wanted.kind == x.dtype.kind == "f" and wanted.dtype.itemsize < x.dtype.itemsize:
+        x = clip(x, builtins.float(wanted.min), builtins.float(wanted.max))
     if wanted.kind in "iu" and x.dtype.kind in "iuf":
         low, high = builtins.int(wanted.min), builtins.int(wanted.max)
         if x.dtype.kind == "f":

@@ -33,7 +33,8 @@ class Graphs:
 
     def __init__(self) -> None:
         self.in_use = False
-        # Make a call, or note it down if an operand has no value: function, args, kwargs, kind.
+        # Make a call, or note it down if a graph is being built or an operand has no value:
+        # function, args, kwargs, kind.
         self.take: Callable[..., Any]
         # The value that a variable starts with, from one that may be noted down.
         self.settle: Callable[[Any], Any]
@@ -44,9 +45,8 @@ class Graphs:
 
 graphs = Graphs()
 
-# When a call is noted down. PLAIN: if an operand has no value. FRESH: always while a graph is
-# built, because each run has to make it again. EFFECT: as FRESH, and after all plain calls.
-PLAIN, FRESH, EFFECT = "plain", "fresh", "effect"
+# Kinds of calls that are noted down: those with an EFFECT are made after all PLAIN ones in a run.
+PLAIN, EFFECT = "plain", "effect"
 
 
 def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
@@ -62,13 +62,8 @@ def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
-    """A public function whose result follows from its operands."""
+    """A public function that has a result."""
     return _dispatched(function, PLAIN)
-
-
-def fresh(function: Callable[P, R]) -> Callable[P, R]:
-    """A public function that draws random numbers, or calls functions of the user's."""
-    return _dispatched(function, FRESH)
 
 
 def effect(function: Callable[P, R]) -> Callable[P, R]:

@@ -13,13 +13,16 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.numpy_protocols.ufuncs import array_ufunc
+from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
 from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
-from gradtape.tf.base.dispatch import PLAIN, graphs
+from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
+from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
 
 # Operands are a tensor and a tensor or number, in either order.
@@ -74,24 +77,30 @@ _ACCEPTED = {"b": "bool", "i": "int32", "u": "uint8", "f": "float32", "c": "comp
 def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
     """A function of two operands of one dtype, of a kind that is accepted."""
 
-    def call(x: Any, y: Any) -> Any:
-        if graphs.in_use:
-            return graphs.take(checked, (x, y), {}, PLAIN)
-        if type(x) is Tensor:
-            left: Any = x.node or x.computed
-            dtype = left.spec.dtype
-            kind = type(y)
-            if kind is Tensor:
-                right = y.node or y.computed
-                if right.spec.dtype is dtype and dtype.kind in accepts:
+    takes_floats = "f" in accepts
+
+    def made(otherwise: Binary) -> Any:
+        def call(x: Any, y: Any) -> Any:
+            if graphs.in_use:
+                return graphs.take(otherwise, (x, y), {}, PLAIN)
+            if type(x) is Tensor:
+                left: Any = x.node or x.computed
+                dtype = left.spec.dtype
+                kind = type(y)
+                if kind is Tensor:
+                    right = y.node or y.computed
+                    if right.spec.dtype is dtype and dtype.kind in accepts:
+                        return function(x, y)
+                elif (kind is float or kind is int) and dtype.kind == "f" and takes_floats:
                     return function(x, y)
-            elif (kind is float or kind is int) and dtype.kind == "f":
-                return function(x, y)
-        elif type(y) is Tensor and type(x) in _NUMBERS:
-            number: Any = y.node or y.computed
-            if number.spec.dtype.kind == "f":
-                return function(x, y)
-        return checked(x, y)
+            elif type(y) is Tensor and type(x) in _NUMBERS:
+                number: Any = y.node or y.computed
+                if number.spec.dtype.kind == "f" and takes_floats:
+                    return function(x, y)
+            return otherwise(x, y)
+
+        call.__name__ = call.__qualname__ = otherwise.__name__ = otherwise.__qualname__ = name
+        return call
 
     def checked(x: Any, y: Any) -> Any:
         x, y = operands(name, x, y)
@@ -100,8 +109,30 @@ def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
             _refuse(name, tensor, accepts)
         return function(x, y)
 
-    call.__name__ = call.__qualname__ = checked.__name__ = checked.__qualname__ = name
-    return call
+    def as_method(reflected: str) -> Binary:
+        """The operator: it leaves objects that are no numbers, and know what to do, to these."""
+
+        def or_not(x: Any, y: Any) -> Any:
+            try:
+                return checked(x, y)
+            except (TypeError, ValueError):
+                if hasattr(y, reflected) and not isinstance(y, _OPERANDS) and not _is_tensor(y):
+                    return NotImplemented
+                raise
+
+        return made(or_not)
+
+    result = made(checked)
+    result.as_method = as_method
+    return result
+
+
+# Objects that are operands themselves: if these are refused, the error has to say so.
+_OPERANDS = (bool, int, float, complex, str, list, tuple, np.ndarray, np.generic, Deferred)
+
+
+def _is_tensor(y: object) -> bool:
+    return hasattr(y, "enter") or hasattr(y, "__gradtape__") or isinstance(y, WithoutValue)
 
 
 def widened(x: Any) -> Any:
@@ -109,6 +140,21 @@ def widened(x: Any) -> Any:
     if not isinstance(x, Tensor) or x.spec.dtype.kind not in "iu":
         return x
     return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
+
+
+def by_nonzero(function: Binary) -> Binary:
+    """A division that refuses integer divisors which are known to be 0, as TensorFlow does."""
+
+    def divide(x: Any, y: Any) -> Any:
+        if (x if isinstance(x, Tensor) else y).spec.dtype.kind != "f":
+            # A replay of what is captured would have another divisor.
+            known = None if state.recording.capturing else known_value(y)
+            zero = type(y) is int and y == 0 if known is None else not np.all(known)
+            if zero:
+                raise InvalidValueError("Integer division by zero. Use floats, or tf.where.")
+        return function(x, y)
+
+    return divide
 
 
 def _power(x: Any, y: Any) -> Tensor:
@@ -141,8 +187,8 @@ multiply = binary("multiply", arithmetic.multiply)
 # For booleans TensorFlow's operator `*` is a logical and; its function `multiply` refuses them.
 times = binary("multiply", _logical(arithmetic.logical_and, arithmetic.multiply), "biufc")
 truediv = binary("truediv", lambda x, y: arithmetic.divide(widened(x), widened(y)))
-floordiv = binary("floordiv", arithmetic.floor_divide, "iuf")
-floormod = binary("floormod", arithmetic.remainder, "iuf")
+floordiv = binary("floordiv", by_nonzero(arithmetic.floor_divide), "iuf")
+floormod = binary("floormod", by_nonzero(arithmetic.remainder), "iuf")
 power = binary("pow", _power)
 matmul = binary("matmul", _matmul)
 less = binary("less", arithmetic.less, "iuf")
@@ -157,7 +203,7 @@ bitwise_xor = binary("xor", _logical(arithmetic.logical_xor, arithmetic.bitwise_
 left_shift = binary("left_shift", arithmetic.bitwise_left_shift, "iu")
 right_shift = binary("right_shift", arithmetic.bitwise_right_shift, "iu")
 
-OPERATORS = {
+OPERATORS: dict[str, Any] = {
     "add": add, "sub": subtract, "mul": times, "truediv": truediv, "floordiv": floordiv,
     "mod": floormod, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or,
     "xor": bitwise_xor, "lshift": left_shift, "rshift": right_shift,
@@ -230,10 +276,11 @@ def install(kind: Any, assignable: bool) -> None:
     The functions themselves are the methods, because one more frame per op would be measurable.
     """
     for name, function in OPERATORS.items():
-        setattr(kind, f"__{name}__", function)
+        method = function.as_method(f"__r{name}__")
+        setattr(kind, f"__{name}__", method)
         setattr(kind, f"__r{name}__", _reflected(function))
         if not assignable:
-            setattr(kind, f"__i{name}__", function)
+            setattr(kind, f"__i{name}__", method)
     for name, function in COMPARISONS.items():
         setattr(kind, f"__{name}__", function)
     for name, unary in UNARY.items():

@@ -5,6 +5,7 @@ Everything of `gradtape.tf` is here too, under TensorFlow 1's names for function
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from gradtape.tf.base.scopes import name_scope
@@ -22,8 +23,9 @@ from gradtape.tf.v1 import session as _session
 from gradtape.tf.v1 import variables as _variables
 from gradtape.tf.v1.graphs import *
 from gradtape.tf.v1.renamed import *
-from gradtape.tf.v1.renamed import OLD_ARGUMENTS, RENAMED, renaming
+from gradtape.tf.v1.renamed import RENAMED
 from gradtape.tf.v1.session import *
+from gradtape.tf.v1.signatures import OldNamespace, with_old_arguments
 from gradtape.tf.v1.symbolic import group, placeholder, placeholder_with_default
 from gradtape.tf.v1.variables import *
 
@@ -37,11 +39,17 @@ __all__ += _session.__all__
 __all__ += _variables.__all__
 
 
+# Namespaces whose functions have other arguments here, and those that mean other things here.
+_NAMESPACES = ("debugging", "linalg", "math", "random")
+_DIFFERENT = ("losses", "metrics", "optimizers")
+
+
 def __getattr__(name: str) -> Any:
     """TensorFlow 1 has most of tf.math, tf.linalg and tf.random at its top, too."""
-    if name in OLD_ARGUMENTS:
-        return renaming(_find(name), **OLD_ARGUMENTS[name])
-    return _find(name)
+    found = _find(name)
+    if name in _NAMESPACES:
+        globals()[name] = found = OldNamespace(found)
+    return with_old_arguments(found, name) if callable(found) else found
 
 
 def _find(name: str) -> Any:
@@ -49,11 +57,8 @@ def _find(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in RENAMED:
-        result: Any = tf
-        for part in RENAMED[name].split("."):
-            result = getattr(result, part)
-        return result
+        return operator.attrgetter(RENAMED[name])(tf)
     for module in (tf, tf.math, tf.linalg):
-        if name in module.__all__:
+        if name in module.__all__ and name not in _DIFFERENT:
             return getattr(module, name)
     raise AttributeError(missing("tf.compat.v1", name, globals()), name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
@@ -74,22 +75,28 @@ class Batches:
         return itertools.islice(self._start(), steps)
 
     def of_epoch(self, steps: int | None) -> Iterator[Any]:
-        """One epoch; with a number of steps, the next epoch goes on where this one ended."""
+        """One epoch; with a number of steps, the next epoch goes on where this one ended.
+
+        Data that run out end the epoch, and the next one begins them again, as in Keras.
+        """
         if steps is None:
             yield from self._start()
             return
         for taken in range(steps):
-            if self._rest is None:
-                self._rest = iter(self._start())
-            element = next(self._rest, _END)
-            if element is _END:
+            element = _END if self._rest is None else next(self._rest, _END)
+            if element is _END and not taken:
                 self._rest = iter(self._start())
                 element = next(self._rest, _END)
             if element is _END:
-                raise ValueError(
+                sentence = (
                     f"the data ended after {taken} of {steps} batches. Call repeat() on it, or "
                     "ask for fewer steps."
                 )
+                if not taken:
+                    raise ValueError(sentence)
+                warnings.warn(sentence, stacklevel=2)
+                self._rest = None
+                return
             yield element
 
 

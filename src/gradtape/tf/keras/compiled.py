@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from gradtape.errors import ShapeError
@@ -179,8 +180,15 @@ class CompiledMetrics(all_metrics.Metric):
             metric.reset_state()
 
     def result(self) -> dict[str, Any]:
-        """The number of each, by name."""
-        return {metric.name: metric.result() for metric in self.metrics}
+        """The number of each, by name; of a name that is taken, a weighted one says that it is."""
+        results: dict[str, Any] = {}
+        for _, metric, weighted in self._of_outputs:
+            name = metric.name
+            if weighted and name in results:
+                name = f"weighted_{name}"
+            free = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(1)))
+            results[next(each for each in free if each not in results)] = metric.result()
+        return results
 
 
 def _metric(given: Any, y_true: Any, y_pred: Any) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.base.dtypes import float32
 from gradtape.tf.keras.layers.base import Layer
-from gradtape.tf.v1.symbolic import Placeholder, Run, Symbolic, running, symbolic_parts
+from gradtape.tf.v1.symbolic import Placeholder, Run, Symbolic, picked, running, symbolic_parts
 
 __all__ = ["Input"]
 
@@ -61,8 +61,12 @@ def Input(  # noqa: N802 - Keras' name
 
 
 def layers_of(outputs: Any, inputs: list[Any]) -> list[Layer]:
-    """The layers that lie between inputs and outputs, in the order in which they are called."""
-    found: list[Layer] = []
+    """The layers between inputs and outputs in Keras' order, which is that of the weights.
+
+    Those that are farther from the outputs come first; of equally far ones, those that lead to the
+    first output.
+    """
+    order: list[Any] = []
     done = {id(each) for each in inputs}
     waiting: list[Any] = list(reversed(symbolic_parts(flatten(outputs)[0])))
     while waiting:
@@ -79,10 +83,24 @@ def layers_of(outputs: Any, inputs: list[Any]) -> list[Layer]:
             raise ValueError(
                 f"Model: an output depends on {call!r}, which is not among the inputs. Pass it."
             )
+        order.append(call)
+    found: dict[int, Layer] = {}
+    # How far calls and layers are from the outputs; a shared layer is as far as its first call.
+    far: dict[int, int] = {}
+    for call in reversed(order):
         layer = getattr(call.function, "__self__", None)
-        if isinstance(layer, Layer) and not any(layer is each for each in found):
-            found.append(layer)
-    return found
+        distance = far.get(id(call), 0)
+        if isinstance(layer, Layer):
+            distance = far[id(layer)] = max(distance, far.get(id(layer), 0))
+        for part in symbolic_parts((call.args, call.kwargs)):
+            # Picking one of several outputs of a call is no step.
+            step = 0 if call.function is picked else 1
+            far[id(part)] = max(far.get(id(part), 0), distance + step)
+    for call in order:
+        layer = getattr(call.function, "__self__", None)
+        if isinstance(layer, Layer):
+            found.setdefault(id(layer), layer)
+    return sorted(found.values(), key=lambda layer: -far[id(layer)])
 
 
 def evaluated(inputs: list[Any], outputs: Any, values: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from gradtape.nn import initializers as core
 from gradtape.ops.arrays.creation import eye
 from gradtape.tf.base.conversion import as_shape, convert
-from gradtape.tf.base.dispatch import fresh
+from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import adopt
 
@@ -36,7 +36,7 @@ class Initializer:
         return _started(self._inner, shape, dtype)
 
 
-@fresh
+@operation
 def _started(inner: Any, shape: Any, dtype: Any) -> Any:
     kind = as_dtype(float32 if dtype is None else dtype).dtype
     return adopt(inner(as_shape(shape), kind))

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.pytree import flatten
 from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
@@ -252,10 +253,18 @@ class Sequential(Model):
         return self._layers.pop()
 
     def build(self, input_shape: Any) -> None:
-        # Two examples are enough to find out what each layer gets.
-        lengths = [2 if n is None else n for n in input_shape]
         if None not in tuple(input_shape)[1:]:
+            # Two examples are enough to find out what each layer gets.
+            lengths = [2 if n is None else n for n in input_shape]
             self.call(convert(np.zeros(lengths, self.dtype)))
+            return
+        # Layers are told which lengths vary, and refuse to make weights of such a length.
+        in_use, found = graphs.in_use, Input(batch_shape=input_shape, dtype=self.dtype)
+        try:
+            for layer in self.layers:
+                found = layer(found)
+        finally:
+            graphs.in_use = in_use
 
     def ensure_built(self, input_shape: Any) -> None:
         """Make the variables of layers that have none yet."""

@@ -289,10 +289,12 @@ def repeat(
     [1, 1, 2, 2]
     """
     times = concrete(repeats)
-    equally = times.ndim == 0 or times.size == 1
+    if times.ndim > 1:
+        raise ShapeError(f"repeat: repeats of shape {times.shape}: give a number or a vector.")
+    equally = times.size == 1
     x = convert(input) if equally else _with_dense_gradient(convert(input))
     return padding.repeat(
-        x, int(times) if equally else times, axis=None if axis is None else int(axis)
+        x, int(times.item()) if equally else times, axis=None if axis is None else int(axis)
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import creation as core
 from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
-from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import documented, operation
@@ -105,24 +105,25 @@ def range(
     (<tf.Tensor: shape=(3,), dtype=int32, numpy=array([0, 1, 2], dtype=int32)>, [1.0, 1.5])
     """
     first, last = (0, start) if limit is None else (start, limit)
-    ends = [convert(x) for x in (first, last, delta)]
+    ends = [convert(x, None if hasattr(x, "enter") else dtype) for x in (first, last, delta)]
     if dtype is None:
         order = [np.dtype(d) for d in (np.int32, np.int64, np.float32, np.float64)]
         kind = max((end.spec.dtype for end in ends), key=lambda d: order.index(d))
     else:
         kind = as_dtype(dtype).dtype
-    numbers = [concrete(end).item() for end in ends]
-    if not numbers[2]:
+    # TensorFlow computes all of it, the number of steps included, in the dtype of the result.
+    begin, end, step = (concrete(each).astype(kind)[()] for each in ends)
+    if not step:
         raise InvalidValueError("range: delta is 0. Give a step.")
-    if (numbers[1] - numbers[0]) / numbers[2] < 0:
+    if (end < begin) if step > 0 else (begin < end):
         raise InvalidValueError(
-            f"range: steps of {numbers[2]} do not lead from {numbers[0]} to {numbers[1]}. Give "
-            "delta the other sign."
+            f"range: steps of {step} do not lead from {begin} to {end}. Give delta the other sign."
         )
-    count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
-    # TensorFlow computes start + i * delta in the dtype of the result.
-    steps = core.arange(count, dtype=kind)
-    return steps * kind.type(numbers[2]).item() + kind.type(numbers[0]).item()
+    if kind.kind == "f":
+        count = math.ceil((end - begin) / step)
+    else:
+        count = -(-abs(int(end) - int(begin)) // abs(int(step)))
+    return core.arange(count, dtype=kind) * step.item() + begin.item()
 
 
 @operation
@@ -158,13 +159,14 @@ def _with_axis(x: Tensor, axis: int) -> Tensor:
 
 @operation
 def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
-    """Coordinates of a grid from the coordinates along its axes.
+    """Coordinates of a grid from the coordinates along its axes, which are flattened.
 
     >>> [x.shape for x in tf.meshgrid([1, 2], [3, 4, 5])]
     [TensorShape([3, 2]), TensorShape([3, 2])]
     """
     kwargs.pop("name", None)
-    return adopt(core_meshgrid(*common(args, "meshgrid"), **kwargs))
+    lines = [reshape(x, (-1,)) for x in common(args, "meshgrid")]
+    return adopt(core_meshgrid(*lines, **kwargs))
 
 
 @operation

@@ -15,7 +15,7 @@ from gradtape.tape import custom_gradient as core
 from gradtape.tape.checkpoint import checkpoint
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import fresh, leave_for_python, operation
+from gradtape.tf.base.dispatch import leave_for_python, operation
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
@@ -80,7 +80,16 @@ def grad_pass_through(f: UserFunction) -> UserFunction:
     >>> tape.gradient(y, x).numpy().item()
     1.0
     """
-    return _on_tensors(core.grad_pass_through(f), f)
+
+    @functools.wraps(f)
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        def slopes(*dys: object, variables: Sequence[Any] | None = None) -> Any:
+            # Variables that the function reads get no gradient, as in TensorFlow.
+            return dys if variables is None else (dys, [None] * len(variables))
+
+        return f(*args, **kwargs), slopes
+
+    return custom_gradient(passing)
 
 
 def recompute_grad(f: UserFunction) -> UserFunction:
@@ -103,7 +112,7 @@ def _on_tensors(recorded: UserFunction, f: UserFunction) -> UserFunction:
     def decorated(*args: Any, **kwargs: Any) -> Any:
         return adopt(recorded(*map_leaves(_as_tensor, args), **kwargs))
 
-    return fresh(decorated)
+    return operation(decorated)
 
 
 @operation
@@ -128,7 +137,7 @@ def _declared(tout: object) -> Any:
     return as_dtype(tout).dtype
 
 
-@fresh
+@operation
 def py_function(
     func: UserFunction, inp: Sequence[TensorLike], Tout: object, name: Name = None
 ) -> Any:
@@ -162,7 +171,7 @@ def _returned(result: object, declared: Any) -> Any:
     return convert(result, hint=declared[1] if isinstance(declared, tuple) else declared)
 
 
-@fresh
+@operation
 def numpy_function(
     func: Callable[..., object], inp: Sequence[TensorLike], Tout: object, stateful: bool = True,
     name: Name = None,

@@ -204,6 +204,15 @@ def _truncated(x: Tensor, y: Tensor) -> Tensor:
     return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
 
 
+def _truncated_remainder(x: Any, y: Any) -> Tensor:
+    """The remainder of a quotient rounded towards zero, which has the sign of x."""
+    tensor = x if isinstance(x, Tensor) else y
+    if tensor.dtype.kind != "f":
+        return x - _truncated(x, y) * y
+    a, b = _both(x, y)
+    return arithmetic.copysign(arithmetic.remainder(complexes.abs(a), complexes.abs(b)), a)
+
+
 def _squared_difference(x: Any, y: Any) -> Tensor:
     """(x - y)², or |x - y|² as a complex number."""
     difference = arithmetic.subtract(x, y)
@@ -254,7 +263,7 @@ lgamma = unary(special.lgamma, "f", "The logarithm of |gamma(x)|.", "lgamma(1.0)
 digamma = unary(special.digamma, "f", "The derivative of lgamma.", "digamma(1e30)", "69.0775527954")
 floor = unary(core.floor, "f", "The largest integer that is not larger.", "floor(-1.5)", "-2.0")
 ceil = unary(core.ceil, "f", "The smallest integer that is not smaller.", "ceil(-1.5)", "-1.0")
-round = unary(core.round, "iufc", "The nearest integer; halves go to the even one.", "round(2.5)",
+round = unary(core.round, "iuf", "The nearest integer; halves go to the even one.", "round(2.5)",
     "2.0")
 rint = unary(core.round, "f", "The nearest integer; halves go to the even one.", "rint(3.5)", "4.0")
 is_nan = unary(core.isnan, "f", "Whether the value is not a number.", "is_nan(1.0)", "False")
@@ -299,10 +308,10 @@ xlog1py = binary(_nonzero_times(core.log1p), "fc", "x log(1 + y), and 0 where x 
 xdivy = binary(_nonzero_over, "fc", "x / y, and 0 where x is 0.", "xdivy(0.0, 0.0)", "0.0")
 nextafter: Callable[..., Tensor] = binary(arithmetic.nextafter, "f",
     "The next number from x towards y.", "nextafter(0.0, 0.0)", "0.0", _x1_x2)
-truncatediv = binary(_truncated, "iuf", "The quotient, rounded towards zero.", "truncatediv(-3, 2)",
-    "-1")
-truncatemod = binary(lambda x, y: x - _truncated(x, y) * y, "iuf", "The remainder of truncatediv.",
-    "truncatemod(-3, 2)", "-1")
+truncatediv = binary(operators.by_nonzero(_truncated), "iuf",
+    "The quotient, rounded towards zero.", "truncatediv(-3, 2)", "-1")
+truncatemod = binary(operators.by_nonzero(_truncated_remainder), "iuf",
+    "The remainder of truncatediv.", "truncatemod(-3, 2)", "-1")
 
 add = _operator(operators.add, "The sum.", "add(1.0, 2.0)", "3.0")
 subtract = _operator(operators.subtract, "The difference.", "subtract(1.0, 2.0)", "-1.0")

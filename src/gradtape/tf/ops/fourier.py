@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradtape import fft as core
 from gradtape.errors import DtypeError
+from gradtape.ops.arrays.creation import zeros
+from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.tf.base.conversion import as_axes, as_shape, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
-from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, Name, ShapeLike, TensorLike
 
 __all__ = [
@@ -38,7 +42,9 @@ def _complex(
     own = named_in(example)
 
     def transform(input: TensorLike, name: Name = None) -> Tensor:
-        return function(_checked(own, input, "c"), axes=tuple(range(-count, 0)))
+        x = _checked(own, input, "c")
+        # Nothing is transformed to nothing.
+        return function(x, axes=tuple(range(-count, 0))) if x.spec.size else identity(x)
 
     sentence = f"{sentence} along {_AXES[count]}."
     return operation(documented(transform, __name__, sentence, example, "TensorShape([4, 4, 4])"))
@@ -55,6 +61,11 @@ def _real(
     ) -> Tensor:
         x = _checked(own, input_tensor, kind)
         length = None if fft_length is None else as_shape(fft_length)
+        lengths = x.spec.shape[-count:] if length is None else length
+        if 0 in lengths and (length is None or kind == "c"):
+            other = np.float32 if kind == "c" else np.complex64
+            wanted = np.result_type(other, np.zeros(0, x.spec.dtype).real.dtype)
+            return adopt(zeros((*x.spec.shape[: x.ndim - count], *lengths), dtype=wanted))
         return function(x, s=length, axes=tuple(range(-count, 0)))
 
     sentence = f"{sentence} along {_AXES[count]}."

@@ -15,7 +15,7 @@ from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import special as known
 from gradtape.ops.elementwise import unary as core
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tf.base.conversion import common, convert
+from gradtape.tf.base.conversion import common
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
@@ -142,7 +142,7 @@ def lbeta(x: TensorLike, name: Name = None) -> Tensor:
     >>> round(tf.math.lbeta([1.0, 2.0]).numpy().item(), 4)
     -0.6931
     """
-    x = convert(x)
+    (x,) = _floats("lbeta", x)
     return total(known.lgamma(x), axis=-1) - known.lgamma(total(x, axis=-1))
 
 
@@ -153,8 +153,10 @@ def polygamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
     >>> round(tf.math.polygamma(1.0, 1.0).numpy().item(), 4)
     1.6449
     """
-    order, x = common([a, x], "polygamma")
+    order, x = _floats("polygamma", a, x)
     orders = np.unique(np.asarray(order.read()))
+    if not orders.size:
+        return order + x
     if orders.size == 1 and not order.spec.shape:
         return adopt(known.polygamma(int(orders[0]), x))
     first, *rest = orders.tolist()

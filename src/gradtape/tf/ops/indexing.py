@@ -24,6 +24,7 @@ from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.ops.custom import custom_gradient
 
 __all__ = [
     "boolean_mask", "gather", "gather_nd", "one_hot", "scatter_nd", "slice", "strided_slice",
@@ -124,6 +125,9 @@ def where(
     The operand that is not chosen sends no NaN back to its gradient.
     """
     chosen = convert(condition)
+    if not chosen.spec.size and isinstance(condition, (list, tuple)):
+        # An empty list has no dtype of its own.
+        chosen = cast(chosen, np.dtype(bool))
     if x is None and y is None:
         return adopt(stack(list(nonzero(chosen)), axis=1))
     if x is None or y is None:
@@ -152,7 +156,7 @@ def boolean_mask(
         raise ShapeError(
             f"boolean_mask: a mask of shape {shape} does not fit the tensor of shape {x.shape}."
         )
-    flat = reshape(x, (*x.spec.shape[:at], -1, *x.spec.shape[at + len(shape) :]))
+    flat = reshape(x, (*x.spec.shape[:at], math.prod(shape), *x.spec.shape[at + len(shape) :]))
     places = np.flatnonzero(np.asarray(chosen.read()))
     return core.take(flat, places, axis=at)
 
@@ -329,6 +333,8 @@ def _scatter(
     ) -> Tensor:  # fmt: skip
         require_no_policy(own, bad_indices_policy)
         x = convert(tensor)
+        if function is scatter.scatter_max and x.spec.inexact:
+            return _extreme(own, x, indices, convert(updates, x.dtype), bool(negate))
         if not negate:
             return _scattered(own, function, x, indices, updates)
         negated = -convert(updates, x.dtype)
@@ -337,6 +343,29 @@ def _scatter(
         return -_scattered(own, function, -x, indices, negated)
 
     return operation(documented(scattered, __name__, sentence, example, result))
+
+
+def _extreme(name: str, x: Tensor, indices: TensorLike, updates: Tensor, lowest: bool) -> Tensor:
+    """A maximum or minimum at positions; equal ones share the derivative, as in TensorFlow."""
+
+    @custom_gradient
+    def chosen(x: Tensor, updates: Tensor) -> Any:
+        merged, places, rows = _rows(name, x, indices, updates)
+        best = scatter.scatter_max(-merged if lowest else merged, places, -rows if lowest else rows)
+        best = -best if lowest else best
+        dtype = x.spec.dtype
+        own = cast(arithmetic.equal(merged, best), dtype)
+        others = cast(arithmetic.equal(rows, core.take(best, places, axis=0)), dtype)
+        share = 1.0 / arithmetic.maximum(scatter.scatter_add(own, places, others), 1.0)
+
+        def slopes(dy: Tensor) -> Any:
+            part = reshape(dy, merged.spec.shape) * share
+            of_updates = others * core.take(part, places, axis=0)
+            return reshape(own * part, x.spec.shape), reshape(of_updates, updates.spec.shape)
+
+        return reshape(best, x.spec.shape), slopes
+
+    return chosen(x, updates)
 
 
 # fmt: off

@@ -24,10 +24,10 @@ from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
-from gradtape.tf.base.dispatch import fresh, operation
+from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, TensorLike
-from gradtape.tf.ops.elementwise import activation
+from gradtape.tf.ops.elementwise import activation, divide_no_nan
 from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
 
@@ -270,7 +270,7 @@ def batch_normalization(
     return shifted if offset is None else shifted + convert(offset, x.dtype)
 
 
-@fresh
+@operation
 def dropout(
     x: TensorLike, rate: float, noise_shape: Sequence[IntLike | None] | None = None,
     seed: IntsLike | None = None, name: Name = None,
@@ -296,11 +296,15 @@ def dropout(
 def embedding_lookup(
     params: TensorLike, ids: TensorLike, max_norm: float | None = None, name: Name = None
 ) -> Tensor:
-    """Rows of a table; its gradient is an IndexedSlices.
+    """Rows of a table, or of a list of tables, one after the other; its gradient is IndexedSlices.
 
-    >>> tf.nn.embedding_lookup([[1.0, 2.0], [3.0, 4.0]], [1]).numpy().tolist()
+    >>> table = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    >>> tf.nn.embedding_lookup(table, [1]).numpy().tolist()
     [[3.0, 4.0]]
     """
+    if isinstance(params, (list, tuple)):
+        tables = common(params, "embedding_lookup")
+        params = tables[0] if len(tables) == 1 else concat(tables, axis=0)
     rows = gather(params, ids)
     if max_norm is None:
         return rows
@@ -404,7 +408,7 @@ def compute_average_loss(
         loss, weights = common([loss, sample_weight], "compute_average_loss")
         loss = loss * weights.reshape(*weights.spec.shape, *(1,) * (loss.ndim - weights.ndim))
     size = (loss.spec.shape or (1,))[0] if global_batch_size is None else global_batch_size
-    return total(loss) / cast(convert(size), loss.spec.dtype)
+    return divide_no_nan(total(loss), cast(convert(size), loss.spec.dtype))
 
 
 @operation

@@ -122,13 +122,16 @@ def norm(
     x = convert(tensor)
     if x.spec.dtype.kind not in "fc":
         raise DtypeError(f"norm: a tensor of dtype {x.dtype.name} has no norm. Use tf.cast first.")
-    axes, keep = as_axes(axis), bool(keepdims)
+    # TensorFlow gives the norm of complex numbers as a complex number.
+    return cast(_norm(x, ord, as_axes(axis), bool(keepdims)), x.spec.dtype)
+
+
+def _norm(x: Tensor, ord: float | str, axes: int | tuple[int, ...] | None, keep: bool) -> Tensor:
     if isinstance(axes, tuple) and len(axes) == 2:
-        kind = "fro" if ord in ("euclidean", "fro") else ord
-        if kind == "fro":
+        if ord in ("euclidean", "fro"):
             return core_norm(x, 2, axes, keep)
         moved = moveaxis(x, axes, (-2, -1))
-        result = matrix_norm(moved, ord=kind, keepdims=keep)
+        result = matrix_norm(moved, ord=ord, keepdims=keep)
         return moveaxis(result, (-2, -1), axes) if keep else result
     if ord == "fro":
         raise ValueError("norm: 'fro' is a norm of matrices. Give two axes.")
@@ -145,9 +148,12 @@ def l2_normalize(
     array([0.6, 0.8], dtype=float32)
     """
     x = convert(x)
+    if x.spec.dtype.kind not in "fc":
+        raise DtypeError(f"l2_normalize: dtype {x.dtype.name} is not accepted. Use tf.cast first.")
     axes = as_axes(dim if axis is None else axis)
     size = square(x) if x.spec.dtype.kind == "f" else square(x.real) + square(x.imag)
-    return x * rsqrt(maximum(total(size, axis=axes, keepdims=True), epsilon))
+    factor = rsqrt(maximum(total(size, axis=axes, keepdims=True), epsilon))
+    return x * cast(factor, x.spec.dtype)
 
 
 @operation
@@ -165,7 +171,9 @@ def clip_by_value(
     x = convert(t)
     low = beside("clip_by_value", x, clip_value_min)
     high = beside("clip_by_value", x, clip_value_max)
-    result = clip(x, low, high)
+    # The lower bound holds even above the upper one.
+    numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
+    result = clip(x, low, max(low, high) if numbers else maximum(low, high))
     if result.spec.shape != x.spec.shape:
         raise ShapeError(f"clip_by_value: the bounds stretch shape {x.shape} to {result.shape}.")
     return result

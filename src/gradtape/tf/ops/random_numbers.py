@@ -18,7 +18,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.cumulative import cumulative_sum
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
-from gradtape.tf.base.dispatch import documented, fresh, operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
@@ -156,7 +156,7 @@ def _from_shared(draw: _Draw, sentence: str, example: str, result: str) -> Calla
     ) -> Tensor:  # fmt: skip
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
-    return fresh(documented(drawn, __name__, sentence, example, result))
+    return operation(documented(drawn, __name__, sentence, example, result))
 
 
 def _from_seed(draw: _Draw, sentence: str, example: str, result: str) -> Callable[..., Tensor]:
@@ -187,7 +187,7 @@ stateless_truncated_normal = _from_seed(_truncated_normal,
 # fmt: on
 
 
-@fresh
+@operation
 def uniform(
     shape: ShapeLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
     dtype: DTypeLike = float32, seed: IntsLike | None = None, name: Name = None,
@@ -214,7 +214,7 @@ def stateless_uniform(
     return _uniform(_stream(seed), shape, minval, maxval, dtype)
 
 
-@fresh
+@operation
 def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) -> Tensor:
     """The rows of a tensor in random order.
 
@@ -224,7 +224,7 @@ def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) 
     return _stream(seed).permutation(convert(value))
 
 
-@fresh
+@operation
 def categorical(
     logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None = None,
     seed: IntsLike | None = None, name: Name = None,
@@ -250,7 +250,7 @@ def stateless_categorical(
     return _categorical(_stream(seed), logits, num_samples, dtype)
 
 
-@fresh
+@operation
 def gamma(
     shape: ShapeLike, alpha: TensorLike, beta: TensorLike | None = None, dtype: DTypeLike = float32,
     seed: IntsLike | None = None, name: Name = None,
@@ -277,7 +277,7 @@ def stateless_gamma(
     return _gamma(_stream(seed), as_shape(shape), alpha, beta, dtype)
 
 
-@fresh
+@operation
 def poisson(
     shape: ShapeLike, lam: TensorLike, dtype: DTypeLike = float32, seed: IntsLike | None = None,
     name: Name = None,

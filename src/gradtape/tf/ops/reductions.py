@@ -87,17 +87,16 @@ def _mean_of_integers(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 
 
 def _extremum(
-    name: str, function: Callable[..., Any], of_nothing: Callable[[DType], float]
+    function: Callable[..., Any], of_nothing: Callable[[DType], float]
 ) -> Callable[..., Any]:
     """A maximum or minimum, also of no elements."""
 
     def reduce(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
         if x.spec.size:
             return function(x, axis=axis, keepdims=keepdims)
-        axes = normalize_axes(name, axis, x.ndim)
-        kept = [1 if at in axes else n for at, n in enumerate(x.spec.shape)]
-        shape = [n for at, n in enumerate(kept) if keepdims or at not in axes]
-        return adopt(full(tuple(shape), of_nothing(x.dtype), dtype=x.spec.dtype))
+        # The sum of nothing adds 0, and keeps the result connected to x.
+        zero = core.sum(x, axis=axis, dtype=x.spec.dtype, keepdims=keepdims)
+        return adopt(full(zero.spec.shape, of_nothing(x.dtype), dtype=x.spec.dtype)) + zero
 
     return reduce
 
@@ -119,11 +118,11 @@ reduce_mean = _reduction(core.mean, "iufc", "mean",
     "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
     of_integers=_mean_of_integers)
 reduce_max = _reduction(
-    _extremum("reduce_max", core.max, lambda d: -math.inf if d.kind == "f" else d.min),
+    _extremum(core.max, lambda d: -math.inf if d.kind == "f" else d.min),
     "iuf", "order", "The maximum over axes, all by default.",
     "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")
 reduce_min = _reduction(
-    _extremum("reduce_min", core.min, lambda d: math.inf if d.kind == "f" else d.max),
+    _extremum(core.min, lambda d: math.inf if d.kind == "f" else d.max),
     "iuf", "order", "The minimum over axes, all by default.",
     "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]")
 reduce_all = _reduction(core.all, "b", "truth value", "Whether all elements are true, over axes.",
@@ -138,7 +137,7 @@ reduce_variance = _reduction(core.var, "fc", "variance",
     "tf.math.reduce_variance([1.0, 3.0]).numpy().item()", "1.0")
 reduce_std = _reduction(core.std, "fc", "standard deviation", "The standard deviation over axes.",
     "tf.math.reduce_std([1.0, 3.0]).numpy().item()", "1.0")
-reduce_euclidean_norm = _reduction(_euclidean_norm, "biufc", "norm",
+reduce_euclidean_norm = _reduction(_euclidean_norm, "iufc", "norm",
     "The square root of the sum of squares over axes.",
     "tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy().item()", "5.0")
 # fmt: on
@@ -253,6 +252,7 @@ def _running(
         name: Name = None,
     ) -> Tensor:  # fmt: skip
         x = convert(x)
+        _require(own, x, "iufc", "sum or product")
         at = normalize_axis(own, int(axis), x.ndim)
         x = flip(x, axis=at) if reverse else x
         found = function(x, at, exclusive)

@@ -22,6 +22,7 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, IntLike, Name, TensorLike
+from gradtape.tf.ops.elementwise import truediv, truncatediv
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -64,15 +65,17 @@ class _Segments:
         """The sum of each segment. Rows with a negative id go to an extra one, which is cut off."""
         rows = self.rows if rows is None else rows
         places = cast(self.ids, np.dtype(np.int64))
-        places = where(places < 0, self.count, places)
+        # An id that is too large must not fall on the extra segment: scatter_add refuses the next.
+        beyond = cast(places >= self.count, np.dtype(np.int64))
+        places = where(places < 0, self.count, places + beyond)
         nothing = zeros((self.count + 1, *rows.shape[1:]), dtype=rows.spec.dtype)
         result: Any = scatter_add(nothing, places, rows)
         return result[: self.count]
 
     def counts(self) -> Tensor:
         """The number of rows of each segment, at least 1, to divide sums by."""
-        ones = adopt(full((self.rows.spec.shape[0],), 1, dtype=self.rows.spec.dtype))
-        result = maximum(self.sums(ones), 1)
+        ones = adopt(full((self.rows.spec.shape[0],), 1, dtype=np.dtype(np.int64)))
+        result = cast(maximum(self.sums(ones), 1), self.rows.spec.dtype)
         return reshape(result, (self.count,) + (1,) * (self.rows.ndim - 1))
 
     def reduced(self, function: Callable[..., Any], filler: float, empty: float) -> Tensor:
@@ -99,8 +102,10 @@ def _sum(segments: _Segments) -> Tensor:
 
 
 def _mean(segments: _Segments) -> Tensor:
+    """The mean; of integers, cut to an integer for sorted ids, else a float, as in TensorFlow."""
     total, count = segments.sums(), segments.counts()
-    return total / count if total.spec.dtype.kind in "fc" else total // count
+    cut = segments.are_sorted and total.spec.dtype.kind in "iu"
+    return truncatediv(total, count) if cut else truediv(total, count)
 
 
 def _sqrt_n(segments: _Segments) -> Tensor:
@@ -159,7 +164,7 @@ def _of_unsorted(
 # fmt: off
 segment_sum = _of_sorted(_sum, "The sum of each run of rows; ids are sorted.",
     "tf.math.segment_sum([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[3.0, 3.0]")
-segment_mean = _of_sorted(_mean, "The mean of each run of rows; ids are sorted.",
+segment_mean = _of_sorted(_mean, "The mean of each run of rows; integers give integers.",
     "tf.math.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.5, 3.0]")
 segment_max = _of_sorted(_max, "The maximum of each run of rows, 0 without rows; ids are sorted.",
     "tf.math.segment_max([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]")

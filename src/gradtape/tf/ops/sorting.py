@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import sorting as core
 from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.indexing import take_along_axis
+from gradtape.ops.arrays.indexing import take, take_along_axis
 from gradtape.ops.arrays.scatter import scatter_add
-from gradtape.ops.elementwise.arithmetic import less, logical_and
+from gradtape.ops.elementwise.arithmetic import less, logical_and, where
 from gradtape.ops.elementwise.unary import isfinite
 from gradtape.ops.families.casting import cast
+from gradtape.ops.reductions.reduction import all as every
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
@@ -110,6 +111,8 @@ def top_k(
     ([3.0, 2.0], [1, 2])
     """
     x = convert(input)
+    if x.spec.dtype.kind not in "iuf":
+        raise DtypeError(f"top_k: a tensor of dtype {x.dtype.name} has no order. Use tf.cast.")
     if not x.ndim or not 0 <= int(k) <= x.spec.shape[-1]:
         raise ShapeError(f"top_k: k={int(k)} does not fit the last axis of shape {x.shape}.")
     values, indices = adopt(core.top_k(x, int(k)))
@@ -124,9 +127,12 @@ def in_top_k(targets: TensorLike, predictions: TensorLike, k: IntLike, name: Nam
     [False, True]
     """
     chosen, scores = as_indices("in_top_k", targets), convert(predictions)
-    own = take_along_axis(scores, chosen[:, None], axis=1)
+    # A target that is the number of no class is in no row.
+    exists = logical_and(chosen >= 0, less(chosen, scores.spec.shape[1]))
+    own = take_along_axis(scores, where(exists, chosen, 0)[:, None], axis=1)
     ahead = total(cast(less(own, scores), np.dtype(np.int64)), axis=1)
-    return logical_and(less(ahead, int(k)), isfinite(own)[:, 0])
+    known = logical_and(every(isfinite(scores), axis=1), exists)
+    return logical_and(less(ahead, int(k)), known)
 
 
 @operation
@@ -154,18 +160,18 @@ def unique_with_counts(
 
 
 def _distinct(name: str, x: TensorLike, out_idx: DTypeLike) -> tuple[Tensor, Tensor, Tensor]:
-    values = np.asarray(convert(x).read())
-    if values.ndim != 1:
-        raise ShapeError(f"{name}: a tensor of shape {values.shape} is not a vector. Flatten it.")
+    x = convert(x)
+    if x.ndim != 1:
+        raise ShapeError(f"{name}: a tensor of shape {x.shape} is not a vector. Flatten it.")
     _, first, inverse, counts = np.unique(
-        values, return_index=True, return_inverse=True, return_counts=True
+        x.read(), return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     dtype = as_dtype(out_idx)
     return (
-        convert(values[np.sort(first)]),
+        take(x, np.sort(first), axis=0),
         convert(place[inverse].astype(dtype)),
         convert(counts[order].astype(dtype)),
     )
@@ -294,9 +300,15 @@ def confusion_matrix(
     columns = np.asarray(as_indices("confusion_matrix", predictions).read()).reshape(-1)
     if rows.shape != columns.shape:
         raise ShapeError("confusion_matrix: labels and predictions differ in number.")
-    count = num_classes
-    if count is None:
-        count = int(max(rows.max(initial=-1), columns.max(initial=-1))) + 1
-    result = np.zeros((int(count), int(count)), as_dtype(dtype))
-    np.add.at(result, (rows, columns), 1 if weights is None else np.asarray(weights))
-    return convert(result)
+    ends = np.concatenate([rows, columns]).astype(int)
+    highest, lowest = ends.max(initial=-1), ends.min(initial=0)
+    count = highest + 1 if num_classes is None else int(num_classes)
+    if lowest < 0 or highest >= count:
+        raise InvalidValueError(
+            f"confusion_matrix: classes from {lowest} to {highest} are not all from 0 to "
+            f"{count - 1}. Give num_classes, or leave them out."
+        )
+    kind = as_dtype(dtype).dtype
+    shares = np.ones(rows.shape, kind) if weights is None else cast(convert(weights), kind)
+    nothing = zeros((count * count,), dtype=kind)
+    return adopt(scatter_add(nothing, rows * count + columns, shares).reshape(count, count))

@@ -46,9 +46,16 @@ def _declare(
 def _bessel(kind: str, partial: Callable[..., Any], **more: Any) -> Callable[..., Any]:
     """One kind of Bessel function, of any whole order; its derivative is made of neighbours."""
     return _declare(
-        f"bessel_{kind}", lambda x, order: getattr(scipy_special(), kind)(order, x), partial,
+        f"bessel_{kind}", lambda x, order: _of_order(kind, order, x), partial,
         params=("order",), sample_params=({"order": 0}, {"order": 1}), **more,
     )  # fmt: skip
+
+
+def _of_order(kind: str, order: int, x: Any) -> Any:
+    """A Bessel function; those of orders 0 and 1 know their limits at infinity, which ive lacks."""
+    if order > 1:
+        return getattr(scipy_special(), kind)(order, x)
+    return getattr(scipy_special(), f"{kind[0]}{order}{kind[2:]}")(x)
 
 
 def _neighbours(
@@ -86,9 +93,10 @@ def _spence_slope(y: Tensor, x: Tensor) -> Any:
 
 _QUARTER_TURN = np.pi / 2.0
 _DAWSN = _declare("dawsn", lambda x: scipy_special().dawsn(x), lambda y, x: 1.0 - 2.0 * x * y)
+# NaN below 0, which TensorFlow leaves out of the domain.
 _EXPINT = _declare(
-    "exponential_integral", lambda x: scipy_special().expi(x), lambda y, x: core.exp(x) / x,
-    domains=_POSITIVE,
+    "exponential_integral", lambda x: np.where(x < 0, np.nan, scipy_special().expi(x)),
+    lambda y, x: core.exp(x) / x, domains=_POSITIVE,
 )  # fmt: skip
 _SPENCE = _declare("spence", lambda x: scipy_special().spence(x), _spence_slope, domains=_POSITIVE)
 _FRESNEL_COS = _declare(
@@ -127,7 +135,7 @@ bessel_y0 = _row(lambda x: _YV(x, order=0), "The Bessel function of the second k
 bessel_y1 = _row(lambda x: _YV(x, order=1), "The Bessel function of the second kind, of order 1.",
     "bessel_y1(1.0)", "-0.7812")
 dawsn = _row(_DAWSN, "Dawson's integral.", "dawsn(1.0)", "0.5381")
-expint = _row(_EXPINT, "The exponential integral Ei.", "expint(1.0)", "1.8951")
+expint = _row(_EXPINT, "The exponential integral Ei; NaN below 0.", "expint(1.0)", "1.8951")
 fresnel_cos = _row(_FRESNEL_COS, "Fresnel's cosine integral.", "fresnel_cos(1.0)", "0.7799")
 fresnel_sin = _row(_FRESNEL_SIN, "Fresnel's sine integral.", "fresnel_sin(1.0)", "0.4383")
 spence = _row(_SPENCE, "Spence's integral, the dilogarithm of 1 - x.", "spence(1.0)", "0.0")

@@ -12,7 +12,8 @@ from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import moveaxis
 from gradtape.ops.arrays.padding import pad
-from gradtape.ops.reductions.reduction import max as largest
+from gradtape.ops.elementwise.arithmetic import logical_or, where
+from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
@@ -134,7 +135,10 @@ def _pooled(
         per_axis(name, dilations, ndim, last), spatial_padding(padding, ndim, last),
     )  # fmt: skip
     if highest:
-        result = largest(stack(windows.parts(x, -math.inf)), axis=0)
+        # Of equal elements the first has the derivative, as in TensorFlow; a NaN stays.
+        result, *others = windows.parts(x, -math.inf)
+        for part in others:
+            result = where(logical_or(part > result, isnan(part)), part, result)
     else:
         sums = total(stack(windows.parts(x, 0.0)), axis=0)
         # Padding does not count in the mean.

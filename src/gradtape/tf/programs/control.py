@@ -24,7 +24,7 @@ from gradtape.pytree import Structure, flatten, map_leaves, unflatten
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import fresh, graphs
+from gradtape.tf.base.dispatch import graphs, operation
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import IntLike, Name, TensorLike, UserFunction
@@ -78,7 +78,7 @@ def _may_end_gradients(loop: Callable[P, R]) -> Callable[P, R]:
     return inside
 
 
-@fresh
+@operation
 def cond(
     pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None,
     name: Name = None,
@@ -104,7 +104,7 @@ def _giving_tensors(function: Branch) -> Branch:
     return lambda: map_leaves(convert, function())
 
 
-@fresh
+@operation
 def case(
     pred_fn_pairs: Mapping[Any, Branch] | Sequence[tuple[TensorLike, Branch]],
     default: Branch | None = None, exclusive: bool = False, strict: bool = False,
@@ -135,7 +135,7 @@ def _first_that_holds(pairs: Sequence[tuple[Any, Branch]], default: Branch | Non
     return cond(pred, function, lambda: _first_that_holds(rest, default))
 
 
-@fresh
+@operation
 def switch_case(
     branch_index: TensorLike, branch_fns: Mapping[int, Branch] | Sequence[Any],
     default: Branch | None = None, name: str = "switch_case",
@@ -158,7 +158,7 @@ def switch_case(
     return functions.get(int(index), last)()
 
 
-@fresh
+@operation
 @_may_end_gradients
 def while_loop(
     cond: UserFunction, body: UserFunction, loop_vars: object, shape_invariants: object = None,
@@ -241,7 +241,7 @@ def _stacked(rows: list[Any]) -> Any:
     return unflatten(structure, [stack(list(column)) for column in columns])
 
 
-@fresh
+@operation
 @_may_end_gradients
 def map_fn(
     fn: UserFunction, elems: object, dtype: object = None, parallel_iterations: int | None = None,
@@ -283,7 +283,7 @@ def _declared(result: object, declared: object) -> Any:
     return unflatten(structure, [convert(x, k) for x, k in zip(leaves, kinds, strict=True)])
 
 
-@fresh
+@operation
 @_may_end_gradients
 def scan(
     fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
@@ -340,7 +340,7 @@ def _scanned(
     return _as_op_or_in_python(rest, as_op, in_python)
 
 
-@fresh
+@operation
 @_may_end_gradients
 def foldl(
     fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
@@ -354,7 +354,7 @@ def foldl(
     return _folded("foldl", fn, elems, initializer, False)
 
 
-@fresh
+@operation
 @_may_end_gradients
 def foldr(
     fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
@@ -380,11 +380,14 @@ def _folded(name: str, fn: UserFunction, elems: object, initializer: object, rev
     return carry
 
 
-@fresh
+@operation
 def vectorized_map(
     fn: UserFunction, elems: object, fallback_to_while_loop: bool = True, warn: bool = True
 ) -> Any:
     """The function applied to every example along axis 0, as one program and not as a loop.
+
+    A function that needs the values of its example, as `tf.slice` from a mapped position does, is
+    called once for each, unless `fallback_to_while_loop` is false.
 
     >>> tf.vectorized_map(lambda x: x * x, tf.constant([1.0, 2.0])).numpy().tolist()
     [1.0, 4.0]
@@ -393,4 +396,14 @@ def vectorized_map(
     def on_tensors(example: Any) -> Any:
         return map_leaves(convert, fn(adopt(example)))
 
-    return vmap.vectorized_map(on_tensors, map_leaves(convert, elems))
+    elements = map_leaves(convert, elems)
+    tensors, structure = flatten(elements)
+    try:
+        return vmap.vectorized_map(on_tensors, elements)
+    except NoValueError:
+        if not fallback_to_while_loop or any(map(_has_no_value, tensors)):
+            raise
+    # The function looks at the values of its example, so it is called for each.
+    count = max(t.spec.shape[0] for t in tensors)
+    parts = ([t[k if t.spec.shape[0] > 1 else 0] for t in tensors] for k in range(count))
+    return _stacked([on_tensors(unflatten(structure, part)) for part in parts])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +13,15 @@ import numpy as np
 
 from gradtape.functions.function import Function as CoreFunction
 from gradtape.graph.spec import Spec
-from gradtape.pytree import flatten, map_leaves, register_pytree, unflatten
+from gradtape.pytree import flatten, flatten_up_to, map_leaves, register_pytree, unflatten
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import FRESH, WithoutValue, functions, graphs
+from gradtape.tf.base.dispatch import PLAIN, functions, graphs
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.slices import IndexedSlices, of_rows
 from gradtape.tf.base.tensor import Tensor, adopt, sharing
 from gradtape.tf.base.types import UserFunction
+from gradtape.tf.programs.concrete_function import ConcreteFunction, SignatureError, agreeing
 
 __all__ = ["function"]
 
@@ -114,7 +116,7 @@ class Function:
             with functions.call():
                 return _sent(func(*_arguments(args), **_arguments(kwargs)))
 
-        specs = None if input_signature is None else [_spec(each) for each in input_signature]
+        specs = None if input_signature is None else map_leaves(_spec, list(input_signature))
         # TensorFlow reads Python outside once for each signature, and its users count on that.
         self._recorded = CoreFunction(inside, (), specs, reduce_retracing, frozen=True)
 
@@ -136,37 +138,60 @@ class Function:
         if self.input_signature is not None:
             args, kwargs = self._checked(args, kwargs, self.input_signature), {}
         if graphs.in_use:
-            return graphs.take(self._call, args, kwargs, FRESH)
+            return graphs.take(self._call, args, kwargs, PLAIN)
         return self._call(*args, **kwargs)
 
     def _checked(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Arguments by position, as tensors that agree with the signature."""
-        if kwargs:
-            args = inspect.signature(self.python_function).bind(*args, **kwargs).args
-        specs = [_spec(each) for each in signature]
-        if len(args) != len(specs):
+        """Arguments by position, as tensors that agree with the signature, which may be nests."""
+        if kwargs or len(args) < len(signature):
+            bound = inspect.signature(self.python_function).bind(*args, **kwargs)
+            args = bound.args
+            if len(args) < len(signature):
+                bound.apply_defaults()
+                args = bound.args[: len(signature)]
+        if len(args) != len(signature):
             raise SignatureError(
-                f"{self.__name__}: input_signature has {len(specs)} entries and the call "
+                f"{self.__name__}: input_signature has {len(signature)} entries and the call "
                 f"{len(args)} arguments. Pass one for each."
             )
-        return tuple(
-            _agreeing(self.__name__, position, argument, spec)
-            for position, (argument, spec) in enumerate(zip(args, specs, strict=True))
-        )
+        pairs = enumerate(zip(args, signature, strict=True))
+        return tuple(self._agreeing(at, argument, entry) for at, (argument, entry) in pairs)
+
+    def _agreeing(self, position: int, argument: object, entry: object) -> object:
+        specs, structure = flatten(entry)
+        label = f"{self.__name__}: argument {position}"
+        parts = zip(flatten_up_to(structure, argument, label), specs, strict=True)
+        found = [agreeing(self.__name__, position, x, _spec(spec)) for x, spec in parts]
+        return unflatten(structure, found)
+
+    def trace(self, *args: Any, **kwargs: Any) -> None:
+        """Capture the function for these arguments now; that changes no variable."""
+        if self.input_signature is not None:
+            args, kwargs = self._checked(args, kwargs, self.input_signature), {}
+        if not Switch.eagerly and not graphs.in_use:
+            self._recorded.capture(*args, **kwargs)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        # A decorated function of a module is found there by its name.
+        made = (Function, (self.python_function, self.input_signature, self._reduce))
+        return name if found is self else made
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if Switch.eagerly:
             return self.python_function(*args, **kwargs)
         return _received(self._recorded(*args, **kwargs))
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
-        """The function to call for arguments like these; specs may stand for tensors."""
-        passed = (*args, *kwargs.values())
-        if passed and not any(isinstance(x, TensorSpec) for x in passed):
-            self(*args, **kwargs)
-        return self
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """The function for arguments like these; specs may stand for tensors."""
+        if self.input_signature is not None and not args and not kwargs:
+            args = tuple(self.input_signature)
+        return ConcreteFunction(self, args, kwargs)
 
     def explain(self) -> str:
         """A report of the captures: their reasons and their costs."""
@@ -189,34 +214,15 @@ class BoundFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*self._first, *args, **kwargs)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> BoundFunction:
-        """The function to call for arguments like these; specs may stand for tensors."""
-        self._function.get_concrete_function(*self._first, *args, **kwargs)
-        return self
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """The function for arguments like these; specs may stand for tensors."""
+        return self._function.get_concrete_function(*self._first, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.__self__, self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
-
-
-class SignatureError(TypeError, ValueError):
-    """Arguments that do not agree with an input_signature."""
-
-
-def _agreeing(name: str, position: int, argument: object, spec: TensorSpec) -> object:
-    if isinstance(argument, WithoutValue):
-        return argument
-    try:
-        tensor = convert(argument, spec.dtype)
-    except (TypeError, ValueError) as error:
-        raise SignatureError(
-            f"{name}: argument {position} does not agree with {spec!r}: {error}"
-        ) from None
-    if not spec.shape.is_compatible_with(tensor.shape):
-        raise SignatureError(
-            f"{name}: argument {position} has shape {tensor.shape}, and input_signature asks for "
-            f"{spec.shape}. Pass such a shape, or write None for a length that may vary."
-        )
-    return tensor
 
 
 def _arguments(nest: object) -> Any:

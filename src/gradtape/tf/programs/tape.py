@@ -22,7 +22,7 @@ from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
-from gradtape.tf.ops.creation import ones_like, zeros_like
+from gradtape.tf.ops.creation import ones_like, zeros, zeros_like
 
 __all__ = [
     "ForwardAccumulator", "GradientTape", "UnconnectedGradients", "gradients", "hessians",
@@ -127,7 +127,11 @@ class GradientTape(core.GradientTape):
         >>> tape.batch_jacobian(y, x).shape
         TensorShape([2, 2, 2])
         """
-        return adopt(super().batch_jacobian(target, source, _word(unconnected_gradients), **more))
+        found = super().batch_jacobian(target, source, _word(unconnected_gradients), **more)
+        if found is None:
+            # TensorFlow gives zeros here, whatever `unconnected_gradients` says.
+            return zeros((*target.shape, *source.shape[1:]), target.dtype)
+        return adopt(found)
 
     def hessian(
         self, target: object, sources: object,
@@ -225,7 +229,7 @@ def gradients(
             cotangents.append(direction(recording, node, weight))
     wanted = [_node(leaf, recording) for leaf in sources]
     stops = frozenset(_node(leaf, recording) for leaf in flatten(stop_gradients)[0])
-    found = derive_reverse(recording, nodes, cotangents, wanted, stops - set(wanted), None)
+    found = derive_reverse(recording, nodes, cotangents, wanted, stops, None)
     return [
         adopt(finish(recording, leaf, result, unconnected))
         for leaf, result in zip(sources, found, strict=True)

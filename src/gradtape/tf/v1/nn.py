@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.tf import nn as _new
+from gradtape.tf.base.casting import cast
+from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import IntLike, Name, TensorLike
+from gradtape.tf.ops.custom import stop_gradient
+from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.products import matmul
-from gradtape.tf.v1.renamed import renaming
+from gradtape.tf.v1.signatures import with_old_arguments
 
 __all__ = [
-    "dropout", "log_softmax", "relu_layer", "softmax", "softmax_cross_entropy_with_logits",
+    "dropout", "embedding_lookup", "relu_layer", "softmax_cross_entropy_with_logits",
     "softmax_cross_entropy_with_logits_v2", "xw_plus_b",
 ]  # fmt: skip
 
-softmax = renaming(_new.softmax, dim="axis")
-log_softmax = renaming(_new.log_softmax, dim="axis")
-softmax_cross_entropy_with_logits = softmax_cross_entropy_with_logits_v2 = renaming(
-    _new.softmax_cross_entropy_with_logits, dim="axis"
-)
+
+@with_old_arguments
+def softmax_cross_entropy_with_logits(
+    labels: TensorLike, logits: TensorLike, axis: int = -1, name: Name = None
+) -> Tensor:
+    """The cross-entropy of labels and softmax(logits); no derivative passes to the labels.
+
+    >>> tf.compat.v1.nn.softmax_cross_entropy_with_logits(
+    ...     labels=[[0.0, 1.0]], logits=[[1e4, 0.0]], dim=-1
+    ... ).numpy().tolist()
+    [10000.0]
+    """
+    return _new.softmax_cross_entropy_with_logits(stop_gradient(labels), logits, axis)
 
 
 def dropout(
@@ -57,5 +71,30 @@ def relu_layer(x: TensorLike, weights: TensorLike, biases: TensorLike, name: Nam
     return _new.relu(xw_plus_b(x, weights, biases))
 
 
+softmax_cross_entropy_with_logits_v2 = with_old_arguments(
+    _new.softmax_cross_entropy_with_logits, "softmax_cross_entropy_with_logits_v2"
+)
+
+
+@with_old_arguments
+def embedding_lookup(
+    params: TensorLike, ids: TensorLike, partition_strategy: str = "mod", name: Name = None,
+    max_norm: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Rows of a table, or of the parts of one: row 5 of three is row 1 of part 2, unless "div".
+
+    >>> table = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    >>> tf.compat.v1.nn.embedding_lookup(table, [1]).numpy().tolist()
+    [[3.0, 4.0]]
+    """
+    if partition_strategy not in ("mod", "div"):
+        raise ValueError(f"embedding_lookup: {partition_strategy!r} is neither 'mod' nor 'div'.")
+    if partition_strategy == "mod" and isinstance(params, (list, tuple)) and len(params) > 1:
+        starts = np.cumsum([0, *(len(part) for part in params)])
+        ids = convert(ids)
+        ids = gather(starts, ids % len(params)) + cast(ids // len(params), "int64")
+    return _new.embedding_lookup(params, ids, max_norm)
+
+
 def __getattr__(name: str) -> Any:
-    return getattr(_new, name)
+    return with_old_arguments(getattr(_new, name), name)

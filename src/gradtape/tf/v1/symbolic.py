@@ -1,7 +1,7 @@
 """Deferred calls in a graph of TensorFlow 1, and runs that execute them.
 
-`placeholder` returns a `Symbolic`; any function of gradtape.tf called on one returns another. So do
-reads of variables, assignments and random numbers while a graph is being built. A run executes the
+`placeholder` returns a `Symbolic`; any function of gradtape.tf called on one returns another. While
+a graph is being built every function does, constants included. A run executes the
 deferred calls on real tensors: lengths of None become those of the fed values, and every run is
 recorded, differentiated and compiled like any other code.
 """
@@ -9,6 +9,7 @@ recorded, differentiated and compiled like any other code.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -26,6 +27,8 @@ from gradtape.tf.base.operators import COMPARISONS, OPERATORS, UNARY
 from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Reference, Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.ops.creation import zeros_like
+from gradtape.tf.programs.tape import GradientTape
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import build_from_now_on, default_graph, local
 
@@ -64,7 +67,7 @@ class Symbolic(WithoutValue):
     @property
     def name(self) -> str:
         """The name of the function that is called."""
-        return f"{getattr(self.function, '__name__', 'call')}:0"
+        return f"{name_of(self) or 'call'}:0"
 
     @property
     def shape(self) -> TensorShape:
@@ -87,7 +90,7 @@ class Symbolic(WithoutValue):
         return probe(self, 2), probe(self, 3)
 
     def get_shape(self) -> TensorShape:
-        """The shape as far as it is known."""
+        """The same as `shape`."""
         return self.shape
 
     def set_shape(self, shape: Dims) -> None:
@@ -181,20 +184,9 @@ class Placeholder(Symbolic):
         self._name = name or "Placeholder"
         self.default = default
 
-    @property
-    def name(self) -> str:
-        """The name of the placeholder."""
-        return f"{self._name}:0"
-
-    @property
-    def shape(self) -> TensorShape:
-        """The declared shape."""
-        return self._shape
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self._dtype
+    name = property(lambda self: f"{self._name}:0")
+    shape = property(lambda self: self._shape)
+    dtype = property(lambda self: self._dtype)
 
     def fed(self, value: Any) -> Tensor:
         """A value to feed, as a tensor of the declared dtype and shape."""
@@ -316,6 +308,8 @@ class Probing(Run):
         super().__init__({})
         self.size = size
         self.recording = Recording()
+        # A tape keeps the recording when functions look at values: gradients may come after that.
+        self.tapes: list[Any] = []
         # Values are keyed by the id of their call, so the calls have to stay alive.
         self.kept: list[Symbolic] = []
 
@@ -330,7 +324,7 @@ class Probing(Run):
         if isinstance(call, Placeholder):
             lengths = [self.size if n is None else n for n in call.shape.as_list()]
             return convert(np.zeros(lengths, call.dtype))
-        name = getattr(call.function, "__name__", "")
+        name = name_of(call)
         if name in ("py_function", "numpy_function"):
             return None
         if name == "while_loop":
@@ -351,9 +345,11 @@ def probe(call: Symbolic, size: int) -> Any:
     stream = random._shared.get("generator")
     counter = None if stream is None else stream._counter
     if run.recording.closed:
-        run.recording = Recording()
-    state.recording, state.tapes = run.recording, []
+        run.recording, run.tapes = Recording(), []
+    state.recording, state.tapes = run.recording, run.tapes
     try:
+        if not run.tapes:
+            GradientTape(persistent=True, watch_accessed_variables=False).__enter__()
         with running(run):
             return run.value(call)
     finally:
@@ -387,29 +383,13 @@ def running(run: Run) -> Iterator[None]:
         local.run = before
 
 
-def _mentions(nest: object, building: bool) -> bool:
-    """Whether arguments contain a deferred call or, while a graph is built, a variable."""
-    if isinstance(nest, Symbolic):
-        return True
-    if isinstance(nest, Variable):
-        return building
-    if isinstance(nest, (list, tuple)):
-        return any(_mentions(item, building) for item in nest)
-    if isinstance(nest, dict):
-        return any(_mentions(item, building) for item in nest.values())
-    if isinstance(nest, slice):
-        return any(_mentions(x, building) for x in (nest.start, nest.stop, nest.step))
-    return False
-
-
 def take(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
 ) -> Any:
     """Execute a call, or defer it if an argument has no value yet."""
     if local.run is not None:
         return adopt(function(*local.run.values_of(args), **local.run.values_of(kwargs)))
-    building = local.building is not None
-    if (building and kind is not PLAIN) or _mentions((args, kwargs), building):
+    if local.building is not None or symbolic_parts((args, kwargs)):
         return _unpacked(Symbolic(function, args, kwargs, kind is EFFECT))
     return adopt(function(*args, **kwargs))
 
@@ -417,19 +397,71 @@ def take(
 def _unpacked(call: Symbolic) -> Any:
     """Split a call that returns a list or a tuple into calls that pick its elements."""
     result = probe(call, 2)
+    if name_of(call) in ("gradients", "hessians"):
+        return _gradients(call, result)
     if not isinstance(result, (list, tuple)):
         return call
-    absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
-    parts: list[Any] = [
-        # An unconnected gradient is None in every run, so it is None here, too.
-        None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
-        for number, part in enumerate(result)
-    ]
+    parts = [_unpacked(Symbolic(picked, (call, number), {})) for number in range(len(result))]
     return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
 
 
-def _picked(whole: Any, number: int) -> Any:
+def picked(whole: Any, number: int) -> Any:
+    """One element of the result of a call."""
     return whole[number]
+
+
+def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
+    """The gradients that a call will compute: None by sources that are surely unconnected.
+
+    The trial run on zeros shows that, unless the way from the targets to the source passes a
+    branch or a loop that another run may take, or a call that could not be tried.
+    """
+    passed = inspect.signature(call.function).bind(*call.args, **call.kwargs).arguments
+    ys, xs = passed["ys"], passed["xs"]
+    before, is_certain = _calls_before(ys)
+    if any(probe(target, 2) is None for target in symbolic_parts(ys)):
+        found = None
+    sources = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    absent = [
+        is_certain and (id(source) not in before if found is None and isinstance(source, Symbolic)
+                        else found is not None and found[number] is None)
+        for number, source in enumerate(sources)
+    ]  # fmt: skip
+    # A run must not need the values of sources that are unconnected.
+    connected = [source for source, none in zip(sources, absent, strict=True) if not none]
+    call = Symbolic(call.function, (), {**passed, "xs": connected})
+    made = iter([Symbolic(_gradient, (call, k, x), {}) for k, x in enumerate(connected)])
+    return [None if none else next(made) for none in absent]
+
+
+def _gradient(whole: list[Any], number: int, source: Any) -> Any:
+    """One gradient; zeros if the branches that this run took do not lead to the source."""
+    return zeros_like(source) if whole[number] is None else whole[number]
+
+
+def _calls_before(ys: object) -> tuple[set[int], bool]:
+    """The ids of the calls that targets are made of, and whether a trial run shows them all."""
+    seen: set[int] = set()
+    is_certain = True
+    waiting = symbolic_parts(ys)
+    while waiting:
+        call = waiting.pop()
+        if id(call) in seen:
+            continue
+        seen.add(id(call))
+        # Derivatives end at a NumPy function.
+        if name_of(call) != "numpy_function":
+            passed = (*call.args, *call.kwargs.values())
+            # Functions among the arguments, and compiled ones, may read anything.
+            opaque = any(callable(each) and not isinstance(each, type) for each in passed)
+            is_certain &= not opaque and name_of(call) != "_call"
+            waiting += symbolic_parts(passed)
+    return seen, is_certain
+
+
+def name_of(call: Symbolic) -> str:
+    """The name of the function that is called, if it has one."""
+    return getattr(call.function, "__name__", "")
 
 
 def settle(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
+from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import TensorLike
@@ -109,6 +110,23 @@ class GradientDescentOptimizer(Optimizer):
         super().__init__(core.SGD(_rate(learning_rate)), name)
 
 
+class _Momentum(core.SGD):
+    """Momentum as in TensorFlow 1: m = momentum * m + g, and w -= rate * m.
+
+    In Keras the rate is part of m, which differs as soon as the rate changes.
+    """
+
+    def update(
+        self, gradient: CoreTensor, weight: CoreTensor, slots: list[CoreTensor], *rates: CoreTensor
+    ) -> tuple[CoreTensor, list[CoreTensor]]:
+        """One step; with nesterov, w -= rate * (g + momentum * m)."""
+        if not slots:
+            return super().update(gradient, weight, slots, *rates)
+        momentum = self.momentum * slots[0] + gradient
+        step = gradient + self.momentum * momentum if self.nesterov else momentum
+        return weight - rates[0] * step, [momentum]
+
+
 class MomentumOptimizer(Optimizer):
     """Gradient descent with momentum.
 
@@ -120,7 +138,7 @@ class MomentumOptimizer(Optimizer):
         self, learning_rate: Rate, momentum: float, use_locking: bool = False,
         name: str = "Momentum", use_nesterov: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(core.SGD(_rate(learning_rate), momentum, use_nesterov), name)
+        super().__init__(_Momentum(_rate(learning_rate), momentum, use_nesterov), name)
 
 
 class AdamOptimizer(Optimizer):

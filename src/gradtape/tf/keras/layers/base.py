@@ -14,7 +14,7 @@ from typing import Any
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import FRESH, functions, graphs
+from gradtape.tf.base.dispatch import PLAIN, functions, graphs
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import Tensor
@@ -214,7 +214,7 @@ class Layer(Module):
             )
         if graphs.in_use and args and not graphs.is_running() and symbolic_parts(args):
             self.ensure_built(_shapes(args[0]))
-            found = graphs.take(self._again, args, kwargs, FRESH)
+            found = graphs.take(self._again, args, kwargs, PLAIN)
             self.__dict__["_symbolic_call"] = (args[0], found)
             return found
         if not phase.depth:
@@ -228,7 +228,7 @@ class Layer(Module):
         phase.depth += 1
         try:
             if graphs.in_use:
-                return graphs.take(self._called, args, kwargs, FRESH)
+                return graphs.take(self._called, args, kwargs, PLAIN)
             return self._called(*args, **kwargs)
         finally:
             phase.depth -= 1

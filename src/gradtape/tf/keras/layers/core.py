@@ -11,7 +11,7 @@ from gradtape.nn.layers import project
 from gradtape.ops.arrays.movement import reshape
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import fresh
+from gradtape.tf.base.dispatch import operation
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.activations import relu
 from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
@@ -246,7 +246,7 @@ class Dropout(Layer):
         return thinned(self._core, inputs) if training and self.rate else inputs
 
 
-@fresh
+@operation
 def thinned(dropout: CoreDropout, inputs: Any) -> Any:
     """The input with elements dropped; None in the noise shape stands for the input's length."""
     shape = inputs.spec.shape

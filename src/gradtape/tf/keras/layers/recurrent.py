@@ -11,7 +11,7 @@ from gradtape.errors import ShapeError
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import fresh
+from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
 from gradtape.tf.keras import activations, initializers
 from gradtape.tf.keras.layers.base import Layer, takes
@@ -124,7 +124,7 @@ class _Cell(Layer):
         return adopt(output), [adopt(state) for state in new]
 
 
-@fresh
+@operation
 def _thinned(dropout: Any, inputs: Any, shape: tuple[int, ...]) -> Any:
     return dropout.drop(inputs, shape)
 
@@ -279,7 +279,7 @@ class RNN(Layer):
         return found
 
 
-@fresh
+@operation
 def _run(cell: Any, x: Any, state: Any, mask: Any, training: Any) -> Any:
     """All outputs, the last one, and the last state."""
     if isinstance(cell, _Cell):
