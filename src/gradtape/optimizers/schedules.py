@@ -22,8 +22,7 @@ from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
@@ -130,9 +129,9 @@ class InverseTimeDecay(LearningRateSchedule):
 class PiecewiseConstantDecay(LearningRateSchedule):
     """The first value up to and including the first boundary, then the second, and so on.
 
-    >>> schedule = gt.optimizers.schedules.PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.1])
+    >>> schedule = gt.optimizers.schedules.PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.25])
     >>> [float(schedule(step)) for step in (0, 10, 11, 20, 21)]
-    [1.0, 1.0, 0.5, 0.5, 0.1]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
     boundaries: Sequence[float]
