@@ -21,13 +21,14 @@ def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:
     The handles are tensors with values that nothing else holds, `Tensor(None, None, value)`. The
     caller has the locks. Replays in Python and in native code call it.
     """
+    for variable in variables:
+        variable._assigned = True  # from now on, so no call has to say it again
     text = SourceText(state=state, variables=tuple(variables))
     names = [text.name(variable, f"variable{n}") for n, variable in enumerate(variables)]
     handles = [f"handle{n}" for n in range(len(names))]
     # On one line, so that a debugger that raises between lines finds all of them or none as well.
     stores = [
-        f"{name}._handle = {handle}; {name}._epoch = epoch; "
-        f"{name}._assigned = True; {name}._steady = False"
+        f"{name}._handle = {handle}; {name}._epoch = epoch; {name}._steady = False"
         for name, handle in zip(names, handles, strict=True)
     ]
     text.line(f"def assign({', '.join(handles)}):")

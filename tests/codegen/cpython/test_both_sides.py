@@ -2,7 +2,6 @@
 
 import gc
 import signal
-import subprocess
 import sys
 import threading
 import weakref
@@ -282,49 +281,6 @@ def test_updates_of_one_thread_are_not_noted_in_another():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-CONTEXTS_REPLACED = """
-import gc, warnings
-import numpy as np, gradtape as gt
-
-warnings.simplefilter("ignore")
-gt.set_recorder("auto")
-
-class Compared(int):
-    hook = None
-    def __eq__(self, other):
-        if Compared.hook is not None:
-            hook, Compared.hook = Compared.hook, None
-            hook()
-        return int(self) == int(other)
-    __hash__ = int.__hash__
-
-factors = [Compared(2)]
-f = gt.function(lambda x: x * factors[0])
-xs = {n: gt.asarray(np.ones(n)) for n in range(1, 20)}
-for n in range(1, 9):
-    for _ in range(70):
-        f(xs[n])
-assert sum(each.calls for each in f.native_contexts[1:]) > 0
-
-def hook():
-    gt.set_default_dtype(gt.float32)
-    gt.set_default_dtype(gt.float64)
-    for _ in range(70):
-        f(xs[12])
-    gc.collect()
-
-Compared.hook = hook
-factors[0] = Compared(3)
-assert f(xs[1]).tolist() == [3.0]
-"""
-
-
-def test_contexts_that_are_replaced_during_a_call():
-    command = [sys.executable, "-X", "faulthandler", "-c", CONTEXTS_REPLACED]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
 
 
 def test_an_interrupt_is_not_forgotten():
