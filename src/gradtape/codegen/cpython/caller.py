@@ -202,8 +202,7 @@ def _fill() -> str:
         buffer = r.let(f"call ptr @buffer(ptr {row})")
         r.go_if(r.same(buffer, "null"), "no")
         r.put_pointer(taken, r.scaled(index), buffer)
-        number = r.pointer(buffer, "$Buffer_address")
-        address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {number})")
+        address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {buffer})")
         r.put(slots, r.scaled(r.word(row)), address)
     rows = r.pointer("%context", AT["word_rows"])
     with r.loop(r.word("%context", AT["words"])) as index:

@@ -42,7 +42,6 @@ def offsets(function: type) -> dict[str, int] | None:
     buffer, variable = buffers.allocate(8), Variable(0.0)
     value, recording = Value(buffer, variable.current().spec), Recording()
     reads: list[tuple[object, type, str]] = [
-        *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
         *[(variable, Variable, name) for name in ("_handle",)],
         *[(recording, Recording, name) for name in ("active",)],
@@ -81,7 +80,7 @@ class _Slot:
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Exception, Recording, Value, buffers.Buffer, float, list)
+        types = (Exception, Recording, Value, float, list)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},
@@ -89,7 +88,6 @@ class _Slot:
             "world": World.number.buffer_info()[0],
             "pool_counts": buffers.counts().buffer_info()[0],
             "count_recycled": 8 * buffers.RECYCLED,
-            "count_held": 8 * buffers.HELD,
             "run_counts": NATIVE.buffer_info()[0],
             "run_plan": threads.plan_address(),
             "most_contexts": MOST_CONTEXTS,
