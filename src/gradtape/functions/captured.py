@@ -21,6 +21,7 @@ from gradtape.functions.explain import History, warn_of_paths
 from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import Outcome, journal
@@ -106,6 +107,8 @@ class Captured:
         except JournaledError as failed:
             return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             return self._run_in_python(arguments, error.with_traceback(None))
         if type(found) is not UnknownPath:
             return found
@@ -115,7 +118,7 @@ class Captured:
         return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
 
     def _run_in_python(
-        self, arguments: Arguments, error: Exception, outcomes: list[Outcome] | None = None
+        self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None
     ) -> Any:
         """Run the function as it is, so that it fails on the user's line."""
         try:
@@ -144,7 +147,12 @@ class Captured:
                 returned = run.run()
             self._learn(run)
             return returned
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                # All of the call or nothing: once the caller's arguments are changed, all of it.
+                if not run.lasts:
+                    run.capture.undo()
+                raise
             if not run.capture.broken:
                 run.stand_ins.carry_out()
                 raise

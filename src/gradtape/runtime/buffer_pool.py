@@ -33,6 +33,7 @@ import numpy as np
 
 from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
+from gradtape.graph.interrupts import method_in_c
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 
 __all__ = ["empty_cache"]
@@ -124,16 +125,12 @@ class _Lent(Buffer):
 _free: dict[int, list[Buffer]] = {}
 _classes: dict[int, type[Buffer]] = {}
 _take: dict[int, Callable[[], Buffer]] = {}
-# A callable that is bound like a function when it is an attribute of a class.
-_bindable = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
-    ("PyInstanceMethod_New", ctypes.pythonapi)
-)
 
 
 def _use_capacity(capacity: int) -> None:
     # Two threads may come here at once; both must get the same list.
     free = _free.setdefault(capacity, [])
-    own = {"__slots__": (), "capacity": capacity, "__del__": _bindable(free.append)}
+    own = {"__slots__": (), "capacity": capacity, "__del__": method_in_c(free.append)}
     kind = _classes.setdefault(capacity, type("Buffer", (Buffer,), own))
     # One call of C code, in which no signal handler can run: no block is lost halfway. It raises
     # the IndexError of an empty list; no address is 0, where the iterator would end.
@@ -204,7 +201,7 @@ def pool_counts() -> PoolCounts:
     """A snapshot of the pool's counters."""
     _count_returned()
     held = sum(capacity * len(buffers) for capacity, buffers in list(_free.items()))
-    return PoolCounts(*_counts, held)
+    return PoolCounts(_counts[ALLOCATED], _counts[RECYCLED], _counts[RETURNED], held)
 
 
 def empty_cache() -> None:

@@ -50,7 +50,7 @@ def panel_instruction(
         *(a.slot, a.offset, b.slot, b.offset, c.slot, c.offset, m, n, k),
         *(*a.strides[-2:], *b.strides[-2:], c.strides[-2]),
     )
-    return Instruction(_kernel(shape), words, count, 1, parallel=True)
+    return Instruction(_kernel(shape), words, count, 1, parallel=True, work=m * n * k)
 
 
 @lru_cache(maxsize=2)

@@ -140,7 +140,7 @@ class GradientTape(Jacobians):
         if self in state.tapes and recording is not None:
             self._windows = [[len(recording.nodes), None]]
         elif recording is not None:
-            self._detach()
+            self.detach()
 
     @overload
     def gradient(
@@ -325,7 +325,7 @@ class GradientTape(Jacobians):
     def _answered(self) -> None:
         if not self.persistent:
             self._consumed = True
-            self._detach()
+            self.detach()
 
     def _source(self, leaf: object) -> Node:
         """The node of a source: the one that was watched, or that of its current value."""

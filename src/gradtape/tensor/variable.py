@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -285,6 +287,11 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
+    @staticmethod
+    def hold_again(variables: Sequence[Variable], handles: Sequence[Tensor]) -> None:
+        """Let variables hold what they held before, in one step that nothing can interrupt."""
+        deque(map(_set_handle, variables, handles), maxlen=0)
+
     def restore(self, handle: Tensor, latest: object) -> None:
         """Undo assignments: hold `handle` again, unless another thread has assigned since."""
         with self._lock:
@@ -350,6 +357,9 @@ class Variable(Operators):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
+
+
+_set_handle = Variable.__dict__["_handle"].__set__
 
 
 def _apart(value: Value | None) -> Value:

@@ -53,7 +53,7 @@ from gradtape.codegen.routine import Routine
 FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear",
     "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
-    "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
+    "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
     "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
     "PyObject_CallOneArg", "PyObject_GetAttr", "PyThreadState_Get", "PyThreadState_GetID",
     "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc", "PyWeakref_GetObject", "Py_DecRef",
@@ -296,14 +296,11 @@ def _run() -> str:
         r.word("%context", AT["count"]),
     )
     arguments = f"ptr {word}, ptr {instructions}, i64 {count}, ptr {slots}"
-    plan = f"call void {known_object('run_plan')}({arguments})"
-    keeps = r.word("%context", AT["keep_gil"])
-    with r.when(r.unequal(keeps, 0)):
-        r.line(plan)
-    with r.when(r.equal(keeps, 0)):
-        thread = r.let("call ptr @PyEval_SaveThread()")
-        r.line(plan)
-        r.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+    keeps = r.unequal(r.word("%context", AT["keep_gil"]), 0)
+    runners = (known_object("plan_with_gil"), known_object("plan_without_gil"))
+    r.line(f"call void {r.select(keeps, *runners, kind='ptr')}({arguments})")
+    # An interrupt has stopped it.
+    r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, r.word("%context", AT["ops"]))

@@ -20,6 +20,7 @@ from gradtape.functions.capture.returned_values import (
 )
 from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.replay.steps import Result, Step
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
@@ -59,6 +60,8 @@ class CaptureRun:
         # Set by the run: the path that it took; why no call can be replayed; and what it left
         # outside, so that a replay would have to do it, too.
         self.result: Result | None = None
+        # Whether in-place changes of the caller's arguments have begun.
+        self.lasts = False
         self.refusal: Refusal | None = None
         self.left_outside: str | None = None
 
@@ -96,6 +99,7 @@ class CaptureRun:
         if capture.broken:
             raise EarlierError
         if lasts:
+            self.lasts = True
             stand_ins.carry_out()
         if not capture.closed and not capture.tapes:
             retire(capture)
@@ -148,16 +152,19 @@ def captured_run(
     capture: Capture, function: Callable[..., Any], stand_ins: StandIns
 ) -> Iterator[list[Any]]:
     """Run a function on stand-in arguments; yields a list with the only reference to its result."""
-    outer = state.recording
-    state.recording = capture
+    outer, interrupted = state.recording, False
     try:
+        state.recording = capture
         box = [function(*stand_ins.args, **stand_ins.kwargs)]
         yield box
+    except BaseException as error:
+        interrupted = is_interrupt(error)
+        raise
     finally:
         capture.tapes.pop(id(capture), None)
         capture.active = 0
         try:
-            if not capture.closed and not capture.tapes:
+            if not interrupted and not capture.closed and not capture.tapes:
                 # Only after an error: other pending work is computed, if it can be.
                 with contextlib.suppress(Exception):
                     flush(capture)

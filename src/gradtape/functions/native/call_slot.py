@@ -89,7 +89,9 @@ class _Slot:
             "pool_counts": buffers.counts().buffer_info()[0],
             "count_recycled": 8 * buffers.RECYCLED,
             "run_counts": NATIVE.buffer_info()[0],
-            "run_plan": threads.plan_address(),
+            **dict(
+                zip(("plan_with_gil", "plan_without_gil"), threads.call_addresses(), strict=True)
+            ),
             "most_contexts": MOST_CONTEXTS,
         }
         add_functions(caller.FUNCTIONS)
