@@ -50,9 +50,6 @@ def public_modules():
             # Modules of a package that have exports are public too: `gt.nn.losses`.
             inside = getattr(found, "__path__", ())
             for inner in pkgutil.walk_packages(inside, f"{module.name}."):
-                # Not all examples of tf.keras run yet.
-                if inner.name.startswith("gradtape.tf.keras."):
-                    continue
                 part = importlib.import_module(inner.name)
                 if hasattr(part, "__all__"):
                     yield part

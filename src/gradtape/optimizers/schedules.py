@@ -130,9 +130,9 @@ class InverseTimeDecay(LearningRateSchedule):
 class PiecewiseConstantDecay(LearningRateSchedule):
     """The first value up to and including the first boundary, then the second, and so on.
 
-    >>> schedule = gt.optimizers.schedules.PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.1])
+    >>> schedule = gt.optimizers.schedules.PiecewiseConstantDecay([10, 20], [1.0, 0.5, 0.25])
     >>> [float(schedule(step)) for step in (0, 10, 11, 20, 21)]
-    [1.0, 1.0, 0.5, 0.5, 0.1]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
     boundaries: Sequence[float]

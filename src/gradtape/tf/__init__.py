@@ -18,6 +18,8 @@ Rooms, each building on those before it: `base` (tensors, dtypes, shapes, conver
 
 from __future__ import annotations
 
+import operator as _operator
+import sys as _sys
 from typing import Any
 
 from gradtape.tf import (
@@ -48,7 +50,8 @@ from gradtape.tf.base.dtypes import *
 from gradtape.tf.base.scopes import *
 from gradtape.tf.base.shapes import *
 from gradtape.tf.base.slices import IndexedSlices
-from gradtape.tf.base.suggestions import missing
+from gradtape.tf.base.suggestions import missing as _missing
+from gradtape.tf.base.suggestions import suggest_names as _suggest_names
 from gradtape.tf.base.tensor import Tensor, is_tensor
 from gradtape.tf.linalg import eig, eigvals, einsum, matmul, norm, tensordot
 from gradtape.tf.linalg import sqrtm as matrix_square_root
@@ -124,6 +127,11 @@ SUBMODULES = (
     "math.special", "nest", "nn", "random", "signal", "test",
 )  # fmt: skip
 
+# Not compat.v1, which finds names of TensorFlow 2 as well.
+for _path in ("compat", "compat.v1.train", *SUBMODULES):
+    if _path != "compat.v1":
+        _suggest_names(f"tf.{_path}", _operator.attrgetter(_path)(_sys.modules[__name__]))
+
 __all__ = [
     "Assert", "GradientTape", "Graph", "IndexedSlices", "Module", "Session", "Tensor",
     "TensorArray", "UnconnectedGradients", "Variable", "abs", "acos", "acosh", "add", "add_n",
@@ -162,4 +170,4 @@ def __getattr__(name: str) -> Any:
     """Names of TensorFlow 1 are found too; for others the error suggests the nearest names."""
     if not name.startswith("_") and (name in compat.v1.__all__ or name in _RENAMED):
         return getattr(compat.v1, name)
-    raise AttributeError(missing("tf", name, globals()), name=name)
+    raise AttributeError(_missing("tf", name, globals()), name=name)

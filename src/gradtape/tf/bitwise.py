@@ -5,7 +5,6 @@ from __future__ import annotations
 from gradtape.ops.elementwise import arithmetic as core
 from gradtape.ops.elementwise.unary import bitwise_invert
 from gradtape.tf.base.operators import Binary
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import elementwise
 
 __all__ = [
@@ -25,5 +24,3 @@ right_shift = _row(core.bitwise_right_shift, "Bits shifted right.", "right_shift
 invert = elementwise.unary(
     bitwise_invert, "iu", "Every bit inverted.", "invert(0)", "-1", namespace="tf.bitwise"
 )
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.programs.function import Switch
 
 __all__ = [
@@ -112,6 +111,3 @@ class experimental:  # noqa: N801 - TensorFlow's name
         """Accepted, and without effect: there is no GPU."""
 
     list_physical_devices = staticmethod(list_physical_devices)
-
-
-__getattr__ = attribute_finder(__name__, globals())

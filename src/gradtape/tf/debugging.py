@@ -1,10 +1,7 @@
 """Assertions about tensors: `tf.debugging`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.programs import assertions as _assertions
 from gradtape.tf.programs.assertions import *
 
 __all__: list[str] = []
 __all__ += _assertions.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

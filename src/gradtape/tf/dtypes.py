@@ -4,10 +4,7 @@ from gradtape.tf.base import casting as _casting
 from gradtape.tf.base import dtypes as _dtypes
 from gradtape.tf.base.casting import *
 from gradtape.tf.base.dtypes import *
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__: list[str] = []
 __all__ += _casting.__all__
 __all__ += _dtypes.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -1,6 +1,5 @@
 """Linear algebra: `tf.linalg`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import diagonals as _diagonals
 from gradtape.tf.ops import factors as _factors
 from gradtape.tf.ops import matrices as _matrices
@@ -24,5 +23,3 @@ __all__ = [
 __all__ += _diagonals.__all__
 __all__ += _factors.__all__
 __all__ += _matrices.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

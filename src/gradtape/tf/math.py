@@ -1,6 +1,5 @@
 """Mathematical functions: `tf.math`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import elementwise as _elementwise
 from gradtape.tf.ops import gamma as _gamma
 from gradtape.tf.ops import reductions as _reductions
@@ -29,5 +28,3 @@ __all__ += _elementwise.__all__
 __all__ += _gamma.__all__
 __all__ += _reductions.__all__
 __all__ += _segments.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -1,19 +1,16 @@
 """Neural-network functions: `tf.nn`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import convolution as _convolution
 from gradtape.tf.ops import neural as _neural
-from gradtape.tf.ops import pooling as _pooling
-from gradtape.tf.ops import statistics as _statistics
+from gradtape.tf.ops import windows as _windows
 from gradtape.tf.ops.convolution import *
 from gradtape.tf.ops.elementwise import sigmoid, softplus, softsign, tanh
 from gradtape.tf.ops.neural import *
-from gradtape.tf.ops.pooling import *
 from gradtape.tf.ops.products import l2_normalize
 from gradtape.tf.ops.rearranging import depth_to_space, space_to_depth
 from gradtape.tf.ops.reductions import zero_fraction
 from gradtape.tf.ops.sorting import in_top_k, top_k
-from gradtape.tf.ops.statistics import *
+from gradtape.tf.ops.windows import *
 
 __all__ = [
     "depth_to_space", "in_top_k", "l2_normalize", "sigmoid", "softplus", "softsign",
@@ -21,7 +18,4 @@ __all__ = [
 ]  # fmt: skip
 __all__ += _convolution.__all__
 __all__ += _neural.__all__
-__all__ += _pooling.__all__
-__all__ += _statistics.__all__
-
-__getattr__ = attribute_finder(__name__, globals())
+__all__ += _windows.__all__

@@ -1,10 +1,7 @@
 """Discrete Fourier transforms: `tf.signal`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.ops import fourier as _fourier
 from gradtape.tf.ops.fourier import *
 
 __all__: list[str] = []
 __all__ += _fourier.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

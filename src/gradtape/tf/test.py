@@ -1,10 +1,7 @@
 """Derivatives by differences, and test cases that compare tensors: `tf.test`."""
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.programs import testing as _testing
 from gradtape.tf.programs.testing import *
 
 __all__: list[str] = []
 __all__ += _testing.__all__
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -4,10 +4,10 @@ Other rooms import from here:
 
 - tensor: Tensor, and `adopt`, which makes gradtape's tensors tensors of this class
 - conversion: `convert` and `common` (operands to tensors of one dtype), `as_shape`, `as_axes`
-- dispatch: the decorators of public functions: `operation`, `fresh`, `effect`
-- table: `documented`, for functions that are made from rows
+- dispatch: the decorators of public functions: `operation`, `fresh`, `effect`, and `documented`,
+  for functions that are made from rows
 - types: the types of arguments: TensorLike, DTypeLike, ShapeLike, Axis and others
 - operators: Python's operators; casting, dtypes, shapes, slices (IndexedSlices), nest, errors,
   scopes: TensorFlow's classes and functions of these names
-- suggestions: the `__getattr__` of namespaces
+- suggestions: errors for names that a namespace does not have
 """

@@ -264,11 +264,9 @@ def refuse_mixture(name: str, first: Tensor, other: Tensor) -> NoReturn:
 
 @operation
 def constant(
-    value: TensorLike,
-    dtype: DTypeLike | None = None,
-    shape: ShapeLike | None = None,
+    value: TensorLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None,
     name: str = "Const",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor of a number, an array or a nest of lists.
 
     >>> tf.constant([1, 2, 3])
@@ -293,12 +291,9 @@ def constant(
 
 @operation
 def convert_to_tensor(
-    value: TensorLike,
-    dtype: DTypeLike | None = None,
-    dtype_hint: DTypeLike | None = None,
-    name: Name = None,
-    preferred_dtype: DTypeLike | None = None,
-) -> Tensor:
+    value: TensorLike, dtype: DTypeLike | None = None, dtype_hint: DTypeLike | None = None,
+    name: Name = None, preferred_dtype: DTypeLike | None = None,
+) -> Tensor:  # fmt: skip
     """A tensor of anything that can be one. If a dtype is passed, a tensor must have it already.
 
     >>> tf.convert_to_tensor([1.0, 2.0]).dtype

@@ -2,13 +2,14 @@
 
 Placeholders of TensorFlow 1 and everything computed from them (see v1/) are not tensors: a call on
 one is noted down, and made when a session runs it. Programs without graphs pay for that with one
-look at a flag per call.
+look at a flag per call. Functions that are made from rows get their names and documentation here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
@@ -27,7 +28,7 @@ class WithoutValue:
 class Graphs:
     """The door to v1/, which builds on this room and so cannot be imported here.
 
-    `in_use` is false until the first graph, placeholder or session. v1/runs.py fills in the rest.
+    `in_use` is false until the first graph, placeholder or session; v1 fills in the rest.
     """
 
     def __init__(self) -> None:
@@ -112,3 +113,23 @@ class Functions(threading.local):
 
 
 functions = Functions()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def documented(function: F, module: str, sentence: str, example: str, result: str = "") -> F:
+    """The function with a docstring that shows an example, and the name by which that calls it."""
+    shown = f"\n    {result}" if result else ""
+    function.__name__ = function.__qualname__ = named_in(example)
+    function.__module__ = module
+    function.__doc__ = f"{sentence}\n\n    >>> {example}{shown}\n    "
+    return function
+
+
+def named_in(example: str) -> str:
+    """The name of the function that an example calls: `sin` for "round(tf.math.sin(0.0), 4)"."""
+    result = re.search(r"\btf\.(?:\w+\.)*(\w+)\(", example)
+    if result is None:
+        raise ValueError(f"a row's example calls no function of tf: {example!r}.")
+    return result[1]

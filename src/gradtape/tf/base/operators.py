@@ -61,10 +61,6 @@ def operands(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     return x, beside(name, x, y)
 
 
-def _incomparable(other: object) -> bool:
-    return other is None or isinstance(other, (str, bytes, dict, type))
-
-
 def _refuse(name: str, tensor: Tensor, accepts: str) -> NoReturn:
     raise DtypeError(
         f"{name}: a tensor of dtype {tensor.dtype.name} is not accepted. Use tf.cast to "
@@ -115,10 +111,6 @@ def widened(x: Any) -> Any:
     return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
 
 
-def _true_divide(x: Any, y: Any) -> Tensor:
-    return arithmetic.divide(widened(x), widened(y))
-
-
 def _power(x: Any, y: Any) -> Tensor:
     if isinstance(y, Tensor) and not isinstance(x, Tensor):
         return arithmetic.power(x, y)
@@ -143,16 +135,12 @@ def _is_boolean(x: Any, y: Any) -> bool:
     return (x if isinstance(x, Tensor) else y).spec.dtype.kind == "b"
 
 
-def _product(x: Any, y: Any) -> Tensor:
-    return (arithmetic.logical_and if _is_boolean(x, y) else arithmetic.multiply)(x, y)
-
-
 add = binary("add", arithmetic.add)
 subtract = binary("subtract", arithmetic.subtract)
 multiply = binary("multiply", arithmetic.multiply)
 # For booleans TensorFlow's operator `*` is a logical and; its function `multiply` refuses them.
-times = binary("multiply", _product, "biufc")
-truediv = binary("truediv", _true_divide)
+times = binary("multiply", _logical(arithmetic.logical_and, arithmetic.multiply), "biufc")
+truediv = binary("truediv", lambda x, y: arithmetic.divide(widened(x), widened(y)))
 floordiv = binary("floordiv", arithmetic.floor_divide, "iuf")
 floormod = binary("floormod", arithmetic.remainder, "iuf")
 power = binary("pow", _power)
@@ -205,7 +193,7 @@ def _comparing(function: Binary, otherwise: bool) -> Binary:
     """`==` and `!=` never fail on shapes: operands that do not broadcast are not equal."""
 
     def method(self: object, other: object) -> Any:
-        if _incomparable(other):
+        if other is None or isinstance(other, (str, bytes, dict, type)):
             return NotImplemented
         try:
             return function(self, other)

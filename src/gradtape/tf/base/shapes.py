@@ -43,10 +43,7 @@ class TensorShape(tuple[Any, ...]):
         """The number of axes, None if it is not known."""
         return None if self._unknown else len(self)
 
-    @property
-    def ndims(self) -> int | None:
-        """The number of axes, None if it is not known."""
-        return self.rank
+    ndims = rank
 
     @property
     def dims(self) -> list[int | None] | None:
@@ -55,7 +52,8 @@ class TensorShape(tuple[Any, ...]):
 
     def as_list(self) -> list[int | None]:
         """The lengths as a list."""
-        self._require_rank("as_list")
+        if self._unknown:
+            raise ValueError("as_list: the number of axes of this shape is not known.")
         return list(self)
 
     def num_elements(self) -> int | None:
@@ -134,10 +132,6 @@ class TensorShape(tuple[Any, ...]):
         if self._unknown or shape._unknown or len(self) != len(shape):
             return TensorShape(None)
         return TensorShape([a if a == b else None for a, b in zip(self, shape, strict=True)])
-
-    def _require_rank(self, what: str) -> None:
-        if self._unknown:
-            raise ValueError(f"{what}: the number of axes of this shape is not known.")
 
     def __add__(self, other: Dims) -> TensorShape:  # type: ignore[override]
         return self.concatenate(other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -29,14 +29,13 @@ REMEDIES = {
 }
 
 
-def attribute_finder(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A module's `__getattr__`: it raises an error that suggests the nearest names."""
-    shown = module.replace("gradtape.tf", "tf", 1)
+def suggest_names(path: str, module: ModuleType) -> None:
+    """Let the error for a missing name of a namespace, called by its path, suggest the nearest."""
 
     def find(name: str) -> Any:
-        raise AttributeError(missing(shown, name, names), name=name, obj=sys.modules.get(module))
+        raise AttributeError(missing(path, name, vars(module)), name=name, obj=module)
 
-    return find
+    vars(module)["__getattr__"] = find
 
 
 def missing(module: str, name: str, names: Mapping[str, Any]) -> str:

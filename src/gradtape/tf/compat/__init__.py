@@ -3,9 +3,6 @@
 Other rooms import from here only v1, the namespace `tf.compat.v1`; its content is in tf/v1.
 """
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.compat import v1
 
 __all__ = ["v1"]
-
-__getattr__ = attribute_finder(__name__, globals())

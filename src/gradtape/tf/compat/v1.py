@@ -15,14 +15,13 @@ from gradtape.tf.ops.random_numbers import normal as random_normal
 from gradtape.tf.ops.random_numbers import set_seed as set_random_seed
 from gradtape.tf.ops.random_numbers import truncated_normal
 from gradtape.tf.ops.random_numbers import uniform as random_uniform
-from gradtape.tf.v1 import functions as _functions
 from gradtape.tf.v1 import graphs as _graphs
 from gradtape.tf.v1 import nn, train
-from gradtape.tf.v1 import runs as _runs
+from gradtape.tf.v1 import renamed as _renamed
 from gradtape.tf.v1 import session as _session
 from gradtape.tf.v1 import variables as _variables
-from gradtape.tf.v1.functions import *
 from gradtape.tf.v1.graphs import *
+from gradtape.tf.v1.renamed import *
 from gradtape.tf.v1.renamed import OLD_ARGUMENTS, RENAMED, renaming
 from gradtape.tf.v1.session import *
 from gradtape.tf.v1.symbolic import group, placeholder, placeholder_with_default
@@ -32,12 +31,10 @@ __all__ = [
     "group", "log", "matrix_inverse", "name_scope", "nn", "placeholder", "placeholder_with_default",
     "random_normal", "random_uniform", "set_random_seed", "train", "truncated_normal",
 ]  # fmt: skip
-__all__ += _functions.__all__
 __all__ += _graphs.__all__
+__all__ += _renamed.__all__
 __all__ += _session.__all__
 __all__ += _variables.__all__
-
-_runs.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,6 @@
 TensorShape([5, 1])
 """
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import (
     activations,
     backend,
@@ -36,5 +35,3 @@ __all__ = [
     "Sequential", "activations", "backend", "callbacks", "constraints", "initializers", "layers",
     "losses", "metrics", "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -10,8 +10,7 @@ from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.suggestions import attribute_finder
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.ops import elementwise as functions
 
 __all__ = [
@@ -22,39 +21,39 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_x(name: str, function: Any, doc: str, argument: str, result: str) -> Any:
-    """A function of one argument, which Keras calls x."""
+def _of_x(function: Any, doc: str, example: str, result: str) -> Any:
+    """A row for a function of one argument, which Keras calls x; the example names it."""
 
     @operation
     def activation(x: Any) -> Any:
         return function(convert(x))
 
-    activation.__name__ = activation.__qualname__ = name
-    activation.__module__ = __name__
-    activation.__doc__ = (
-        f"{doc}\n\n    >>> round(tf.keras.activations.{name}({argument}).numpy().item(), 4)\n"
-        f"    {result}\n    "
-    )
-    return activation
+    shown = f"round(tf.keras.activations.{example}.numpy().item(), 4)"
+    return documented(activation, __name__, doc, shown, result)
 
 
-exponential = _of_x("exponential", functions.exp, "exp(x).", "0.0", "1.0")
-log_sigmoid = _of_x(
-    "log_sigmoid", functions.log_sigmoid, "The logarithm of sigmoid.", "0.0", "-0.6931"
+linear = _of_x(lambda x: x, "The argument as it is.", "linear(2.0)", "2.0")
+mish = _of_x(core.mish, "x * tanh(softplus(x)).", "mish(0.0)", "0.0")
+hard_sigmoid = _of_x(
+    core.hard_sigmoid, "x / 6 + 1 / 2, held between 0 and 1.", "hard_sigmoid(4.0)", "1.0"
 )
-relu6 = _of_x("relu6", nn.relu6, "The value held between 0 and 6.", "7.0", "6.0")
-selu = _of_x("selu", nn.selu, "Scaled elu, which keeps mean and variance.", "0.0", "0.0")
-sigmoid = _of_x("sigmoid", functions.sigmoid, "1 / (1 + exp(-x)).", "0.0", "0.5")
-silu = swish = _of_x("silu", nn.silu, "x * sigmoid(x).", "0.0", "0.0")
-softplus = _of_x("softplus", nn.softplus, "log(1 + exp(x)).", "0.0", "0.6931")
-softsign = _of_x("softsign", functions.softsign, "x / (1 + |x|).", "1.0", "0.5")
-tanh = _of_x("tanh", functions.tanh, "Hyperbolic tangent.", "0.0", "0.0")
-tanh_shrink = _of_x("tanh_shrink", lambda x: x - elementwise.tanh(x), "x - tanh(x).", "0.0", "0.0")
+exponential = _of_x(functions.exp, "exp(x).", "exponential(0.0)", "1.0")
+log_sigmoid = _of_x(
+    functions.log_sigmoid, "The logarithm of sigmoid.", "log_sigmoid(0.0)", "-0.6931"
+)
+relu6 = _of_x(nn.relu6, "The value held between 0 and 6.", "relu6(7.0)", "6.0")
+selu = _of_x(nn.selu, "Scaled elu, which keeps mean and variance.", "selu(0.0)", "0.0")
+sigmoid = _of_x(functions.sigmoid, "1 / (1 + exp(-x)).", "sigmoid(0.0)", "0.5")
+silu = swish = _of_x(nn.silu, "x * sigmoid(x).", "silu(0.0)", "0.0")
+softplus = _of_x(nn.softplus, "log(1 + exp(x)).", "softplus(0.0)", "0.6931")
+softsign = _of_x(functions.softsign, "x / (1 + |x|).", "softsign(1.0)", "0.5")
+tanh = _of_x(functions.tanh, "Hyperbolic tangent.", "tanh(0.0)", "0.0")
+tanh_shrink = _of_x(lambda x: x - elementwise.tanh(x), "x - tanh(x).", "tanh_shrink(0.0)", "0.0")
 hard_tanh = _of_x(
-    "hard_tanh", lambda x: arithmetic.clip(x, -1.0, 1.0), "x held between -1 and 1.", "3.0", "1.0"
+    lambda x: arithmetic.clip(x, -1.0, 1.0), "x held between -1 and 1.", "hard_tanh(3.0)", "1.0"
 )
 hard_silu = hard_swish = _of_x(
-    "hard_silu", lambda x: x * core.hard_sigmoid(x), "x * hard_sigmoid(x).", "3.0", "3.0"
+    lambda x: x * core.hard_sigmoid(x), "x * hard_sigmoid(x).", "hard_silu(3.0)", "3.0"
 )
 
 
@@ -163,36 +162,6 @@ def squareplus(x: Any, b: float = 4) -> Any:
     return 0.5 * (x + elementwise.sqrt(elementwise.square(x) + float(b)))
 
 
-@operation
-def linear(x: Any) -> Any:
-    """The argument as it is.
-
-    >>> tf.keras.activations.linear(2.0).numpy().item()
-    2.0
-    """
-    return convert(x)
-
-
-@operation
-def mish(x: Any) -> Any:
-    """x * tanh(softplus(x)).
-
-    >>> tf.keras.activations.mish(0.0).numpy().item()
-    0.0
-    """
-    return core.mish(convert(x))
-
-
-@operation
-def hard_sigmoid(x: Any) -> Any:
-    """x / 6 + 1 / 2, held between 0 and 1.
-
-    >>> tf.keras.activations.hard_sigmoid([-4.0, 4.0]).numpy().tolist()
-    [0.0, 1.0]
-    """
-    return core.hard_sigmoid(convert(x))
-
-
 def get(identifier: Any) -> Any:
     """The activation of a name; functions as they are, and `linear` for None.
 
@@ -228,6 +197,3 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
     True
     """
     return (custom_objects or {}).get(config) or get(config)
-
-
-__getattr__ = attribute_finder(__name__, globals())

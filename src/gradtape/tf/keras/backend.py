@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.layers.base import _counts
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_uid", "image_data_format"]
@@ -56,10 +53,3 @@ def get_uid(prefix: str = "") -> int:
     """
     _uids[prefix] = _uids.get(prefix, 0) + 1
     return _uids[prefix]
-
-
-def __getattr__(name: str) -> Any:
-    return find(name)
-
-
-find = attribute_finder(__name__, globals())

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [
@@ -115,13 +114,9 @@ class CallbackList(Callback):
     """
 
     def __init__(
-        self,
-        callbacks: Any = None,
-        add_history: bool = False,
-        add_progbar: bool = False,
-        model: Any = None,
-        **params: Any,
-    ) -> None:
+        self, callbacks: Any = None, add_history: bool = False, add_progbar: bool = False,
+        model: Any = None, **params: Any,
+    ) -> None:  # fmt: skip
         if add_progbar:
             raise ValueError("CallbackList: there is no progress bar. Leave add_progbar out.")
         given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
@@ -185,11 +180,9 @@ class History(Callback):
         self.epoch: list[int] = []
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count epochs anew."""
         self.epoch = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """One more epoch."""
         self.epoch.append(epoch)
         for name, number in (logs or {}).items():
             self.history.setdefault(name, []).append(number)
@@ -208,15 +201,10 @@ class LambdaCallback(Callback):
     """
 
     def __init__(
-        self,
-        on_epoch_begin: Any = None,
-        on_epoch_end: Any = None,
-        on_train_begin: Any = None,
-        on_train_end: Any = None,
-        on_train_batch_begin: Any = None,
-        on_train_batch_end: Any = None,
+        self, on_epoch_begin: Any = None, on_epoch_end: Any = None, on_train_begin: Any = None,
+        on_train_end: Any = None, on_train_batch_begin: Any = None, on_train_batch_end: Any = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unknown = [name for name in kwargs if name not in _HOOKS]
         if unknown:
             raise TypeError(
@@ -290,16 +278,10 @@ class EarlyStopping(_Monitor):
     """
 
     def __init__(
-        self,
-        monitor: str = "val_loss",
-        min_delta: float = 0,
-        patience: int = 0,
-        verbose: int = 0,
-        mode: str = "auto",
-        baseline: float | None = None,
-        restore_best_weights: bool = False,
+        self, monitor: str = "val_loss", min_delta: float = 0, patience: int = 0, verbose: int = 0,
+        mode: str = "auto", baseline: float | None = None, restore_best_weights: bool = False,
         start_from_epoch: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
         self.patience, self.verbose, self.baseline = patience, verbose, baseline
         self.restore_best_weights = restore_best_weights
@@ -307,13 +289,11 @@ class EarlyStopping(_Monitor):
         self.on_train_begin()
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin anew."""
         self.wait = self.stopped_epoch = self.best_epoch = 0
         self.best: Any = None
         self.best_weights: Any = None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Compare with the best so far."""
         value = self.monitored(logs)
         if value is None or epoch < self.start_from_epoch:
             return
@@ -352,16 +332,9 @@ class ReduceLROnPlateau(_Monitor):
     """
 
     def __init__(
-        self,
-        monitor: str = "val_loss",
-        factor: float = 0.1,
-        patience: int = 10,
-        verbose: int = 0,
-        mode: str = "auto",
-        min_delta: float = 1e-4,
-        cooldown: int = 0,
-        min_lr: float = 0.0,
-    ) -> None:
+        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0,
+        mode: str = "auto", min_delta: float = 1e-4, cooldown: int = 0, min_lr: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
         if factor >= 1.0:
             raise ValueError(f"ReduceLROnPlateau: factor={factor} is not below 1.")
@@ -370,12 +343,10 @@ class ReduceLROnPlateau(_Monitor):
         self.on_train_begin()
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin anew."""
         self.cooldown_counter = self.wait = 0
         self.best: Any = None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Compare with the best so far."""
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate
@@ -412,7 +383,6 @@ class LearningRateScheduler(Callback):
         self.schedule, self.verbose = schedule, verbose
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Set the learning rate."""
         optimizer = self.model.optimizer
         try:
             rate = self.schedule(epoch, float(optimizer.learning_rate))
@@ -440,7 +410,6 @@ class TerminateOnNaN(Callback):
     """
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Look at the loss."""
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
             print(f"Batch {batch}: Invalid loss, terminating training")
@@ -454,6 +423,3 @@ def as_list(callbacks: Any, model: Any, history: bool = False, **params: Any) ->
     if callbacks is not None and not isinstance(callbacks, (Callback, Iterable)):
         raise TypeError(f"callbacks: {callbacks!r} is not a callback, nor a list of them.")
     return CallbackList(callbacks, add_history=history, model=model, **params)
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -31,6 +31,13 @@ class Outputs:
             names = [f"output_{k}" for k in range(self.count)]
         self.names: list[str] = list(names)
 
+    def matched(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[list[Any], ...]:
+        """Targets, predictions and weights for each output; one weight may serve all of them."""
+        scores = self.parts("y_pred", y_pred) if self.count > 1 else flatten(y_pred)[0]
+        if self.count > 1 and not isinstance(sample_weight, (list, tuple, dict)):
+            sample_weight = [sample_weight] * self.count
+        return self.parts("y", y_true), scores, self.parts("sample_weight", sample_weight)
+
     def parts(self, what: str, given: Any) -> list[Any]:
         """The part for each output, None where there is none."""
         if self.count == 1:
@@ -64,8 +71,8 @@ class CompiledLoss:
 
     def __init__(self, loss: Any, weights: Any, names: list[str] | None) -> None:
         self._given, self._weights, self._names = loss, weights, names
-        if not isinstance(loss, (list, tuple, dict)):
-            _require_known(loss)
+        if not isinstance(loss, (list, tuple, dict)) and loss not in ("crossentropy", "ce"):
+            all_losses.get(loss)
         self._parts: list[Any] | None = None
         self.trackers: list[Any] = []
 
@@ -83,12 +90,7 @@ class CompiledLoss:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The loss, a 0-d tensor; None if no output has one."""
         outputs = Outputs(y_pred, self._names)
-        scores = outputs.parts("y_pred", y_pred) if outputs.count > 1 else flatten(y_pred)[0]
-        targets = outputs.parts("y", y_true)
-        if outputs.count > 1 and not isinstance(sample_weight, (list, tuple, dict)):
-            weights = [sample_weight] * outputs.count
-        else:
-            weights = outputs.parts("sample_weight", sample_weight)
+        targets, scores, weights = outputs.matched(y_true, y_pred, sample_weight)
         if self._parts is None:
             self._build(outputs, targets, scores)
         assert self._parts is not None
@@ -112,11 +114,6 @@ class CompiledLoss:
             value = value if factor == 1.0 else value * factor
             found = value if found is None else found + value
         return found
-
-
-def _require_known(loss: Any) -> None:
-    if loss not in ("crossentropy", "ce"):
-        all_losses.get(loss)
 
 
 def _loss(given: Any, y_true: Any, y_pred: Any) -> Any:
@@ -151,14 +148,8 @@ class CompiledMetrics(all_metrics.Metric):
         return [variable for metric in self.metrics for variable in metric.variables]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch in."""
         outputs = Outputs(y_pred, self._names)
-        scores = outputs.parts("y_pred", y_pred) if outputs.count > 1 else flatten(y_pred)[0]
-        targets = outputs.parts("y", y_true)
-        if outputs.count > 1 and not isinstance(sample_weight, (list, tuple, dict)):
-            weights = [sample_weight] * outputs.count
-        else:
-            weights = outputs.parts("sample_weight", sample_weight)
+        targets, scores, weights = outputs.matched(y_true, y_pred, sample_weight)
         if not self._built:
             self._build(outputs, targets, scores)
         for k, metric, weighted in self._of_outputs:

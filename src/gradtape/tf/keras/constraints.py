@@ -8,7 +8,6 @@ from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = [
     "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",
@@ -42,7 +41,6 @@ class NonNeg(Constraint):
     """
 
     def __call__(self, w: Any) -> Any:
-        """Zero in place of what is negative."""
         return relu(convert(w))
 
 
@@ -61,7 +59,6 @@ class MaxNorm(Constraint):
         self.max_value, self.axis = float(max_value), axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns cut to length."""
         w = convert(w)
         norm = _norm(w, self.axis)
         return w * (clip(norm, 0.0, self.max_value) / (norm + _SMALL))
@@ -81,7 +78,6 @@ class MinMaxNorm(Constraint):
         self.rate, self.axis = float(rate), axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns of a length in the range."""
         w = convert(w)
         norm = _norm(w, self.axis)
         wanted = self.rate * clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
@@ -99,7 +95,6 @@ class UnitNorm(Constraint):
         self.axis = axis
 
     def __call__(self, w: Any) -> Any:
-        """Columns divided by their length."""
         w = convert(w)
         return w / (_norm(w, self.axis) + _SMALL)
 
@@ -124,6 +119,3 @@ def get(identifier: Any) -> Any:
     if found is None:
         raise ValueError(f"constraint {identifier!r} is unknown. There are {', '.join(_BY_NAME)}.")
     return found()
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.batches import pack, unpack
 from gradtape.tf.ops.indexing import one_hot
 
@@ -74,13 +73,9 @@ Sequence = PyDataset
 
 
 def pad_sequences(
-    sequences: Any,
-    maxlen: int | None = None,
-    dtype: Any = "int32",
-    padding: str = "pre",
-    truncating: str = "pre",
-    value: float = 0.0,
-) -> Any:
+    sequences: Any, maxlen: int | None = None, dtype: Any = "int32", padding: str = "pre",
+    truncating: str = "pre", value: float = 0.0,
+) -> Any:  # fmt: skip
     """Lists of different lengths as the rows of one array.
 
     >>> tf.keras.utils.pad_sequences([[1], [2, 3]]).tolist()
@@ -135,6 +130,3 @@ def set_random_seed(seed: int) -> None:
     python_random.seed(seed)
     np.random.seed(seed)
     random.set_seed(seed)
-
-
-__getattr__ = attribute_finder(__name__, globals())

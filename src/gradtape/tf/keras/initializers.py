@@ -9,7 +9,6 @@ from gradtape.ops.arrays.creation import eye
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dispatch import fresh
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.tensor import adopt
 
 __all__ = [
@@ -118,6 +117,3 @@ def get(identifier: Any) -> Any:
             )
         return _BY_NAME[key]()
     return Constant(convert(identifier).numpy())
-
-
-__getattr__ = attribute_finder(__name__, globals())

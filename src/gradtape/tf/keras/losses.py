@@ -26,11 +26,10 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.pytree import map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -65,33 +64,25 @@ def _matched(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return given, scores
 
 
-def _loss(name: str, function: Callable[..., Any], doc: str, result: str) -> Any:
+def _loss(function: Callable[..., Any], doc: str, result: str, name: str = "") -> Any:
+    """A row for a loss of each example, by the name of the function unless there is another."""
+    name = name or function.__name__
+
     @operation
     def loss(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Tensor:
         return function(*_matched(name, y_true, y_pred), *args, reduction="none", **kwargs)
 
-    loss.__name__ = loss.__qualname__ = name
-    loss.__module__ = __name__
-    loss.__doc__ = (
-        f"{doc}\n\n    >>> tf.keras.losses.{name}([[0.0, 1.0]], [[0.5, 0.5]])"
-        f".numpy().round(4).tolist()\n    [{result}]\n    "
-    )
-    return loss
+    example = f"round(tf.keras.losses.{name}([[0.0, 1.0]], [[0.5, 0.5]]).numpy().item(), 4)"
+    return documented(loss, __name__, doc, example, result)
 
 
-mean_squared_error = _loss(
-    "mean_squared_error", core.mean_squared_error, "The mean of squared differences.", "0.25"
-)
-mean_absolute_error = _loss(
-    "mean_absolute_error", core.mean_absolute_error, "The mean of absolute differences.", "0.5"
-)
-huber = _loss("huber", core.huber, "Squared differences up to delta, linear beyond.", "0.125")
-log_cosh = _loss("log_cosh", core.log_cosh, "The mean of log(cosh(difference)).", "0.1201")
-hinge = _loss("hinge", core.hinge, "The mean of max(1 - t * p, 0).", "1.0")
-kl_divergence = _loss("kl_divergence", core.kl_divergence, "The sum of t * log(t / p).", "0.6931")
-cosine_similarity = _loss(
-    "cosine_similarity", core.cosine_similarity, "Minus the cosine of the angle.", "-0.7071"
-)
+mean_squared_error = _loss(core.mean_squared_error, "The mean of squared differences.", "0.25")
+mean_absolute_error = _loss(core.mean_absolute_error, "The mean of absolute differences.", "0.5")
+huber = _loss(core.huber, "Squared differences up to delta, linear beyond.", "0.125")
+log_cosh = _loss(core.log_cosh, "The mean of log(cosh(difference)).", "0.1201")
+hinge = _loss(core.hinge, "The mean of max(1 - t * p, 0).", "1.0")
+kl_divergence = _loss(core.kl_divergence, "The sum of t * log(t / p).", "0.6931")
+cosine_similarity = _loss(core.cosine_similarity, "Minus the cosine of the angle.", "-0.7071")
 
 
 def _binary(
@@ -106,12 +97,9 @@ def _binary(
 
 
 binary_crossentropy = _loss(
-    "binary_crossentropy", _binary,
-    "The mean of -(t log(p) + (1 - t) log(1 - p)).", "0.6931",
-)  # fmt: skip
-categorical_crossentropy = _loss(
-    "categorical_crossentropy", core.categorical_crossentropy, "The sum of -t log(p).", "0.6931"
+    _binary, "The mean of -(t log(p) + (1 - t) log(1 - p)).", "0.6931", "binary_crossentropy"
 )
+categorical_crossentropy = _loss(core.categorical_crossentropy, "The sum of -t log(p).", "0.6931")
 
 
 def _own(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -121,14 +109,6 @@ def _own(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         return mean(function(y_true, y_pred), axis=-1)
 
     return loss
-
-
-def _share(t: Any, p: Any) -> Any:
-    return 100.0 * size((t - p) / maximum(size(t), 1e-7))
-
-
-def _logarithms(t: Any, p: Any) -> Any:
-    return square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))
 
 
 def _signed(t: Any) -> Any:
@@ -144,19 +124,20 @@ def _categorical_hinge(y_true: Any, y_pred: Any, reduction: str) -> Any:
 
 
 mean_absolute_percentage_error = _loss(
-    "mean_absolute_percentage_error", _own(_share),
-    "The mean of differences as percentages of the targets.", "250000000.0",
+    _own(lambda t, p: 100.0 * size((t - p) / maximum(size(t), 1e-7))),
+    "The mean of differences as percentages of the targets.", "2500000...",
+    "mean_absolute_percentage_error",
 )  # fmt: skip
 mean_squared_logarithmic_error = _loss(
-    "mean_squared_logarithmic_error", _own(_logarithms),
-    "The mean of squared differences of log(1 + x).", "0.1236",
+    _own(lambda t, p: square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))),
+    "The mean of squared differences of log(1 + x).", "0.1236", "mean_squared_logarithmic_error",
 )  # fmt: skip
 squared_hinge = _loss(
-    "squared_hinge", _own(lambda t, p: square(maximum(1.0 - _signed(t) * p, 0.0))),
-    "The mean of max(1 - t * p, 0) squared.", "1.25",
+    _own(lambda t, p: square(maximum(1.0 - _signed(t) * p, 0.0))),
+    "The mean of max(1 - t * p, 0) squared.", "1.25", "squared_hinge",
 )  # fmt: skip
 categorical_hinge = _loss(
-    "categorical_hinge", _categorical_hinge, "max(wrong - right + 1, 0).", "1.0"
+    _categorical_hinge, "max(wrong - right + 1, 0).", "1.0", "categorical_hinge"
 )
 MAPE = mape = mean_absolute_percentage_error
 MSLE = msle = mean_squared_logarithmic_error
@@ -170,8 +151,8 @@ MAE = mae = mean_absolute_error
 def poisson(y_true: Any, y_pred: Any) -> Tensor:
     """The mean of p - t log(p).
 
-    >>> tf.keras.losses.poisson([[1.0]], [[1.0]]).numpy().tolist()
-    [1.0]
+    >>> round(tf.keras.losses.poisson([[1.0]], [[1.0]]).numpy().item(), 4)
+    1.0
     """
     given, scores = _matched("poisson", y_true, y_pred)
     return mean(scores - given * log(scores + 1e-7), axis=-1)
@@ -183,8 +164,9 @@ def sparse_categorical_crossentropy(
 ) -> Tensor:
     """-log(p) of the class that an integer names.
 
-    >>> tf.keras.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]]).numpy().round(4).tolist()
-    [0.6931]
+    >>> loss = tf.keras.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]])
+    >>> round(loss.numpy().item(), 4)
+    0.6931
     """
     labels = convert(y_true)
     if labels.dtype.kind == "f":
@@ -344,13 +326,11 @@ class LossFunctionWrapper(Loss):
         self.fn, self._fn_kwargs = fn, kwargs
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of each example."""
         if hasattr(y_true, "ndim") and hasattr(y_pred, "ndim"):
             y_true, y_pred = _aligned(y_true, y_pred)
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal loss."""
         return {**super().get_config(), "fn": self.fn, **self._fn_kwargs}
 
 
@@ -478,6 +458,3 @@ def deserialize(name: Any, custom_objects: Any = None) -> Any:
         return (custom_objects or {}).get(name) or globals()[name]
     kind = (custom_objects or {}).get(name["class_name"]) or globals()[name["class_name"]]
     return kind.from_config(name["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())

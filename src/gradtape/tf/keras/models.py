@@ -9,7 +9,6 @@ import numpy as np
 
 from gradtape.pytree import flatten
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
@@ -180,7 +179,6 @@ class Functional(Model):
         return [self.__dict__.get("_layers", ()), *super().attributes()]
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The outputs for values of the inputs."""
         with in_phase(training):
             return evaluated(self._inputs, self._outputs, masked(inputs, mask))
 
@@ -254,7 +252,6 @@ class Sequential(Model):
         return self._layers.pop()
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of all layers."""
         # Two examples are enough to find out what each layer gets.
         lengths = [2 if n is None else n for n in input_shape]
         if None not in tuple(input_shape)[1:]:
@@ -266,7 +263,6 @@ class Sequential(Model):
         self.built = True
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """The output of the last layer."""
         inputs = masked(inputs, mask)
         for layer in self._layers:
             if isinstance(layer, Layer):
@@ -294,6 +290,3 @@ def clone_model(model: Any) -> Any:
             f"clone_model: {model.name} is not a Sequential. Make it again as it was made."
         )
     return type(model)([type(layer).from_config(layer.get_config()) for layer in model._layers])
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -6,10 +6,9 @@ import inspect
 from typing import Any
 
 from gradtape import optimizers as core
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.keras import rarer_optimizers, schedules
-from gradtape.tf.keras.naming import snake_case
 from gradtape.tf.keras.optimizer import Optimizer
+from gradtape.tf.keras.weights import snake_case
 
 __all__ = [
     "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",
@@ -86,6 +85,3 @@ def deserialize(config: dict[str, Any]) -> Any:
     'sgd'
     """
     return _BY_NAME[config["class_name"].lower()].from_config(config["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())

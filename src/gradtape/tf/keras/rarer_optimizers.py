@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -16,25 +17,57 @@ from gradtape.ops.families.casting import cast
 from gradtape.optimizers import Optimizer
 from gradtape.tensor.variable import Variable
 
-__all__ = ["Adadelta", "Adamax", "Ftrl", "Lion", "Nadam"]
-
 Update = tuple[Any, list[Any]]
 
 
-class _Configured(Optimizer):
-    """An optimizer whose own arguments are numbers, kept under their names."""
+_SHARED = [
+    parameter
+    for parameter in inspect.signature(Optimizer.__init__).parameters.values()
+    if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+]
 
-    def __init__(self, learning_rate: Any, own: dict[str, float], shared: tuple[Any, ...]) -> None:
-        super().__init__(learning_rate, *shared)
-        self._own = tuple(own)
-        for name, value in own.items():
-            setattr(self, name, float(value))
+
+class _Configured(Optimizer):
+    """An optimizer whose own arguments are the numbers that its class declares, in that order.
+
+    They follow the learning rate in the constructor, and precede what all optimizers share.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = [
+            inspect.Parameter(
+                name, _SHARED[0].POSITIONAL_OR_KEYWORD, default=getattr(cls, name), annotation=kind
+            )
+            for name, kind in inspect.get_annotations(cls).items()
+        ]
+        if not own:
+            return
+        signature = inspect.Signature([*_SHARED[:2], *own, *_SHARED[2:]], return_annotation="None")
+        cls.hyperparameters = tuple(parameter.name for parameter in own)
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            try:
+                _, *given = signature.bind(self, *args, **kwargs).arguments.items()
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.__init__() {error}") from None
+            shared = dict(given)
+            numbers = {name: shared.pop(name) for name in cls.hyperparameters if name in shared}
+            Optimizer.__init__(self, **shared)
+            for name, number in numbers.items():
+                setattr(self, name, float(number))
+            self._prepare()
+
+        __init__.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = __init__  # type: ignore[method-assign]
+
+    def _prepare(self) -> None:
+        """Make the state that belongs to no variable."""
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal optimizer, without its state."""
         found = super().get_config()
         found.pop("lazy")
-        return {**found, **{name: getattr(self, name) for name in self._own}}
+        return found
 
 
 class Adadelta(_Configured):
@@ -47,25 +80,10 @@ class Adadelta(_Configured):
     """
 
     slots = ("accumulated_grad", "accumulated_delta_var")
-    rho: float
-    epsilon: float
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        rho: float = 0.95,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        super().__init__(learning_rate, {"rho": rho, "epsilon": epsilon}, shared)
+    rho: float = 0.95
+    epsilon: float = 1e-7
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         squares, steps = slots
         squares = self.rho * squares + (1.0 - self.rho) * square(gradient)
         delta = -sqrt(steps + self.epsilon) * gradient / sqrt(squares + self.epsilon)
@@ -82,32 +100,15 @@ class Adamax(_Configured):
     """
 
     slots = ("momentum", "norm")
-    beta_1: float
-    beta_2: float
-    epsilon: float
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        own = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        super().__init__(learning_rate, own, shared)
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-7
 
     def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
         """The learning rate corrected for a moment that begins at 0."""
         return (learning_rate / (1.0 - power_of(self.beta_1, cast(step + 1, float64))),)
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         momentum, norm = slots
         momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
         norm = maximum(self.beta_2 * norm, size(gradient + 0.0))
@@ -127,25 +128,12 @@ class Nadam(_Configured):
     """
 
     slots = ("momentum", "velocity")
-    beta_1: float
-    beta_2: float
-    epsilon: float
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-7
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        own = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        super().__init__(learning_rate, own, shared)
+    def _prepare(self) -> None:
+        """Make the product of momenta."""
         self._product = self.make_variable(np.float64(1.0), "u_product")
 
     def named_variables(self) -> list[tuple[str, Variable]]:
@@ -163,7 +151,6 @@ class Nadam(_Configured):
         return first, second, 1.0 / (1.0 - power_of(self.beta_2, t))
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         first, second, third = rates
         momentum, velocity = slots
         momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
@@ -185,45 +172,18 @@ class Ftrl(_Configured):
     """
 
     slots = ("accumulator", "linear")
-    learning_rate_power: float
-    initial_accumulator_value: float
-    l1_regularization_strength: float
-    l2_regularization_strength: float
-    l2_shrinkage_regularization_strength: float
-    beta: float
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        learning_rate_power: float = -0.5,
-        initial_accumulator_value: float = 0.1,
-        l1_regularization_strength: float = 0.0,
-        l2_regularization_strength: float = 0.0,
-        l2_shrinkage_regularization_strength: float = 0.0,
-        beta: float = 0.0,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        own = {
-            "learning_rate_power": learning_rate_power,
-            "initial_accumulator_value": initial_accumulator_value,
-            "l1_regularization_strength": l1_regularization_strength,
-            "l2_regularization_strength": l2_regularization_strength,
-            "l2_shrinkage_regularization_strength": l2_shrinkage_regularization_strength,
-            "beta": beta,
-        }
-        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        super().__init__(learning_rate, own, shared)
+    learning_rate_power: float = -0.5
+    initial_accumulator_value: float = 0.1
+    l1_regularization_strength: float = 0.0
+    l2_regularization_strength: float = 0.0
+    l2_shrinkage_regularization_strength: float = 0.0
+    beta: float = 0.0
 
     def start_of(self, slot: str) -> float:
         """The number that a slot is filled with at the beginning."""
         return self.initial_accumulator_value if slot == "accumulator" else 0.0
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         (rate,) = rates
         before, linear = slots
         gradient = gradient + 0.0
@@ -245,25 +205,10 @@ class Lion(_Configured):
     """
 
     slots = ("momentum",)
-    beta_1: float
-    beta_2: float
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.99,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        shared = (weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        super().__init__(learning_rate, {"beta_1": beta_1, "beta_2": beta_2}, shared)
+    beta_1: float = 0.9
+    beta_2: float = 0.99
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
-        """One step of the formula above."""
         (momentum,) = slots
         direction = sign(momentum * self.beta_1 + gradient * (1.0 - self.beta_1))
         momentum = momentum * self.beta_2 + gradient * (1.0 - self.beta_2)

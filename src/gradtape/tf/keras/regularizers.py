@@ -11,7 +11,6 @@ from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get", "l1", "l1_l2", "l2"]
 
@@ -51,7 +50,6 @@ class L1L2(Regularizer):
         self.l1, self.l2 = float(l1 or 0.0), float(l2 or 0.0)
 
     def __call__(self, x: Any) -> Any:
-        """The penalty."""
         x = convert(x)
         found: Any = None
         for share, measure in ((self.l1, size), (self.l2, square)):
@@ -72,7 +70,6 @@ class L1(L1L2):
         super().__init__(0.01 if l1 is None else l1, 0.0)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument that makes an equal one."""
         return {"l1": self.l1}
 
 
@@ -87,7 +84,6 @@ class L2(L1L2):
         super().__init__(0.0, 0.01 if l2 is None else l2)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument that makes an equal one."""
         return {"l2": self.l2}
 
 
@@ -104,7 +100,6 @@ class OrthogonalRegularizer(Regularizer):
         self.factor, self.mode = float(factor), mode
 
     def __call__(self, x: Any) -> Any:
-        """The penalty."""
         x = convert(x)
         if x.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer: expected a matrix, got shape {x.shape}.")
@@ -132,6 +127,3 @@ def get(identifier: Any) -> Any:
     if str(identifier).lower() not in _BY_NAME:
         raise ValueError(f"regularizer {identifier!r} is unknown. There are l1, l2 and l1_l2.")
     return _BY_NAME[str(identifier).lower()]()
-
-
-__getattr__ = attribute_finder(__name__, globals())

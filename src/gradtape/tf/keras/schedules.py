@@ -9,7 +9,6 @@ from gradtape.optimizers.schedules import LearningRateSchedule, to_config
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.suggestions import attribute_finder
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
@@ -72,6 +71,3 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
             "custom_objects."
         )
     return kind.from_config(config["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())

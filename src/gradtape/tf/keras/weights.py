@@ -1,7 +1,8 @@
-"""Weights: variables with a starting value, which layers and metrics keep."""
+"""Weights, variables with a starting value that layers and metrics keep; names made of classes."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gradtape.tf.base.conversion import convert
@@ -22,3 +23,9 @@ def weight(
     made = Variable(convert(start).read(), trainable=trainable, dtype=dtype, constraint=constraint)
     made.name = name or "variable"
     return made
+
+
+def snake_case(name: str) -> str:
+    """Words apart and in small letters; digits belong to the word before them."""
+    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower().lstrip("_")

@@ -236,12 +236,9 @@ def unstack(
 
 @operation
 def split(
-    value: TensorLike,
-    num_or_size_splits: IntsLike,
-    axis: IntLike = 0,
-    num: IntLike | None = None,
+    value: TensorLike, num_or_size_splits: IntsLike, axis: IntLike = 0, num: IntLike | None = None,
     name: str = "split",
-) -> list[Tensor]:
+) -> list[Tensor]:  # fmt: skip
     """Parts along an axis: a number of equal ones, or a list of sizes, one of which may be -1.
 
     >>> [x.numpy().tolist() for x in tf.split([1, 2, 3, 4], 2)]
@@ -306,12 +303,9 @@ def _with_dense_gradient(x: Tensor) -> Tensor:
 
 @operation
 def pad(
-    tensor: TensorLike,
-    paddings: TensorLike,
-    mode: str = "CONSTANT",
-    constant_values: TensorLike = 0,
-    name: Name = None,
-) -> Tensor:
+    tensor: TensorLike, paddings: TensorLike, mode: str = "CONSTANT",
+    constant_values: TensorLike = 0, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Elements added before and after along each axis; `paddings` has a pair for each axis.
 
     >>> tf.pad([1, 2], [[1, 1]], "REFLECT").numpy().tolist()

@@ -11,8 +11,7 @@ from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.tf.base.conversion import as_shape, common, convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.table import documented, named_in
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, ShapeLike, TensorLike
 from gradtape.tf.ops.windows import (
@@ -55,15 +54,9 @@ def _product(rows: Tensor, matrix: Tensor, shape: Sequence[int], last: bool) -> 
 
 
 def _convolved(
-    name: str,
-    input: TensorLike,
-    filters: TensorLike,
-    strides: PerAxis | None,
-    padding: Padding,
-    last: bool,
-    dilations: PerAxis | None,
-    spatial: int,
-) -> Tensor:
+    name: str, input: TensorLike, filters: TensorLike, strides: PerAxis | None, padding: Padding,
+    last: bool, dilations: PerAxis | None, spatial: int,
+) -> Tensor:  # fmt: skip
     x, kernel = _operands(name, input, filters, spatial, last, -2)
     batch, *lengths, channels = x.spec.shape
     *window, _, outside = kernel.spec.shape
@@ -78,14 +71,9 @@ def _convolved(
 
 @operation
 def conv1d(
-    input: TensorLike,
-    filters: TensorLike,
-    stride: PerAxis,
-    padding: Padding,
-    data_format: str = "NWC",
-    dilations: PerAxis | None = None,
-    name: Name = None,
-) -> Tensor:
+    input: TensorLike, filters: TensorLike, stride: PerAxis, padding: Padding,
+    data_format: str = "NWC", dilations: PerAxis | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Convolution along one axis: input (batch, length, channels), filters (width, in, out).
 
     >>> x = tf.reshape([1.0, 2.0, 3.0], [1, 3, 1])
@@ -103,14 +91,9 @@ def _convolution(
     own = named_in(example)
 
     def conv(
-        input: TensorLike,
-        filters: TensorLike,
-        strides: PerAxis,
-        padding: Padding,
-        data_format: str = layout,
-        dilations: PerAxis | None = None,
-        name: Name = None,
-    ) -> Tensor:
+        input: TensorLike, filters: TensorLike, strides: PerAxis, padding: Padding,
+        data_format: str = layout, dilations: PerAxis | None = None, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         last = channels_last(data_format)
         return _convolved(own, input, filters, strides, padding, last, dilations, spatial)
 
@@ -143,14 +126,10 @@ def atrous_conv2d(
 
 @operation
 def convolution(
-    input: TensorLike,
-    filters: TensorLike,
-    strides: PerAxis | None = None,
-    padding: Padding = "VALID",
-    data_format: str | None = None,
-    dilations: PerAxis | None = None,
+    input: TensorLike, filters: TensorLike, strides: PerAxis | None = None,
+    padding: Padding = "VALID", data_format: str | None = None, dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Convolution along all spatial axes.
 
     >>> tf.nn.convolution(tf.ones([1, 3, 1]), tf.ones([2, 1, 1])).shape
@@ -161,16 +140,9 @@ def convolution(
 
 
 def _transposed(
-    name: str,
-    input: TensorLike,
-    filters: TensorLike,
-    output_shape: ShapeLike,
-    strides: PerAxis,
-    padding: Padding,
-    last: bool,
-    dilations: PerAxis | None,
-    spatial: int,
-) -> Tensor:
+    name: str, input: TensorLike, filters: TensorLike, output_shape: ShapeLike, strides: PerAxis,
+    padding: Padding, last: bool, dilations: PerAxis | None, spatial: int,
+) -> Tensor:  # fmt: skip
     """The derivative of a convolution by its input: windows over the spread-out input."""
     x, kernel = _operands(name, input, filters, spatial, last, -1)
     shape = as_shape(output_shape)
@@ -220,15 +192,10 @@ def _transpose(
     own = named_in(example)
 
     def conv_transpose(
-        input: TensorLike,
-        filters: TensorLike,
-        output_shape: ShapeLike,
-        strides: PerAxis,
-        padding: Padding = "SAME",
-        data_format: str | None = layout,
-        dilations: PerAxis | None = None,
-        name: Name = None,
-    ) -> Tensor:
+        input: TensorLike, filters: TensorLike, output_shape: ShapeLike, strides: PerAxis,
+        padding: Padding = "SAME", data_format: str | None = layout,
+        dilations: PerAxis | None = None, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         axes = convert(input).ndim - 2 if spatial is None else spatial
         last = channels_last(data_format)
         return _transposed(
@@ -259,14 +226,9 @@ conv_transpose = _transpose(None, None, "The transpose of a convolution along al
 
 @operation
 def depthwise_conv2d(
-    input: TensorLike,
-    filter: TensorLike,
-    strides: PerAxis,
-    padding: Padding,
-    data_format: str | None = None,
-    dilations: PerAxis | None = None,
-    name: Name = None,
-) -> Tensor:
+    input: TensorLike, filter: TensorLike, strides: PerAxis, padding: Padding,
+    data_format: str | None = None, dilations: PerAxis | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Each channel convolved with its own filters, of shape (height, width, channels, multiplier).
 
     >>> x = tf.ones([1, 2, 2, 3])
@@ -293,15 +255,10 @@ def depthwise_conv2d(
 
 @operation
 def separable_conv2d(
-    input: TensorLike,
-    depthwise_filter: TensorLike,
-    pointwise_filter: TensorLike,
-    strides: PerAxis,
-    padding: Padding,
-    data_format: str | None = None,
-    dilations: PerAxis | None = None,
+    input: TensorLike, depthwise_filter: TensorLike, pointwise_filter: TensorLike, strides: PerAxis,
+    padding: Padding, data_format: str | None = None, dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Each channel convolved on its own, and then all channels mixed element by element.
 
     >>> deep, point = tf.ones([2, 2, 3, 1]), tf.ones([1, 1, 3, 1])

@@ -14,11 +14,10 @@ from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.dtypes import bool as boolean
 from gradtape.tf.base.errors import InvalidValueError
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
@@ -81,12 +80,9 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
 
 @operation
 def eye(
-    num_rows: IntLike,
-    num_columns: IntLike | None = None,
-    batch_shape: ShapeLike | None = None,
-    dtype: DTypeLike = float32,
-    name: Name = None,
-) -> Tensor:
+    num_rows: IntLike, num_columns: IntLike | None = None, batch_shape: ShapeLike | None = None,
+    dtype: DTypeLike = float32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """The identity matrix, or a stack of them.
 
     >>> tf.eye(2).numpy().tolist()
@@ -100,12 +96,9 @@ def eye(
 
 @operation
 def range(
-    start: TensorLike,
-    limit: TensorLike | None = None,
-    delta: TensorLike = 1,
-    dtype: DTypeLike | None = None,
-    name: str = "range",
-) -> Tensor:
+    start: TensorLike, limit: TensorLike | None = None, delta: TensorLike = 1,
+    dtype: DTypeLike | None = None, name: str = "range",
+) -> Tensor:  # fmt: skip
     """Numbers from start up to, but without, limit; with one argument, from 0 up to it.
 
     >>> tf.range(3), tf.range(1.0, 2.0, 0.5).numpy().tolist()
@@ -176,11 +169,9 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
 
 @operation
 def sequence_mask(
-    lengths: TensorLike,
-    maxlen: IntLike | None = None,
-    dtype: DTypeLike = boolean,
+    lengths: TensorLike, maxlen: IntLike | None = None, dtype: DTypeLike = boolean,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """For each length, a row with as many true elements, and false ones after them.
 
     >>> tf.sequence_mask([1, 3], 3).numpy().tolist()

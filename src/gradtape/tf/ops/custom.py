@@ -164,12 +164,9 @@ def _returned(result: object, declared: Any) -> Any:
 
 @fresh
 def numpy_function(
-    func: Callable[..., object],
-    inp: Sequence[TensorLike],
-    Tout: object,
-    stateful: bool = True,
+    func: Callable[..., object], inp: Sequence[TensorLike], Tout: object, stateful: bool = True,
     name: Name = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Call a function on NumPy arrays as part of the program; it has no derivative.
 
     >>> tf.numpy_function(np.cumsum, [tf.constant([1.0, 2.0])], tf.float32).numpy().tolist()

@@ -81,14 +81,9 @@ def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:
 
 @operation
 def diag(
-    diagonal: TensorLike,
-    name: str = "diag",
-    k: IntLike = 0,
-    num_rows: int = -1,
-    num_cols: int = -1,
-    padding_value: TensorLike = 0,
-    align: str = "RIGHT_LEFT",
-) -> Tensor:
+    diagonal: TensorLike, name: str = "diag", k: IntLike = 0, num_rows: int = -1,
+    num_cols: int = -1, padding_value: TensorLike = 0, align: str = "RIGHT_LEFT",
+) -> Tensor:  # fmt: skip
     """Matrices with these values on diagonal `k`, or on a range of diagonals, and zeros elsewhere.
 
     >>> tf.linalg.diag([1, 2]).numpy().tolist()
@@ -119,12 +114,9 @@ def diag(
 
 @operation
 def diag_part(
-    input: TensorLike,
-    name: str = "diag_part",
-    k: IntLike = 0,
-    padding_value: TensorLike = 0,
+    input: TensorLike, name: str = "diag_part", k: IntLike = 0, padding_value: TensorLike = 0,
     align: str = "RIGHT_LEFT",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Diagonal `k` of the last two axes, or a range of diagonals.
 
     >>> tf.linalg.diag_part([[1, 2], [3, 4]]).numpy().tolist()
@@ -143,12 +135,9 @@ def diag_part(
 
 @operation
 def set_diag(
-    input: TensorLike,
-    diagonal: TensorLike,
-    name: str = "set_diag",
-    k: IntLike = 0,
+    input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: IntLike = 0,
     align: str = "RIGHT_LEFT",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Matrices with diagonal `k`, or a range of diagonals, replaced.
 
     >>> tf.linalg.set_diag([[1, 2], [3, 4]], [7, 8]).numpy().tolist()

@@ -16,8 +16,7 @@ from gradtape.ops.elementwise import unary as core
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base import operators
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import PLAIN, graphs, operation
-from gradtape.tf.base.table import documented
+from gradtape.tf.base.dispatch import PLAIN, documented, graphs, operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, TensorLike
 
@@ -92,15 +91,9 @@ def _x1_x2(function: operators.Binary) -> Callable[..., Tensor]:
 
 
 def unary(
-    function: Callable[[Any], Any],
-    accepts: str,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[Unary], Any] = _x,
-    namespace: str = "tf.math",
-    digits: int = 10,
-) -> Unary:
+    function: Callable[[Any], Any], accepts: str, sentence: str, example: str, result: str,
+    called: Callable[[Unary], Any] = _x, namespace: str = "tf.math", digits: int = 10,
+) -> Unary:  # fmt: skip
     """A row for a function of one operand."""
     own = example.partition("(")[0]
 
@@ -137,27 +130,18 @@ def activation(
 
 
 def binary(
-    function: operators.Binary,
-    accepts: str,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[operators.Binary], Any] = _x_y,
-    namespace: str = "tf.math",
-) -> Binary:
+    function: operators.Binary, accepts: str, sentence: str, example: str, result: str,
+    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
+) -> Binary:  # fmt: skip
     """A row for a function of two operands of one dtype."""
     operate = operators.binary(example.partition("(")[0], function, accepts)
     return _operator(operate, sentence, example, result, called, namespace)
 
 
 def _operator(
-    operate: operators.Binary,
-    sentence: str,
-    example: str,
-    result: str,
-    called: Callable[[operators.Binary], Any] = _x_y,
-    namespace: str = "tf.math",
-) -> Binary:
+    operate: operators.Binary, sentence: str, example: str, result: str,
+    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
+) -> Binary:  # fmt: skip
     """A row for the function behind one of Python's operators."""
     shown = f"{namespace}.{example}.numpy().item()"
     return documented(called(operate), "gradtape.tf", sentence, shown, result)
@@ -218,10 +202,6 @@ def _truncated(x: Tensor, y: Tensor) -> Tensor:
     quotient = arithmetic.floor_divide(x, y)
     inexact = arithmetic.not_equal(arithmetic.remainder(x, y), 0)
     return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
-
-
-def _truncated_remainder(x: Tensor, y: Tensor) -> Tensor:
-    return x - _truncated(x, y) * y
 
 
 def _squared_difference(x: Any, y: Any) -> Tensor:
@@ -321,7 +301,7 @@ nextafter: Callable[..., Tensor] = binary(arithmetic.nextafter, "f",
     "The next number from x towards y.", "nextafter(0.0, 0.0)", "0.0", _x1_x2)
 truncatediv = binary(_truncated, "iuf", "The quotient, rounded towards zero.", "truncatediv(-3, 2)",
     "-1")
-truncatemod = binary(_truncated_remainder, "iuf", "The remainder of truncatediv.",
+truncatemod = binary(lambda x, y: x - _truncated(x, y) * y, "iuf", "The remainder of truncatediv.",
     "truncatemod(-3, 2)", "-1")
 
 add = _operator(operators.add, "The sum.", "add(1.0, 2.0)", "3.0")

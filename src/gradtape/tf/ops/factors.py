@@ -101,12 +101,9 @@ def lu_reconstruct(
 
 @operation
 def lu_solve(
-    lower_upper: TensorLike,
-    perm: TensorLike,
-    rhs: TensorLike,
-    validate_args: bool = False,
+    lower_upper: TensorLike, perm: TensorLike, rhs: TensorLike, validate_args: bool = False,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The solution of linear systems, given the factors of their matrices.
 
     >>> tf.linalg.lu_solve(*tf.linalg.lu([[0.0, 2.0], [1.0, 3.0]]), [[4.0], [7.0]]).numpy().tolist()

@@ -8,8 +8,7 @@ from typing import Any
 from gradtape import fft as core
 from gradtape.errors import DtypeError
 from gradtape.tf.base.conversion import as_axes, as_shape, convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.table import documented, named_in
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, Name, ShapeLike, TensorLike
 

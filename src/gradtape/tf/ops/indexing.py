@@ -20,9 +20,8 @@ from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
@@ -48,13 +47,9 @@ def as_indices(name: str, indices: TensorLike) -> Tensor:
 
 @operation
 def gather(
-    params: TensorLike,
-    indices: TensorLike,
-    validate_indices: object = None,
-    axis: IntLike | None = None,
-    batch_dims: IntLike = 0,
-    name: Name = None,
-) -> Tensor:
+    params: TensorLike, indices: TensorLike, validate_indices: object = None,
+    axis: IntLike | None = None, batch_dims: IntLike = 0, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Slices of `params` at indices along an axis, separately for the first `batch_dims` axes.
 
     >>> tf.gather([[1, 2], [3, 4], [5, 6]], [2, 0]).numpy().tolist()
@@ -81,12 +76,9 @@ def require_no_policy(name: str, policy: str) -> None:
 
 @operation
 def gather_nd(
-    params: TensorLike,
-    indices: TensorLike,
-    batch_dims: IntLike = 0,
-    name: Name = None,
+    params: TensorLike, indices: TensorLike, batch_dims: IntLike = 0, name: Name = None,
     bad_indices_policy: str = "",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Elements or slices of `params` at positions along its first axes.
 
     >>> tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).numpy().tolist()
@@ -119,11 +111,9 @@ def gather_nd(
 
 @operation
 def where(
-    condition: TensorLike,
-    x: TensorLike | None = None,
-    y: TensorLike | None = None,
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """x where the condition holds, y elsewhere; without them, the indices where it holds.
 
     >>> tf.where([True, False], [1.0, 2.0], 0.0).numpy().tolist()
@@ -195,18 +185,10 @@ _part = builtins.slice
 
 @operation
 def strided_slice(
-    input_: TensorLike,
-    begin: ShapeLike,
-    end: ShapeLike,
-    strides: ShapeLike | None = None,
-    begin_mask: int = 0,
-    end_mask: int = 0,
-    ellipsis_mask: int = 0,
-    new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-    var: object = None,
-    name: Name = None,
-) -> Tensor:
+    input_: TensorLike, begin: ShapeLike, end: ShapeLike, strides: ShapeLike | None = None,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0, var: object = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """`x[begin:end:strides]`, with one entry for each axis.
 
     >>> tf.strided_slice([1, 2, 3, 4], [0], [4], [2]).numpy().tolist()
@@ -234,14 +216,10 @@ def strided_slice(
 
 @operation
 def one_hot(
-    indices: TensorLike,
-    depth: IntLike,
-    on_value: TensorLike | None = None,
-    off_value: TensorLike | None = None,
-    axis: IntLike | None = None,
-    dtype: DTypeLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    indices: TensorLike, depth: IntLike, on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None, axis: IntLike | None = None,
+    dtype: DTypeLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """One value at the index and another elsewhere, along a new axis, the last by default.
 
     >>> tf.one_hot([0, 2], 3).numpy().tolist()
@@ -313,12 +291,9 @@ def _scattered(
 
 @operation
 def scatter_nd(
-    indices: TensorLike,
-    updates: TensorLike,
-    shape: ShapeLike,
-    bad_indices_policy: str = "",
+    indices: TensorLike, updates: TensorLike, shape: ShapeLike, bad_indices_policy: str = "",
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor of zeros with updates added at positions.
 
     >>> tf.scatter_nd([[0], [2], [0]], [1.0, 2.0, 3.0], [4]).numpy().tolist()
@@ -349,12 +324,9 @@ def _scatter(
     own = named_in(example)
 
     def scattered(
-        tensor: TensorLike,
-        indices: TensorLike,
-        updates: TensorLike,
-        bad_indices_policy: str = "",
+        tensor: TensorLike, indices: TensorLike, updates: TensorLike, bad_indices_policy: str = "",
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         require_no_policy(own, bad_indices_policy)
         x = convert(tensor)
         if not negate:

@@ -16,9 +16,8 @@ from gradtape.ops.elementwise.unary import log
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import int32
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, Name, TensorLike
 from gradtape.tf.ops.products import norm
@@ -147,12 +146,9 @@ def _require_matrices(name: str, *matrices: Tensor) -> None:
 
 @operation
 def triangular_solve(
-    matrix: TensorLike,
-    rhs: TensorLike,
-    lower: bool = True,
-    adjoint: bool = False,
+    matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The x for which matrix @ x = rhs, where only one triangle of the matrix is read.
 
     >>> tf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[2.0], [3.0]]).numpy().tolist()
@@ -236,12 +232,9 @@ def eigvalsh(tensor: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def lstsq(
-    matrix: TensorLike,
-    rhs: TensorLike,
-    l2_regularizer: float = 0.0,
-    fast: bool = True,
+    matrix: TensorLike, rhs: TensorLike, l2_regularizer: float = 0.0, fast: bool = True,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
 
     >>> tf.linalg.lstsq([[1.0], [1.0]], [[1.0], [3.0]]).numpy().round(4).tolist()

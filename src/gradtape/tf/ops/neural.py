@@ -1,4 +1,4 @@
-"""Neural networks: activations, losses, normalization, dropout and look-ups."""
+"""Neural networks: activations, losses, normalization, moments, dropout and look-ups."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
 from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import broadcast_to
+from gradtape.ops.arrays.padding import pad
 from gradtape.ops.elementwise.arithmetic import minimum, stop_gradient, where
 from gradtape.ops.elementwise.unary import exp, log, rsqrt, square
 from gradtape.ops.elementwise.unary import relu as core_relu
 from gradtape.ops.elementwise.unary import sigmoid as core_sigmoid
 from gradtape.ops.elementwise.unary import softplus as core_softplus
+from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.norm import norm
+from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import fresh, operation
 from gradtape.tf.base.tensor import Tensor
@@ -26,10 +32,12 @@ from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
 
 __all__ = [
-    "batch_normalization", "bias_add", "crelu", "dropout", "elu", "embedding_lookup", "gelu",
-    "l2_loss", "leaky_relu", "log_poisson_loss", "log_softmax", "moments", "relu", "relu6", "selu",
-    "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits",
-    "sparse_softmax_cross_entropy_with_logits", "swish", "weighted_cross_entropy_with_logits",
+    "batch_normalization", "bias_add", "compute_average_loss", "crelu", "dropout", "elu",
+    "embedding_lookup", "gelu", "l2_loss", "leaky_relu", "local_response_normalization",
+    "log_poisson_loss", "log_softmax", "lrn", "moments", "normalize_moments", "relu", "relu6",
+    "scale_regularization_loss", "selu", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
+    "softmax_cross_entropy_with_logits", "sparse_softmax_cross_entropy_with_logits",
+    "sufficient_statistics", "swish", "weighted_cross_entropy_with_logits", "weighted_moments",
 ]  # fmt: skip
 
 
@@ -229,12 +237,9 @@ def bias_add(
 
 @operation
 def moments(
-    x: TensorLike,
-    axes: Axis,
-    shift: TensorLike | None = None,
-    keepdims: bool = False,
+    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance over axes.
 
     >>> [m.numpy().tolist() for m in tf.nn.moments([[1.0, 2.0], [3.0, 4.0]], [0])]
@@ -249,14 +254,9 @@ def moments(
 
 @operation
 def batch_normalization(
-    x: TensorLike,
-    mean: TensorLike,
-    variance: TensorLike,
-    offset: TensorLike,
-    scale: TensorLike,
-    variance_epsilon: float,
-    name: Name = None,
-) -> Tensor:
+    x: TensorLike, mean: TensorLike, variance: TensorLike, offset: TensorLike, scale: TensorLike,
+    variance_epsilon: float, name: Name = None,
+) -> Tensor:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset.
 
     >>> tf.nn.batch_normalization([3.0], 1.0, 4.0, None, None, 0.0).numpy().tolist()
@@ -272,12 +272,9 @@ def batch_normalization(
 
 @fresh
 def dropout(
-    x: TensorLike,
-    rate: float,
-    noise_shape: Sequence[IntLike | None] | None = None,
-    seed: IntsLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    x: TensorLike, rate: float, noise_shape: Sequence[IntLike | None] | None = None,
+    seed: IntsLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Elements set to 0 with probability `rate`, the others scaled up to keep the mean.
 
     >>> bool(tf.reduce_all(tf.nn.dropout(tf.ones([100]), 0.5) % 2.0 == 0.0))
@@ -310,3 +307,114 @@ def embedding_lookup(
     axes = normalize_axes("embedding_lookup", None, rows.ndim)[convert(ids).ndim :]
     size = norm(rows, 2, axes, True)
     return rows * minimum(1.0, float(max_norm) / size)
+
+
+@operation
+def weighted_moments(
+    x: TensorLike, axes: Axis, frequency_weights: TensorLike, keepdims: bool = False,
+    name: Name = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Mean and variance over axes, of elements with weights.
+
+    >>> mean, variance = tf.nn.weighted_moments([1.0, 3.0], 0, [3.0, 1.0])
+    >>> mean.numpy().item(), variance.numpy().item()
+    (1.5, 0.75)
+    """
+    x, weights = common([x, frequency_weights], "weighted_moments")
+    over = as_axes(axes)
+    weights = broadcast_to(weights, np.broadcast_shapes(weights.spec.shape, x.spec.shape))
+    whole = total(weights, axis=over, keepdims=True)
+    mean = total(weights * x, axis=over, keepdims=True) / whole
+    variance = total(weights * square(x - mean), axis=over, keepdims=True) / whole
+    if keepdims:
+        return mean, variance
+    axes_found = normalize_axes("weighted_moments", over, x.ndim)
+    return mean.squeeze(axes_found), variance.squeeze(axes_found)
+
+
+@operation
+def sufficient_statistics(
+    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
+    name: Name = None,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The count, the sum and the sum of squares over axes, of elements less a shift.
+
+    >>> [y.numpy().item() for y in tf.nn.sufficient_statistics([1.0, 3.0], [0])[:3]]
+    [2.0, 4.0, 10.0]
+    """
+    x = convert(x)
+    over = normalize_axes("sufficient_statistics", as_axes(axes), x.ndim)
+    count = convert(np.asarray(np.prod([x.spec.shape[at] for at in over]), x.spec.dtype))
+    if shift is not None:
+        shift = convert(shift, x.dtype)
+    moved = x if shift is None else x - shift
+    sums = (total(y, axis=over, keepdims=keepdims) for y in (moved, square(moved)))
+    return (count, *sums, shift)
+
+
+@operation
+def normalize_moments(
+    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike,
+    name: Name = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Mean and variance from the result of sufficient_statistics.
+
+    >>> mean, variance = tf.nn.normalize_moments(2.0, 4.0, 10.0, None)
+    >>> mean.numpy().item(), variance.numpy().item()
+    (2.0, 1.0)
+    """
+    count, first, second = common([counts, mean_ss, variance_ss], "normalize_moments")
+    moved = first / count
+    variance = second / count - square(moved)
+    return (moved if shift is None else moved + convert(shift, moved.dtype)), variance
+
+
+@operation
+def local_response_normalization(
+    input: TensorLike, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5,
+    name: Name = None,
+) -> Tensor:  # fmt: skip
+    """Each channel divided by a power of the sum of squares of the channels around it.
+
+    >>> tf.nn.lrn(tf.ones([1, 1, 1, 3]), depth_radius=0, bias=3.0).numpy().reshape(-1).tolist()
+    [0.5, 0.5, 0.5]
+    """
+    x = convert(input)
+    radius, channels = int(depth_radius), x.spec.shape[-1]
+    padded = pad(square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
+    squares = padded[..., :channels]
+    for start in range(1, 2 * radius + 1):
+        squares = squares + padded[..., start : start + channels]
+    return x / (float(bias) + float(alpha) * squares) ** float(beta)
+
+
+@operation
+def compute_average_loss(
+    per_example_loss: TensorLike,
+    sample_weight: TensorLike | None = None,
+    global_batch_size: IntLike | None = None,
+) -> Tensor:
+    """The sum of losses divided by the number of examples.
+
+    >>> tf.nn.compute_average_loss([1.0, 2.0, 3.0], global_batch_size=4).numpy().item()
+    1.5
+    """
+    loss = convert(per_example_loss)
+    if sample_weight is not None:
+        loss, weights = common([loss, sample_weight], "compute_average_loss")
+        loss = loss * weights.reshape(*weights.spec.shape, *(1,) * (loss.ndim - weights.ndim))
+    size = (loss.spec.shape or (1,))[0] if global_batch_size is None else global_batch_size
+    return total(loss) / cast(convert(size), loss.spec.dtype)
+
+
+@operation
+def scale_regularization_loss(regularization_loss: TensorLike) -> Tensor:
+    """The sum of losses; TensorFlow divides it by the number of devices, which is one here.
+
+    >>> tf.nn.scale_regularization_loss([1.0, 2.0]).numpy().item()
+    3.0
+    """
+    return total(convert(regularization_loss))
+
+
+lrn = local_response_normalization

@@ -18,10 +18,9 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.cumulative import cumulative_sum
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
-from gradtape.tf.base.dispatch import fresh, operation
+from gradtape.tf.base.dispatch import documented, fresh, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
-from gradtape.tf.base.table import documented
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.custom import numpy_function
@@ -103,12 +102,9 @@ def _categorical(
 
 
 def _drawn(
-    stream: Any,
-    draw: Callable[..., Any],
-    shape: tuple[int, ...],
-    dtype: DTypeLike,
+    stream: Any, draw: Callable[..., Any], shape: tuple[int, ...], dtype: DTypeLike,
     *parameters: object,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Numbers drawn by a method of NumPy's generators; they have no derivative."""
     kind = as_dtype(dtype)
 
@@ -124,12 +120,9 @@ def _drawn(
 
 
 def _gamma(
-    stream: Any,
-    shape: tuple[int, ...],
-    alpha: TensorLike,
-    beta: TensorLike | None,
+    stream: Any, shape: tuple[int, ...], alpha: TensorLike, beta: TensorLike | None,
     dtype: DTypeLike,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     a, b = (convert(x, dtype) for x in (alpha, 1.0 if beta is None else beta))
     return _drawn(stream, np.random.Generator.standard_gamma, shape, dtype, a) / b
 
@@ -158,13 +151,9 @@ def _from_shared(draw: _Draw, sentence: str, example: str, result: str) -> Calla
     """A row for a normal distribution, drawn from the shared stream."""
 
     def drawn(
-        shape: ShapeLike,
-        mean: TensorLike = 0.0,
-        stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32,
-        seed: IntsLike | None = None,
-        name: Name = None,
-    ) -> Tensor:
+        shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32, seed: IntsLike | None = None, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
     return fresh(documented(drawn, __name__, sentence, example, result))
@@ -174,14 +163,9 @@ def _from_seed(draw: _Draw, sentence: str, example: str, result: str) -> Callabl
     """A row for a normal distribution that depends on the seed alone."""
 
     def drawn(
-        shape: ShapeLike,
-        seed: IntsLike,
-        mean: TensorLike = 0.0,
-        stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32,
-        name: Name = None,
-        alg: object = "auto_select",
-    ) -> Tensor:
+        shape: ShapeLike, seed: IntsLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32, name: Name = None, alg: object = "auto_select",
+    ) -> Tensor:  # fmt: skip
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
     return operation(documented(drawn, __name__, sentence, example, result))
@@ -205,13 +189,9 @@ stateless_truncated_normal = _from_seed(_truncated_normal,
 
 @fresh
 def uniform(
-    shape: ShapeLike,
-    minval: TensorLike = 0,
-    maxval: TensorLike | None = None,
-    dtype: DTypeLike = float32,
-    seed: IntsLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    shape: ShapeLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
+    dtype: DTypeLike = float32, seed: IntsLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Numbers from minval up to, but without, maxval, which is 1 for floats if it is left out.
 
     >>> x = tf.random.uniform([100], 0, 10, dtype=tf.int32)
@@ -223,14 +203,9 @@ def uniform(
 
 @operation
 def stateless_uniform(
-    shape: ShapeLike,
-    seed: IntsLike,
-    minval: TensorLike = 0,
-    maxval: TensorLike | None = None,
-    dtype: DTypeLike = float32,
-    name: Name = None,
-    alg: object = "auto_select",
-) -> Tensor:
+    shape: ShapeLike, seed: IntsLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
+    dtype: DTypeLike = float32, name: Name = None, alg: object = "auto_select",
+) -> Tensor:  # fmt: skip
     """Uniform numbers that depend on the seed alone.
 
     >>> tf.random.stateless_uniform([2], seed=[1, 2]).shape
@@ -251,12 +226,9 @@ def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) 
 
 @fresh
 def categorical(
-    logits: TensorLike,
-    num_samples: IntLike,
-    dtype: DTypeLike | None = None,
-    seed: IntsLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None = None,
+    seed: IntsLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Classes drawn with probabilities softmax(logits), `num_samples` for each row.
 
     >>> tf.random.categorical([[0.0, -1e9]], 3).numpy().tolist()
@@ -267,12 +239,9 @@ def categorical(
 
 @operation
 def stateless_categorical(
-    logits: TensorLike,
-    num_samples: IntLike,
-    seed: IntsLike,
-    dtype: DTypeLike = int64,
+    logits: TensorLike, num_samples: IntLike, seed: IntsLike, dtype: DTypeLike = int64,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Classes drawn with probabilities softmax(logits), which depend on the seed alone.
 
     >>> tf.random.stateless_categorical([[0.0, -1e9]], 3, [1, 2]).numpy().tolist()
@@ -283,13 +252,9 @@ def stateless_categorical(
 
 @fresh
 def gamma(
-    shape: ShapeLike,
-    alpha: TensorLike,
-    beta: TensorLike | None = None,
-    dtype: DTypeLike = float32,
-    seed: IntsLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    shape: ShapeLike, alpha: TensorLike, beta: TensorLike | None = None, dtype: DTypeLike = float32,
+    seed: IntsLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Numbers of gamma distributions; the derivative passes to beta, and not to alpha.
 
     >>> tf.random.gamma([3], alpha=[1.0, 2.0]).shape
@@ -301,13 +266,9 @@ def gamma(
 
 @operation
 def stateless_gamma(
-    shape: ShapeLike,
-    seed: IntsLike,
-    alpha: TensorLike,
-    beta: TensorLike | None = None,
-    dtype: DTypeLike = float32,
-    name: Name = None,
-) -> Tensor:
+    shape: ShapeLike, seed: IntsLike, alpha: TensorLike, beta: TensorLike | None = None,
+    dtype: DTypeLike = float32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Numbers of gamma distributions that depend on the seed alone.
 
     >>> tf.random.stateless_gamma([2], seed=[1, 2], alpha=1.0).shape
@@ -318,12 +279,9 @@ def stateless_gamma(
 
 @fresh
 def poisson(
-    shape: ShapeLike,
-    lam: TensorLike,
-    dtype: DTypeLike = float32,
-    seed: IntsLike | None = None,
+    shape: ShapeLike, lam: TensorLike, dtype: DTypeLike = float32, seed: IntsLike | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Numbers of Poisson distributions.
 
     >>> tf.random.poisson([3], lam=[1.0, 2.0]).shape
@@ -346,13 +304,9 @@ def stateless_poisson(
 
 @operation
 def stateless_binomial(
-    shape: ShapeLike,
-    seed: IntsLike,
-    counts: TensorLike,
-    probs: TensorLike,
-    output_dtype: DTypeLike = int32,
-    name: Name = None,
-) -> Tensor:
+    shape: ShapeLike, seed: IntsLike, counts: TensorLike, probs: TensorLike,
+    output_dtype: DTypeLike = int32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Numbers of binomial distributions that depend on the seed alone.
 
     >>> tf.random.stateless_binomial([2], [1, 2], [3.0, 3.0], [0.0, 1.0]).numpy().tolist()
@@ -415,46 +369,30 @@ class Generator:
         return cls(core.Generator())
 
     def normal(
-        self,
-        shape: ShapeLike,
-        mean: TensorLike = 0.0,
-        stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32,
-        name: Name = None,
-    ) -> Tensor:
+        self, shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         """Normally distributed numbers."""
         return convert(_normal(self._stream, shape, mean, stddev, dtype))
 
     def truncated_normal(
-        self,
-        shape: ShapeLike,
-        mean: TensorLike = 0.0,
-        stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32,
-        name: Name = None,
-    ) -> Tensor:
+        self, shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         """Normal numbers that lie within two standard deviations of the mean."""
         return convert(_truncated_normal(self._stream, shape, mean, stddev, dtype))
 
     def uniform(
-        self,
-        shape: ShapeLike,
-        minval: TensorLike = 0,
-        maxval: TensorLike | None = None,
-        dtype: DTypeLike = float32,
-        name: Name = None,
-    ) -> Tensor:
+        self, shape: ShapeLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
+        dtype: DTypeLike = float32, name: Name = None,
+    ) -> Tensor:  # fmt: skip
         """Uniform numbers."""
         return convert(_uniform(self._stream, shape, minval, maxval, dtype))
 
     def binomial(
-        self,
-        shape: ShapeLike,
-        counts: TensorLike,
-        probs: TensorLike,
-        dtype: DTypeLike = "int32",
+        self, shape: ShapeLike, counts: TensorLike, probs: TensorLike, dtype: DTypeLike = "int32",
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Numbers of binomial distributions."""
         return convert(_binomial(self._stream, shape, counts, probs, dtype))
 

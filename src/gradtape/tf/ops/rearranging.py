@@ -197,12 +197,9 @@ def dynamic_stitch(
 
 @operation
 def reverse_sequence(
-    input: TensorLike,
-    seq_lengths: TensorLike,
-    seq_axis: IntLike | None = None,
-    batch_axis: IntLike | None = None,
-    name: Name = None,
-) -> Tensor:
+    input: TensorLike, seq_lengths: TensorLike, seq_axis: IntLike | None = None,
+    batch_axis: IntLike | None = None, name: Name = None,
+) -> Tensor:  # fmt: skip
     """Each sequence with its first elements, as many as its length says, in reverse order.
 
     >>> tf.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1).numpy().tolist()

@@ -26,9 +26,8 @@ from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from gradtape.ops.reductions.logsumexp import logsumexp
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.tf.base.conversion import as_axes, common, convert
-from gradtape.tf.base.dispatch import operation
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.elementwise import truncatediv
@@ -60,15 +59,9 @@ def _require(name: str, x: Tensor, kinds: str, what: str) -> None:
 
 
 def _reduction(
-    function: Callable[..., Any],
-    accepts: str,
-    what: str,
-    sentence: str,
-    example: str,
-    result: str,
-    in_own_dtype: bool = False,
-    of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
-) -> Reduction:
+    function: Callable[..., Any], accepts: str, what: str, sentence: str, example: str, result: str,
+    in_own_dtype: bool = False, of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
+) -> Reduction:  # fmt: skip
     """A row. `in_own_dtype` is for functions that would widen the dtype of the operand."""
     own = named_in(example)
 
@@ -109,14 +102,6 @@ def _extremum(
     return reduce
 
 
-def _lowest(dtype: DType) -> float:
-    return -math.inf if dtype.kind == "f" else dtype.min
-
-
-def _highest(dtype: DType) -> float:
-    return math.inf if dtype.kind == "f" else dtype.max
-
-
 def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     result = core_norm(x, 2, axis, keepdims)
     return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
@@ -133,11 +118,13 @@ reduce_mean = _reduction(core.mean, "iufc", "mean",
     "The mean over axes, all by default; integers give an integer.",
     "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
     of_integers=_mean_of_integers)
-reduce_max = _reduction(_extremum("reduce_max", core.max, _lowest), "iuf", "order",
-    "The maximum over axes, all by default.",
+reduce_max = _reduction(
+    _extremum("reduce_max", core.max, lambda d: -math.inf if d.kind == "f" else d.min),
+    "iuf", "order", "The maximum over axes, all by default.",
     "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")
-reduce_min = _reduction(_extremum("reduce_min", core.min, _highest), "iuf", "order",
-    "The minimum over axes, all by default.",
+reduce_min = _reduction(
+    _extremum("reduce_min", core.min, lambda d: math.inf if d.kind == "f" else d.max),
+    "iuf", "order", "The minimum over axes, all by default.",
     "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]")
 reduce_all = _reduction(core.all, "b", "truth value", "Whether all elements are true, over axes.",
     "bool(tf.reduce_all([True, False]))", "False")
@@ -159,12 +146,9 @@ reduce_euclidean_norm = _reduction(_euclidean_norm, "biufc", "norm",
 
 @operation
 def count_nonzero(
-    input: TensorLike,
-    axis: Axis = None,
-    keepdims: bool = False,
-    dtype: DTypeLike = int64,
+    input: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike = int64,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The number of elements that are not zero, over axes.
 
     >>> tf.math.count_nonzero([0.0, 1.0, -2.0]).numpy().item()
@@ -189,11 +173,9 @@ def _position(
     function: Callable[..., Any], sentence: str, example: str, result: str
 ) -> Callable[..., Tensor]:
     def position(
-        input: TensorLike,
-        axis: IntLike | None = None,
-        output_type: DTypeLike = int64,
+        input: TensorLike, axis: IntLike | None = None, output_type: DTypeLike = int64,
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         found = function(convert(input), axis=0 if axis is None else int(axis))
         return cast(found, as_dtype(output_type).dtype)
 
@@ -228,11 +210,9 @@ def add_n(inputs: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def accumulate_n(
-    inputs: TensorLike,
-    shape: ShapeLike | None = None,
-    tensor_dtype: DTypeLike | None = None,
+    inputs: TensorLike, shape: ShapeLike | None = None, tensor_dtype: DTypeLike | None = None,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sum of a list of tensors of one shape.
 
     >>> tf.math.accumulate_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
@@ -269,12 +249,9 @@ def _running(
     own = named_in(example)
 
     def running(
-        x: TensorLike,
-        axis: IntLike = 0,
-        exclusive: bool = False,
-        reverse: bool = False,
+        x: TensorLike, axis: IntLike = 0, exclusive: bool = False, reverse: bool = False,
         name: Name = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         x = convert(x)
         at = normalize_axis(own, int(axis), x.ndim)
         x = flip(x, axis=at) if reverse else x

@@ -19,8 +19,7 @@ from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import operation
-from gradtape.tf.base.table import documented, named_in
+from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Array, IntLike, Name, TensorLike
 from gradtape.tf.ops.indexing import as_indices

@@ -84,12 +84,9 @@ def sort(
 
 @operation
 def argsort(
-    values: TensorLike,
-    axis: IntLike = -1,
-    direction: str = "ASCENDING",
-    stable: bool = False,
+    values: TensorLike, axis: IntLike = -1, direction: str = "ASCENDING", stable: bool = False,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The indices that sort along an axis.
 
     >>> tf.argsort([3, 1, 2]).numpy().tolist()
@@ -103,12 +100,9 @@ def argsort(
 
 @operation
 def top_k(
-    input: TensorLike,
-    k: IntLike = 1,
-    sorted: bool = True,
-    index_type: DTypeLike = int32,
+    input: TensorLike, k: IntLike = 1, sorted: bool = True, index_type: DTypeLike = int32,
     name: Name = None,
-) -> TopKV2:
+) -> TopKV2:  # fmt: skip
     """The k largest elements along the last axis, largest first, and their indices.
 
     >>> values, indices = tf.math.top_k([1.0, 3.0, 2.0], k=2)
@@ -179,12 +173,9 @@ def _distinct(name: str, x: TensorLike, out_idx: DTypeLike) -> tuple[Tensor, Ten
 
 @operation
 def searchsorted(
-    sorted_sequence: TensorLike,
-    values: TensorLike,
-    side: str = "left",
-    out_type: DTypeLike = int32,
-    name: Name = None,
-) -> Tensor:
+    sorted_sequence: TensorLike, values: TensorLike, side: str = "left",
+    out_type: DTypeLike = int32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """The indices at which values keep sorted rows sorted.
 
     >>> tf.searchsorted([1.0, 2.0, 3.0], [2.5, 0.0]).numpy().tolist()
@@ -204,15 +195,10 @@ def searchsorted(
 
 @operation
 def bincount(
-    arr: TensorLike,
-    weights: TensorLike | None = None,
-    minlength: IntLike | None = None,
-    maxlength: IntLike | None = None,
-    dtype: DTypeLike = int32,
-    name: Name = None,
-    axis: IntLike | None = None,
-    binary_output: bool = False,
-) -> Tensor:
+    arr: TensorLike, weights: TensorLike | None = None, minlength: IntLike | None = None,
+    maxlength: IntLike | None = None, dtype: DTypeLike = int32, name: Name = None,
+    axis: IntLike | None = None, binary_output: bool = False,
+) -> Tensor:  # fmt: skip
     """How often each integer from 0 on occurs, or the sum of the weights of its occurrences.
 
     >>> tf.math.bincount([1, 1, 3]).numpy().tolist()
@@ -246,12 +232,9 @@ def bincount(
 
 @operation
 def histogram_fixed_width(
-    values: TensorLike,
-    value_range: TensorLike,
-    nbins: IntLike = 100,
-    dtype: DTypeLike = int32,
+    values: TensorLike, value_range: TensorLike, nbins: IntLike = 100, dtype: DTypeLike = int32,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The number of values in each of equal bins; values outside count in the end bins.
 
     >>> tf.histogram_fixed_width([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
@@ -263,12 +246,9 @@ def histogram_fixed_width(
 
 @operation
 def histogram_fixed_width_bins(
-    values: TensorLike,
-    value_range: TensorLike,
-    nbins: IntLike = 100,
-    dtype: DTypeLike = int32,
+    values: TensorLike, value_range: TensorLike, nbins: IntLike = 100, dtype: DTypeLike = int32,
     name: Name = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The number of the bin of each value; values outside are in the first or the last bin.
 
     >>> tf.histogram_fixed_width_bins([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
@@ -302,13 +282,9 @@ def invert_permutation(x: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def confusion_matrix(
-    labels: TensorLike,
-    predictions: TensorLike,
-    num_classes: IntLike | None = None,
-    weights: TensorLike | None = None,
-    dtype: DTypeLike = int32,
-    name: Name = None,
-) -> Tensor:
+    labels: TensorLike, predictions: TensorLike, num_classes: IntLike | None = None,
+    weights: TensorLike | None = None, dtype: DTypeLike = int32, name: Name = None,
+) -> Tensor:  # fmt: skip
     """How often each label (row) was predicted as each class (column).
 
     >>> tf.math.confusion_matrix([0, 1, 1], [0, 0, 1]).numpy().tolist()

@@ -14,7 +14,6 @@ import numpy as np
 from gradtape import extend
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as core
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.ops.elementwise import Unary, bessel_i0, bessel_i1, unary
 
@@ -133,5 +132,3 @@ fresnel_cos = _row(_FRESNEL_COS, "Fresnel's cosine integral.", "fresnel_cos(1.0)
 fresnel_sin = _row(_FRESNEL_SIN, "Fresnel's sine integral.", "fresnel_sin(1.0)", "0.4383")
 spence = _row(_SPENCE, "Spence's integral, the dilogarithm of 1 - x.", "spence(1.0)", "0.0")
 # fmt: on
-
-__getattr__ = attribute_finder("tf.math.special", globals())

@@ -9,9 +9,8 @@ import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.tf.base.conversion import common, convert
-from gradtape.tf.base.dispatch import effect
+from gradtape.tf.base.dispatch import documented, effect, named_in
 from gradtape.tf.base.dtypes import as_dtype
-from gradtape.tf.base.table import documented, named_in
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 
@@ -37,12 +36,9 @@ def _pairwise(symbol: str, compare: Callable[..., Any], example: str) -> Callabl
     own = named_in(example)
 
     def check(
-        x: TensorLike,
-        y: TensorLike,
-        message: str | None = None,
-        summarize: object = None,
+        x: TensorLike, y: TensorLike, message: str | None = None, summarize: object = None,
         name: Name = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         a, b = (each.read() for each in common([x, y], own))
         if not np.all(compare(a, b)):
             _refuse(
@@ -86,14 +82,9 @@ assert_non_positive = _single("<=", np.less_equal, "tf.debugging.assert_non_posi
 
 @effect
 def assert_near(
-    x: TensorLike,
-    y: TensorLike,
-    rtol: float | None = None,
-    atol: float | None = None,
-    message: str | None = None,
-    summarize: object = None,
-    name: Name = None,
-) -> None:
+    x: TensorLike, y: TensorLike, rtol: float | None = None, atol: float | None = None,
+    message: str | None = None, summarize: object = None, name: Name = None,
+) -> None:  # fmt: skip
     """Raise unless |x - y| <= atol + rtol |y| for all elements; both are 10 epsilon by default.
 
     >>> tf.debugging.assert_near(1.0, 1.0 + 1e-7)
@@ -221,12 +212,9 @@ def assert_integer(x: TensorLike, message: str | None = None, name: Name = None)
 
 @effect
 def assert_shapes(
-    shapes: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
-    data: object = None,
-    summarize: object = None,
-    message: str | None = None,
-    name: Name = None,
-) -> None:
+    shapes: Mapping[Any, Any] | Iterable[tuple[Any, Any]], data: object = None,
+    summarize: object = None, message: str | None = None, name: Name = None,
+) -> None:  # fmt: skip
     """Raise a ValueError unless tensors have these shapes; equal letters stand for equal lengths.
 
     >>> tf.debugging.assert_shapes([(tf.zeros([2, 3]), ("N", "D")), (tf.zeros([3]), ("D",))])

@@ -80,11 +80,9 @@ def _may_end_gradients(loop: Callable[P, R]) -> Callable[P, R]:
 
 @fresh
 def cond(
-    pred: TensorLike,
-    true_fn: Branch | None = None,
-    false_fn: Branch | None = None,
+    pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None,
     name: Name = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """`true_fn()` if `pred` holds, else `false_fn()`.
 
     >>> x = tf.constant(3.0)
@@ -109,11 +107,9 @@ def _giving_tensors(function: Branch) -> Branch:
 @fresh
 def case(
     pred_fn_pairs: Mapping[Any, Branch] | Sequence[tuple[TensorLike, Branch]],
-    default: Branch | None = None,
-    exclusive: bool = False,
-    strict: bool = False,
+    default: Branch | None = None, exclusive: bool = False, strict: bool = False,
     name: str = "case",
-) -> Any:
+) -> Any:  # fmt: skip
     """The result of the function whose predicate is the first to hold, else of the default.
 
     >>> x = tf.constant(5.0)
@@ -141,11 +137,9 @@ def _first_that_holds(pairs: Sequence[tuple[Any, Branch]], default: Branch | Non
 
 @fresh
 def switch_case(
-    branch_index: TensorLike,
-    branch_fns: Mapping[int, Branch] | Sequence[Any],
-    default: Branch | None = None,
-    name: str = "switch_case",
-) -> Any:
+    branch_index: TensorLike, branch_fns: Mapping[int, Branch] | Sequence[Any],
+    default: Branch | None = None, name: str = "switch_case",
+) -> Any:  # fmt: skip
     """The result of the function with a number, else of the default, or of the last function.
 
     >>> tf.switch_case(tf.constant(1), [lambda: 10, lambda: 20])
@@ -167,16 +161,10 @@ def switch_case(
 @fresh
 @_may_end_gradients
 def while_loop(
-    cond: UserFunction,
-    body: UserFunction,
-    loop_vars: object,
-    shape_invariants: object = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    maximum_iterations: IntLike | None = None,
-    name: Name = None,
-) -> Any:
+    cond: UserFunction, body: UserFunction, loop_vars: object, shape_invariants: object = None,
+    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
+    maximum_iterations: IntLike | None = None, name: Name = None,
+) -> Any:  # fmt: skip
     """`body(*loop_vars)` again and again, as long as `cond(*loop_vars)` holds.
 
     >>> i, x = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), (0, 1.0))
@@ -256,16 +244,10 @@ def _stacked(rows: list[Any]) -> Any:
 @fresh
 @_may_end_gradients
 def map_fn(
-    fn: UserFunction,
-    elems: object,
-    dtype: object = None,
-    parallel_iterations: int | None = None,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    infer_shape: bool = True,
-    name: Name = None,
+    fn: UserFunction, elems: object, dtype: object = None, parallel_iterations: int | None = None,
+    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True, name: Name = None,
     fn_output_signature: object = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """The function applied to each element along axis 0 in turn, with results stacked.
 
     >>> tf.map_fn(lambda x: x * x, tf.constant([1.0, 2.0])).numpy().tolist()
@@ -304,16 +286,10 @@ def _declared(result: object, declared: object) -> Any:
 @fresh
 @_may_end_gradients
 def scan(
-    fn: UserFunction,
-    elems: object,
-    initializer: object = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    infer_shape: bool = True,
-    reverse: bool = False,
-    name: Name = None,
-) -> Any:
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True,
+    reverse: bool = False, name: Name = None,
+) -> Any:  # fmt: skip
     """All values of `a = fn(a, x)` along axis 0, stacked; it begins with the first element.
 
     >>> tf.scan(lambda a, x: a + x, tf.constant([1.0, 2.0, 3.0])).numpy().tolist()
@@ -367,14 +343,9 @@ def _scanned(
 @fresh
 @_may_end_gradients
 def foldl(
-    fn: UserFunction,
-    elems: object,
-    initializer: object = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: Name = None,
-) -> Any:
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    back_prop: bool = True, swap_memory: bool = False, name: Name = None,
+) -> Any:  # fmt: skip
     """The last value of `a = fn(a, x)` along axis 0.
 
     >>> tf.foldl(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])).numpy().item()
@@ -386,14 +357,9 @@ def foldl(
 @fresh
 @_may_end_gradients
 def foldr(
-    fn: UserFunction,
-    elems: object,
-    initializer: object = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: Name = None,
-) -> Any:
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    back_prop: bool = True, swap_memory: bool = False, name: Name = None,
+) -> Any:  # fmt: skip
     """The last value of `a = fn(a, x)` along axis 0, from the last element to the first.
 
     >>> tf.foldr(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])).numpy().item()

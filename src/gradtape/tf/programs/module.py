@@ -94,10 +94,6 @@ def _snake_case(name: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower().lstrip("_")
 
 
-def _attributes(module: object) -> list[object]:
-    return [value for _, value in sorted(vars(module).items())]
-
-
 def _walk(root: object) -> Iterator[object]:
     """A module, its own variables, then the same of each module inside; each thing once."""
     seen: set[int] = set()
@@ -109,7 +105,8 @@ def _walk(root: object) -> Iterator[object]:
         seen.add(id(module))
         yield module
         inside: list[object] = []
-        for value in module.attributes() if hasattr(module, "attributes") else _attributes(module):
+        own = module.attributes() if hasattr(module, "attributes") else None
+        for value in [value for _, value in sorted(vars(module).items())] if own is None else own:
             _collect(value, inside, ())
         for thing in inside:
             if isinstance(thing, Variable) and id(thing) not in seen:

@@ -68,12 +68,9 @@ class GradientTape(core.GradientTape):
     """
 
     def gradient(
-        self,
-        target: object,
-        sources: object,
-        output_gradients: object = None,
+        self, target: object, sources: object, output_gradients: object = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
 
         >>> x = tf.constant([1.0, 2.0])
@@ -103,14 +100,10 @@ class GradientTape(core.GradientTape):
         return adopt(unflatten(structure, gradients))
 
     def jacobian(
-        self,
-        target: object,
-        sources: object,
+        self, target: object, sources: object,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-        parallel_iterations: object = None,
-        experimental_use_pfor: bool = True,
-        **more: Any,
-    ) -> Any:
+        parallel_iterations: object = None, experimental_use_pfor: bool = True, **more: Any,
+    ) -> Any:  # fmt: skip
         """The derivative of every element of `target` by every element of each source.
 
         >>> x = tf.Variable([1.0, 2.0])
@@ -122,14 +115,10 @@ class GradientTape(core.GradientTape):
         return adopt(super().jacobian(target, sources, _word(unconnected_gradients), **more))
 
     def batch_jacobian(
-        self,
-        target: Any,
-        source: Any,
+        self, target: Any, source: Any,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-        parallel_iterations: object = None,
-        experimental_use_pfor: bool = True,
-        **more: Any,
-    ) -> Any:
+        parallel_iterations: object = None, experimental_use_pfor: bool = True, **more: Any,
+    ) -> Any:  # fmt: skip
         """The Jacobian of each example: row b of `target` by row b of `source`.
 
         >>> x = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
@@ -141,12 +130,9 @@ class GradientTape(core.GradientTape):
         return adopt(super().batch_jacobian(target, source, _word(unconnected_gradients), **more))
 
     def hessian(
-        self,
-        target: object,
-        sources: object,
-        unconnected_gradients: UnconnectedGradients | str = "none",
-        **more: Any,
-    ) -> Any:
+        self, target: object, sources: object,
+        unconnected_gradients: UnconnectedGradients | str = "none", **more: Any,
+    ) -> Any:  # fmt: skip
         """The second derivatives of the sum of `target`; TensorFlow has no such method."""
         return adopt(super().hessian(target, sources, _word(unconnected_gradients), **more))
 
@@ -215,15 +201,10 @@ def _listed(sources: object) -> list[Any]:
 
 @operation
 def gradients(
-    ys: object,
-    xs: object,
-    grad_ys: object = None,
-    name: str = "gradients",
-    gate_gradients: bool = False,
-    aggregation_method: object = None,
-    stop_gradients: object = None,
+    ys: object, xs: object, grad_ys: object = None, name: str = "gradients",
+    gate_gradients: bool = False, aggregation_method: object = None, stop_gradients: object = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """Partial derivatives of the sum of `ys` by each of `xs`, as a list; they need no tape.
 
     >>> x = tf.constant([2.0])
@@ -254,12 +235,9 @@ def gradients(
 
 @operation
 def hessians(
-    ys: object,
-    xs: object,
-    gate_gradients: bool = False,
-    aggregation_method: object = None,
+    ys: object, xs: object, gate_gradients: bool = False, aggregation_method: object = None,
     name: str = "hessians",
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """The Hessian of the sum of `ys` by each of `xs`, as a list.
 
     >>> x = tf.constant([1.0, 2.0])

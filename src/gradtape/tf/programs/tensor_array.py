@@ -34,19 +34,11 @@ class TensorArray:
     """
 
     def __init__(
-        self,
-        dtype: DTypeLike,
-        size: IntLike | None = None,
-        dynamic_size: bool | None = None,
-        clear_after_read: bool | None = None,
-        tensor_array_name: object = None,
-        handle: object = None,
-        flow: object = None,
-        infer_shape: bool = True,
-        element_shape: Dims = None,
-        colocate_with_first_write_call: bool = True,
-        name: Name = None,
-    ) -> None:
+        self, dtype: DTypeLike, size: IntLike | None = None, dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None, tensor_array_name: object = None,
+        handle: object = None, flow: object = None, infer_shape: bool = True,
+        element_shape: Dims = None, colocate_with_first_write_call: bool = True, name: Name = None,
+    ) -> None:  # fmt: skip
         self._dtype = as_dtype(dtype)
         self._dynamic = bool(dynamic_size)
         # A read forgets the tensor, by default.

@@ -5,8 +5,8 @@ Other rooms import from here:
 - symbolic: Symbolic (a call in a graph), Placeholder, Run, and `symbolic_parts` of a nest
 - graphs: Graph, and which graph is being built
 - session: Session
-- variables, functions, nn, train, renamed: the content of `tf.compat.v1`
+- variables, nn, train, renamed: the content of `tf.compat.v1`
 
-While graphs are in use, base/dispatch.py passes calls to runs.py. `install` registers runs.py,
-because base/ lies below this room and cannot import it.
+While graphs are in use, base/dispatch.py passes calls to symbolic.py, which registers itself
+there, because base/ lies below this room and cannot import it.
 """

@@ -24,13 +24,10 @@ softmax_cross_entropy_with_logits = softmax_cross_entropy_with_logits_v2 = renam
 
 
 def dropout(
-    x: TensorLike,
-    keep_prob: float | None = None,
-    noise_shape: Sequence[IntLike | None] | None = None,
-    seed: IntLike | None = None,
-    name: Name = None,
-    rate: float | None = None,
-) -> Tensor:
+    x: TensorLike, keep_prob: float | None = None,
+    noise_shape: Sequence[IntLike | None] | None = None, seed: IntLike | None = None,
+    name: Name = None, rate: float | None = None,
+) -> Tensor:  # fmt: skip
     """Elements kept with a probability, or dropped at a rate, and scaled to keep the mean.
 
     >>> tf.compat.v1.nn.dropout([1.0, 2.0], keep_prob=1.0).numpy().tolist()

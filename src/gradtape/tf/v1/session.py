@@ -64,12 +64,9 @@ class Session:
         return self
 
     def run(
-        self,
-        fetches: Any,
-        feed_dict: Mapping[Any, Any] | None = None,
-        options: object = None,
+        self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: object = None,
         run_metadata: object = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """The values of a tensor, a variable or a nest of them; None for calls without a result.
 
         >>> tf.Session().run({"a": tf.constant(1.0), "b": [tf.constant(2)]})
@@ -78,7 +75,7 @@ class Session:
         if self._closed:
             raise RuntimeError("run: this session is closed. Make another.")
         run = Run(_feeds(feed_dict))
-        calls = symbolic_parts(_plain(fetches))
+        calls = symbolic_parts(fetches)
         if not calls:
             return _fetched(fetches, run)
         needs = _asks_for_gradients(calls)
@@ -136,10 +133,6 @@ def _feeds(feed_dict: Mapping[Any, Any] | None) -> dict[int, Any]:
                 f"feed_dict: {key!r} is computed already. Feed placeholders, or calls on them."
             )
     return result
-
-
-def _plain(fetches: Any) -> Any:
-    return list(fetches.values()) if isinstance(fetches, dict) else fetches
 
 
 def _fetched(fetches: Any, run: Run) -> Any:

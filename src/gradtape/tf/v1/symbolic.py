@@ -19,13 +19,14 @@ from gradtape.errors import ArgumentError
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
+from gradtape.tf.base.dispatch import EFFECT, PLAIN, WithoutValue, graphs
 from gradtape.tf.base.dtypes import DType, as_dtype
 from gradtape.tf.base.errors import OperatorNotAllowedInGraphError
 from gradtape.tf.base.operators import COMPARISONS, OPERATORS, UNARY
 from gradtape.tf.base.shapes import Dims, TensorShape
-from gradtape.tf.base.tensor import Reference, Tensor
+from gradtape.tf.base.tensor import Reference, Tensor, adopt
 from gradtape.tf.base.types import DTypeLike, TensorLike
+from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import build_from_now_on, default_graph, local
 
 __all__ = ["Symbolic", "group", "placeholder", "placeholder_with_default"]
@@ -50,12 +51,9 @@ class Symbolic(WithoutValue):
     default_session: ClassVar[Callable[[], Any]]
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         effect: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         Symbolic.created += 1
         self.function = function
         self.args = args
@@ -387,3 +385,68 @@ def running(run: Run) -> Iterator[None]:
         yield
     finally:
         local.run = before
+
+
+def _mentions(nest: object, building: bool) -> bool:
+    """Whether arguments contain a deferred call or, while a graph is built, a variable."""
+    if isinstance(nest, Symbolic):
+        return True
+    if isinstance(nest, Variable):
+        return building
+    if isinstance(nest, (list, tuple)):
+        return any(_mentions(item, building) for item in nest)
+    if isinstance(nest, dict):
+        return any(_mentions(item, building) for item in nest.values())
+    if isinstance(nest, slice):
+        return any(_mentions(x, building) for x in (nest.start, nest.stop, nest.step))
+    return False
+
+
+def take(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+) -> Any:
+    """Execute a call, or defer it if an argument has no value yet."""
+    if local.run is not None:
+        return adopt(function(*local.run.values_of(args), **local.run.values_of(kwargs)))
+    building = local.building is not None
+    if (building and kind is not PLAIN) or _mentions((args, kwargs), building):
+        return _unpacked(Symbolic(function, args, kwargs, kind is EFFECT))
+    return adopt(function(*args, **kwargs))
+
+
+def _unpacked(call: Symbolic) -> Any:
+    """Split a call that returns a list or a tuple into calls that pick its elements."""
+    result = probe(call, 2)
+    if not isinstance(result, (list, tuple)):
+        return call
+    absent = getattr(call.function, "__name__", "") in ("gradients", "hessians")
+    parts: list[Any] = [
+        # An unconnected gradient is None in every run, so it is None here, too.
+        None if absent and part is None else _unpacked(Symbolic(_picked, (call, number), {}))
+        for number, part in enumerate(result)
+    ]
+    return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+
+
+def _picked(whole: Any, number: int) -> Any:
+    return whole[number]
+
+
+def settle(value: Any) -> Any:
+    """The initial value of a variable, computed if it is a deferred call."""
+    if isinstance(value, Symbolic):
+        run = Run({})
+        with running(run):
+            return run.value(value)
+    return value
+
+
+def register(variable: Variable) -> None:
+    """Add a new variable to the graph that is being built, if there is one."""
+    if local.building is not None:
+        local.building.variables.append(variable)
+
+
+# base/dispatch.py, which cannot import this room, passes calls here while graphs are in use.
+graphs.take, graphs.settle, graphs.register = take, settle, register
+graphs.is_running = lambda: local.run is not None

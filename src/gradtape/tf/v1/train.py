@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
 from gradtape.tf.base.casting import cast
-from gradtape.tf.base.suggestions import attribute_finder
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import TensorLike
 from gradtape.tf.keras.optimizer import prepared
@@ -45,29 +44,20 @@ class Optimizer:
         self.name = name
 
     def minimize(
-        self,
-        loss: object,
-        global_step: Variable | None = None,
-        var_list: Iterable[Variable] | None = None,
-        gate_gradients: int = 1,
-        aggregation_method: object = None,
-        colocate_gradients_with_ops: bool = False,
-        name: str | None = None,
-        grad_loss: object = None,
-    ) -> Symbolic:
+        self, loss: object, global_step: Variable | None = None,
+        var_list: Iterable[Variable] | None = None, gate_gradients: int = 1,
+        aggregation_method: object = None, colocate_gradients_with_ops: bool = False,
+        name: str | None = None, grad_loss: object = None,
+    ) -> Symbolic:  # fmt: skip
         """A call to run that takes one step down the gradient of a loss."""
         pairs = self.compute_gradients(loss, var_list, grad_loss=grad_loss)
         return self.apply_gradients(pairs, global_step)
 
     def compute_gradients(
-        self,
-        loss: object,
-        var_list: Iterable[Variable] | None = None,
-        gate_gradients: int = 1,
-        aggregation_method: object = None,
-        colocate_gradients_with_ops: bool = False,
+        self, loss: object, var_list: Iterable[Variable] | None = None, gate_gradients: int = 1,
+        aggregation_method: object = None, colocate_gradients_with_ops: bool = False,
         grad_loss: object = None,
-    ) -> list[tuple[Any, Variable]]:
+    ) -> list[tuple[Any, Variable]]:  # fmt: skip
         """Pairs of a gradient and its variable; `grad_loss` is the gradient of the loss itself."""
         variables = _variables(var_list)
         if not variables:
@@ -75,11 +65,9 @@ class Optimizer:
         return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
 
     def apply_gradients(
-        self,
-        grads_and_vars: Iterable[tuple[Any, Variable]],
-        global_step: Variable | None = None,
+        self, grads_and_vars: Iterable[tuple[Any, Variable]], global_step: Variable | None = None,
         name: str | None = None,
-    ) -> Symbolic:
+    ) -> Symbolic:  # fmt: skip
         """A call to run that takes one step, given pairs of a gradient and its variable."""
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
@@ -129,13 +117,9 @@ class MomentumOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        learning_rate: Rate,
-        momentum: float,
-        use_locking: bool = False,
-        name: str = "Momentum",
-        use_nesterov: bool = False,
-    ) -> None:
+        self, learning_rate: Rate, momentum: float, use_locking: bool = False,
+        name: str = "Momentum", use_nesterov: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(core.SGD(_rate(learning_rate), momentum, use_nesterov), name)
 
 
@@ -147,14 +131,9 @@ class AdamOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        use_locking: bool = False,
-        name: str = "Adam",
-    ) -> None:
+        self, learning_rate: Rate = 0.001, beta1: float = 0.9, beta2: float = 0.999,
+        epsilon: float = 1e-8, use_locking: bool = False, name: str = "Adam",
+    ) -> None:  # fmt: skip
         inner = core.Adam(_rate(learning_rate), beta_1=beta1, beta_2=beta2, epsilon=epsilon)
         super().__init__(inner, name)
 
@@ -175,15 +154,10 @@ class RMSPropOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        learning_rate: Rate,
-        decay: float = 0.9,
-        momentum: float = 0.0,
-        epsilon: float = 1e-10,
-        use_locking: bool = False,
-        centered: bool = False,
+        self, learning_rate: Rate, decay: float = 0.9, momentum: float = 0.0,
+        epsilon: float = 1e-10, use_locking: bool = False, centered: bool = False,
         name: str = "RMSProp",
-    ) -> None:
+    ) -> None:  # fmt: skip
         inner = _FromOne(
             _rate(learning_rate), rho=decay, momentum=momentum, epsilon=epsilon, centered=centered
         )
@@ -198,12 +172,9 @@ class AdagradOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        learning_rate: Rate,
-        initial_accumulator_value: float = 0.1,
-        use_locking: bool = False,
-        name: str = "Adagrad",
-    ) -> None:
+        self, learning_rate: Rate, initial_accumulator_value: float = 0.1,
+        use_locking: bool = False, name: str = "Adagrad",
+    ) -> None:  # fmt: skip
         inner = core.Adagrad(
             _rate(learning_rate), initial_accumulator_value=initial_accumulator_value
         )
@@ -218,13 +189,9 @@ def _rate(rate: Rate) -> Any:
 
 
 def exponential_decay(
-    learning_rate: float,
-    global_step: TensorLike,
-    decay_steps: int,
-    decay_rate: float,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Tensor:
+    learning_rate: float, global_step: TensorLike, decay_steps: int, decay_rate: float,
+    staircase: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """learning_rate * decay_rate ** (global_step / decay_steps).
 
     >>> tf.compat.v1.train.exponential_decay(1.0, 10, 10, 0.5).numpy().item()
@@ -233,6 +200,3 @@ def exponential_decay(
     share = cast(global_step, "float32") / float(decay_steps)
     share = floor(share) if staircase else share
     return learning_rate * pow(float(decay_rate), share)
-
-
-__getattr__ = attribute_finder("tf.compat.v1.train", globals())

@@ -118,20 +118,12 @@ def _refuse(function: str, **arguments: object) -> None:
 
 @contextlib.contextmanager
 def variable_scope(
-    name_or_scope: object,
-    default_name: Name = None,
-    values: object = None,
-    initializer: Any = None,
-    regularizer: object = None,
-    caching_device: object = None,
-    partitioner: object = None,
-    custom_getter: object = None,
-    reuse: bool | str | None = None,
-    dtype: DTypeLike | None = None,
-    use_resource: object = None,
-    constraint: object = None,
+    name_or_scope: object, default_name: Name = None, values: object = None,
+    initializer: Any = None, regularizer: object = None, caching_device: object = None,
+    partitioner: object = None, custom_getter: object = None, reuse: bool | str | None = None,
+    dtype: DTypeLike | None = None, use_resource: object = None, constraint: object = None,
     auxiliary_name_scope: bool = True,
-) -> Iterator[object]:
+) -> Iterator[object]:  # fmt: skip
     """Prefix the names of `get_variable`; with reuse=True it returns existing variables.
 
     >>> with tf.Graph().as_default():
@@ -162,22 +154,13 @@ AUTO_REUSE = "auto"
 
 
 def get_variable(
-    name: str,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike | None = None,
-    initializer: Any = None,
-    regularizer: object = None,
-    trainable: bool | None = None,
-    collections: object = None,
-    caching_device: object = None,
-    partitioner: object = None,
-    validate_shape: bool = True,
-    use_resource: object = None,
-    custom_getter: object = None,
-    constraint: Callable[..., Any] | None = None,
-    synchronization: object = None,
+    name: str, shape: ShapeLike | None = None, dtype: DTypeLike | None = None,
+    initializer: Any = None, regularizer: object = None, trainable: bool | None = None,
+    collections: object = None, caching_device: object = None, partitioner: object = None,
+    validate_shape: bool = True, use_resource: object = None, custom_getter: object = None,
+    constraint: Callable[..., Any] | None = None, synchronization: object = None,
     aggregation: object = None,
-) -> Variable:
+) -> Variable:  # fmt: skip
     """The variable of a name in the default graph, made if there is none.
 
     >>> with tf.Graph().as_default():
@@ -221,12 +204,9 @@ def get_variable(
 
 @effect
 def assign(
-    ref: Variable,
-    value: TensorLike,
-    validate_shape: bool | None = None,
-    use_locking: bool | None = None,
-    name: Name = None,
-) -> Variable:
+    ref: Variable, value: TensorLike, validate_shape: bool | None = None,
+    use_locking: bool | None = None, name: Name = None,
+) -> Variable:  # fmt: skip
     """Replace the value of a variable.
 
     >>> tf.compat.v1.assign(tf.Variable(1.0), 2.0).numpy().item()

@@ -20,8 +20,7 @@ from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
-from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.keras.weights import weight
+from gradtape.tf.keras.weights import snake_case, weight
 from gradtape.tf.programs.module import Module
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.symbolic import symbolic_parts
@@ -100,12 +99,8 @@ class Layer(Module):
         return made
 
     def __init__(
-        self,
-        trainable: bool = True,
-        name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         self._name = name or _unique(snake_case(type(self).__name__))
         self._trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
@@ -173,19 +168,11 @@ class Layer(Module):
         raise NotImplementedError(f"{type(self).__name__}: a layer needs `call(self, inputs)`.")
 
     def add_weight(
-        self,
-        *args: Any,
-        shape: Any = None,
-        initializer: Any = None,
-        dtype: Any = None,
-        trainable: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
-        name: str | None = None,
-        autocast: bool = True,
-        aggregation: Any = "none",
+        self, *args: Any, shape: Any = None, initializer: Any = None, dtype: Any = None,
+        trainable: bool = True, regularizer: Any = None, constraint: Any = None,
+        name: str | None = None, autocast: bool = True, aggregation: Any = "none",
         overwrite_with_gradient: bool = False,
-    ) -> Variable:
+    ) -> Variable:  # fmt: skip
         """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
 
         Older Keras has the name first, `add_weight(name, shape, ...)`, which works too. Variables
@@ -209,6 +196,12 @@ class Layer(Module):
         return made
 
     add_variable = add_weight
+
+    def _add_named(self, name: str, shape: Any) -> Variable:
+        """A variable with the initializer, regularizer and constraint kept under its name."""
+        kinds = ("initializer", "regularizer", "constraint")
+        given = {kind: getattr(self, f"{name}_{kind}") for kind in kinds}
+        return self.add_weight(shape=shape, name=name, **given)
 
     # What users call.
 
@@ -307,7 +300,8 @@ class Layer(Module):
 
     def add_loss(self, loss: Any) -> None:
         """Count a number, computed while the layer is called, among `losses`."""
-        self._added += [loss() if callable(loss) else convert(loss) for loss in _listed(loss)]
+        given = loss if isinstance(loss, (list, tuple)) else [loss]
+        self._added += [each() if callable(each) else convert(each) for each in given]
         functions.keep(self._added)
 
     @property
@@ -431,10 +425,6 @@ def _shapes(inputs: Any) -> Any:
     return inputs.shape
 
 
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
-
-
 def _whole(inputs: Any) -> Any:
     """A list of numbers is one input; a list of tensors or arrays is several."""
     leaves = flatten(inputs)[0]
@@ -474,5 +464,4 @@ class InputLayer(Layer):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """The input as it is."""
         return inputs

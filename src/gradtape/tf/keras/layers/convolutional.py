@@ -1,15 +1,27 @@
-"""Convolution as layers; channels are last."""
+"""Convolution and pooling as layers; channels are last."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gradtape.errors import ShapeError
+from gradtape.ops.reductions import reduction
+from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.ops.arrays import pad, repeat
 from gradtape.tf.ops.convolution import conv_transpose, convolution, depthwise_conv2d
+from gradtape.tf.ops.windows import avg_pool, max_pool
+
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D",
+    "AvgPool3D", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Convolution1D", "Convolution2D", "Convolution3D", "DepthwiseConv2D", "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D", "GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalMaxPool1D",
+    "GlobalMaxPool2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "MaxPool1D", "MaxPool2D",
+    "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "UpSampling2D",
+]  # fmt: skip
 
 
 def each(given: Any, count: int) -> tuple[int, ...]:
@@ -23,25 +35,13 @@ class _Convolution(Layer):
     spatial = 1
 
     def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        data_format: str | None = None, dilation_rate: Any = 1, groups: int = 1,
+        activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None,
+        kernel_constraint: Any = None, bias_constraint: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         require_channels_last(type(self).__name__, data_format)
         if groups != 1:
@@ -71,27 +71,19 @@ class _Convolution(Layer):
         return (*self.kernel_size, channels, self.filters)
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel and bias."""
         if len(input_shape) != self.spatial + 2:
             raise ShapeError(
                 f"{self.name}: an input of shape {tuple(input_shape)} does not have "
                 f"{self.spatial + 2} axes: examples, {self.spatial} in space, channels."
             )
-        self.kernel = self.add_weight(
-            self.kernel_shape(input_shape[-1]), self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
+        self.kernel = self._add_named("kernel", self.kernel_shape(input_shape[-1]))
         if self.use_bias:
-            self.bias = self.add_weight(
-                (self._outputs(input_shape[-1]),), self.bias_initializer, name="bias",
-                regularizer=self.bias_regularizer, constraint=self.bias_constraint,
-            )  # fmt: skip
+            self.bias = self._add_named("bias", (self._outputs(input_shape[-1]),))
 
     def _outputs(self, channels: int) -> int:
         return self.filters
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         padding = self.padding.upper()
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
@@ -99,7 +91,6 @@ class _Convolution(Layer):
         return convolution(inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate)
 
     def call(self, inputs: Any) -> Any:
-        """The convolution, with an offset and an activation."""
         y = self.convolve(inputs)
         return self.activation(y if self.bias is None else y + convert(self.bias))
 
@@ -132,6 +123,9 @@ class Conv3D(_Convolution):
     spatial = 3
 
 
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+
+
 class _Transposed(_Convolution):
     """What transposed convolutions share."""
 
@@ -151,7 +145,6 @@ class _Transposed(_Convolution):
         return (*self.kernel_size, self.filters, channels)
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         batch, *lengths, _ = inputs.shape
         grown = [
             n * step if self.padding == "same" else n * step + max(window - step, 0)
@@ -210,7 +203,6 @@ class DepthwiseConv2D(_Convolution):
         return channels * self.filters
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution alone."""
         return depthwise_conv2d(
             inputs, self.kernel, (1, *self.strides, 1), self.padding.upper(),
             dilations=self.dilation_rate,
@@ -237,5 +229,88 @@ class UpSampling2D(Layer):
         self.size = each(size, 2)
 
     def call(self, inputs: Any) -> Any:
-        """The larger images."""
         return repeat(repeat(inputs, self.size[0], axis=1), self.size[1], axis=2)
+
+
+_AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
+
+
+class _Pooling(Layer):
+    """What pooling layers share."""
+
+    spatial = 1
+    function: Any = staticmethod(max_pool)
+
+    def __init__(
+        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid",
+        data_format: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        require_channels_last(type(self).__name__, data_format)
+        if padding.lower() not in ("valid", "same"):
+            raise ValueError(f"{self.name}: padding={padding!r} is unknown. Use 'valid' or 'same'.")
+        self.pool_size = each(pool_size, self.spatial)
+        self.strides = self.pool_size if strides is None else each(strides, self.spatial)
+        self.padding = padding.lower()
+
+    def call(self, inputs: Any) -> Any:
+        return self.function(inputs, self.pool_size, self.strides, self.padding.upper())
+
+
+class _Global(Layer):
+    """What layers share that leave one number of each channel."""
+
+    spatial = 1
+    function: Any = None
+
+    def __init__(self, data_format: Any = None, keepdims: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_channels_last(type(self).__name__, data_format)
+        self.keepdims = bool(keepdims)
+
+    def call(self, inputs: Any) -> Any:
+        axes = tuple(range(1, self.spatial + 1))
+        return self.function(inputs, axis=axes, keepdims=self.keepdims)
+
+
+def _masked_call(self: Any, inputs: Any, mask: Any = None) -> Any:
+    """The mean of the steps that count."""
+    if mask is None:
+        return _Global.call(self, inputs)
+    shares = cast(mask, inputs.dtype)[..., None]
+    sums = reduction.sum(inputs * shares, axis=1, keepdims=self.keepdims)
+    return sums / reduction.sum(shares, axis=1, keepdims=self.keepdims)
+
+
+def _made(name: str, base: Any, spatial: int, function: Any, doc: str) -> Any:
+    shape = [1, *[4] * spatial, 3]
+    result = [1, 3] if base is _Global else [1, *[2] * spatial, 3]
+    example = f">>> tf.keras.layers.{name}()(tf.zeros({shape})).shape\n    TensorShape({result})"
+    members = {
+        "spatial": spatial, "function": staticmethod(function), "__module__": __name__,
+        "__doc__": f"{doc} along {_AXES[spatial]}.\n\n    {example}\n    ",
+    }  # fmt: skip
+    if name == "GlobalAveragePooling1D":
+        members |= {"call": _masked_call, "supports_masking": True,
+                    "compute_mask": lambda self, inputs, mask=None: None}  # fmt: skip
+    return type(name, (base,), members)
+
+
+_OF_WINDOWS = ((max_pool, "Max", "largest"), (avg_pool, "Average", "mean"))
+_OF_ALL = ((reduction.max, "Max", "largest"), (reduction.mean, "Average", "mean"))
+MaxPooling1D, MaxPooling2D, MaxPooling3D, AveragePooling1D, AveragePooling2D, AveragePooling3D = (
+    _made(f"{word}Pooling{n}D", _Pooling, n, function, f"The {what} of each window")
+    for function, word, what in _OF_WINDOWS
+    for n in (1, 2, 3)
+)
+GlobalMaxPooling1D, GlobalMaxPooling2D, GlobalAveragePooling1D, GlobalAveragePooling2D = (
+    _made(f"Global{word}Pooling{n}D", _Global, n, function, f"The {what} of each channel")
+    for function, word, what in _OF_ALL
+    for n in (1, 2)
+)
+
+# Keras' other names.
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+GlobalAvgPool1D, GlobalAvgPool2D = GlobalAveragePooling1D, GlobalAveragePooling2D
+GlobalMaxPool1D, GlobalMaxPool2D = GlobalMaxPooling1D, GlobalMaxPooling2D

@@ -18,6 +18,11 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.neural import softmax
 
+__all__ = [
+    "Activation", "Dense", "Dropout", "Embedding", "Flatten", "Lambda", "ReLU", "Reshape",
+    "Softmax",
+]  # fmt: skip
+
 
 class Dense(Layer):
     """activation(inputs @ kernel + bias), along the last axis.
@@ -30,19 +35,12 @@ class Dense(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        units: int,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, units: int, activation: Any = None, use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None, bias_regularizer: Any = None,
+        activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if int(units) <= 0:
             raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
@@ -59,21 +57,13 @@ class Dense(Layer):
         self.bias: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel and bias."""
         if not len(input_shape) or input_shape[-1] is None:
             raise ShapeError(
                 f"{self.name}: an input of shape {input_shape} has no number of features."
             )
-        self.kernel = self.add_weight(
-            shape=(input_shape[-1], self.units), initializer=self.kernel_initializer,
-            name="kernel", constraint=self.kernel_constraint,
-            regularizer=self.kernel_regularizer,
-        )  # fmt: skip
+        self.kernel = self._add_named("kernel", (input_shape[-1], self.units))
         if self.use_bias:
-            self.bias = self.add_weight(
-                shape=(self.units,), initializer=self.bias_initializer, name="bias",
-                constraint=self.bias_constraint, regularizer=self.bias_regularizer,
-            )  # fmt: skip
+            self.bias = self._add_named("bias", (self.units,))
 
     def call(self, inputs: Any) -> Any:
         """The output for inputs of shape (..., features)."""
@@ -104,12 +94,7 @@ class Embedding(Layer):
         self.embeddings: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make the table."""
-        self.embeddings = self.add_weight(
-            shape=(self.input_dim, self.output_dim), initializer=self.embeddings_initializer,
-            name="embeddings", regularizer=self.embeddings_regularizer,
-            constraint=self.embeddings_constraint,
-        )  # fmt: skip
+        self.embeddings = self._add_named("embeddings", (self.input_dim, self.output_dim))
         if self._start is not None:
             table = self._start[0] if isinstance(self._start, (list, tuple)) else self._start
             self.embeddings.assign(table)
@@ -119,7 +104,6 @@ class Embedding(Layer):
         return convert(inputs) != 0 if self.mask_zero else None
 
     def call(self, inputs: Any) -> Any:
-        """The rows that integers name."""
         inputs = inputs if inputs.dtype.is_integer else cast(inputs, "int32")
         return gather(self.embeddings, inputs)
 
@@ -138,7 +122,6 @@ class Activation(Layer):
         self.activation = activations.get(activation)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return self.activation(inputs)
 
 
@@ -167,7 +150,6 @@ class Lambda(Layer):
         return mask if self.mask is None else self.mask
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        """The function of the input."""
         more = dict(self.arguments)
         if training is not None and takes(self.function, "training"):
             more["training"] = training
@@ -192,7 +174,6 @@ class ReLU(Layer):
         self.threshold = float(threshold)
 
     def call(self, inputs: Any) -> Any:
-        """The positive part."""
         return relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
@@ -210,7 +191,6 @@ class Softmax(Layer):
         self.axis = axis
 
     def call(self, inputs: Any) -> Any:
-        """Shares that add up to 1."""
         return softmax(inputs, self.axis)
 
 
@@ -226,7 +206,6 @@ class Flatten(Layer):
         require_channels_last("Flatten", data_format)
 
     def call(self, inputs: Any) -> Any:
-        """The same elements, one row for each example."""
         shape = inputs.spec.shape
         return reshape(inputs, (shape[0], math.prod(shape[1:])) if shape else (1, 1))
 
@@ -243,7 +222,6 @@ class Reshape(Layer):
         self.target_shape = tuple(target_shape)
 
     def call(self, inputs: Any) -> Any:
-        """The same elements."""
         return reshape(inputs, (inputs.spec.shape[0], *self.target_shape))
 
 

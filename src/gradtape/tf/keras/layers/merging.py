@@ -15,6 +15,12 @@ from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.random_numbers import normal
 
+__all__ = [
+    "Add", "Average", "Concatenate", "ELU", "GaussianNoise", "Identity", "LeakyReLU", "Maximum",
+    "Minimum", "Multiply", "Permute", "RepeatVector", "Rescaling", "Subtract", "ZeroPadding2D",
+    "add", "average", "concatenate", "maximum", "minimum", "multiply", "subtract",
+]  # fmt: skip
+
 
 class _Merge(Layer):
     """A function of two applied along a list of inputs."""
@@ -25,7 +31,6 @@ class _Merge(Layer):
         raise NotImplementedError
 
     def call(self, inputs: Any) -> Any:
-        """One tensor of all inputs."""
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of at least 2 inputs."
@@ -65,11 +70,9 @@ class Average(_Merge):
 
     @staticmethod
     def combine(x: Any, y: Any) -> Any:
-        """The sum of two."""
         return arithmetic.add(x, y)
 
     def finish(self, found: Any, count: int) -> Any:
-        """The sum over the number of inputs."""
         return found / float(count)
 
 
@@ -85,7 +88,6 @@ class Concatenate(Layer):
         self.axis = int(axis)
 
     def call(self, inputs: Any) -> Any:
-        """All of them."""
         return concat(list(inputs), axis=self.axis)
 
 
@@ -99,7 +101,6 @@ class Identity(Layer):
     supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """The input."""
         return inputs
 
 
@@ -117,7 +118,6 @@ class Permute(Layer):
             raise ValueError(f"Permute: dims={dims} is not an order of the axes from 1 on.")
 
     def call(self, inputs: Any) -> Any:
-        """The rearranged input."""
         return permute_dims(inputs, (0, *self.dims))
 
 
@@ -133,7 +133,6 @@ class RepeatVector(Layer):
         self.n = int(n)
 
     def call(self, inputs: Any) -> Any:
-        """The repeated input."""
         batch, features = inputs.spec.shape
         return broadcast_to(expand_dims(inputs, 1), (batch, self.n, features))
 
@@ -152,7 +151,6 @@ class Rescaling(Layer):
         self.scale, self.offset = scale, offset
 
     def call(self, inputs: Any) -> Any:
-        """The scaled input."""
         return inputs * float(self.scale) + float(self.offset)
 
 
@@ -170,7 +168,6 @@ class LeakyReLU(Layer):
         self.negative_slope = float(negative_slope)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return activations.leaky_relu(inputs, self.negative_slope)
 
 
@@ -188,7 +185,6 @@ class ELU(Layer):
         self.alpha = float(alpha)
 
     def call(self, inputs: Any) -> Any:
-        """The function of the input."""
         return activations.elu(inputs, self.alpha)
 
 
@@ -230,7 +226,6 @@ class ZeroPadding2D(Layer):
         self.data_format = data_format
 
     def call(self, inputs: Any) -> Any:
-        """The padded input."""
         if inputs.ndim != 4:
             raise ShapeError(
                 f"{self.name}: an input of shape {inputs.shape} is not a stack of images."
@@ -238,15 +233,6 @@ class ZeroPadding2D(Layer):
         first = self.data_format == "channels_first"
         around = [(0, 0), (0, 0), *self.padding] if first else [(0, 0), *self.padding, (0, 0)]
         return pad(inputs, around)
-
-
-def add(inputs: Any, **kwargs: Any) -> Any:
-    """The sum of inputs.
-
-    >>> tf.keras.layers.add([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [5.0]
-    """
-    return Add(**kwargs)(inputs)
 
 
 def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
@@ -258,46 +244,19 @@ def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
-    """The product of inputs.
+def _function(kind: Any, name: str) -> Any:
+    """The layer as a function of inputs."""
 
-    >>> tf.keras.layers.multiply([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [6.0]
-    """
-    return Multiply(**kwargs)(inputs)
+    def call(inputs: Any, **kwargs: Any) -> Any:
+        return kind(**kwargs)(inputs)
 
-
-def average(inputs: Any, **kwargs: Any) -> Any:
-    """The mean of inputs.
-
-    >>> tf.keras.layers.average([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [2.5]
-    """
-    return Average(**kwargs)(inputs)
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = __name__
+    call.__doc__ = kind.__doc__.replace(f"{kind.__name__}()(", f"{name}(")
+    return call
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
-    """The first of two inputs without the second.
-
-    >>> tf.keras.layers.subtract([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [-1.0]
-    """
-    return Subtract(**kwargs)(inputs)
-
-
-def maximum(inputs: Any, **kwargs: Any) -> Any:
-    """The largest of inputs.
-
-    >>> tf.keras.layers.maximum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [3.0]
-    """
-    return Maximum(**kwargs)(inputs)
-
-
-def minimum(inputs: Any, **kwargs: Any) -> Any:
-    """The smallest of inputs.
-
-    >>> tf.keras.layers.minimum([tf.constant([2.0]), tf.constant([3.0])]).numpy().tolist()
-    [2.0]
-    """
-    return Minimum(**kwargs)(inputs)
+add, average, maximum, minimum, multiply, subtract = (
+    _function(kind, kind.__name__.lower())
+    for kind in (Add, Average, Maximum, Minimum, Multiply, Subtract)
+)

@@ -27,19 +27,11 @@ class LayerNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        axis: Any = -1,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        beta_initializer: Any = "zeros", gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
+        gamma_constraint: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
         self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
@@ -49,14 +41,12 @@ class LayerNormalization(Layer):
         self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma and beta."""
         axes = sorted(a % len(input_shape) for a in np.atleast_1d(self.axis).tolist())
         self._axes = tuple(axes)
         shape = tuple(input_shape[a] for a in axes)
         _add_scale_and_shift(self, shape)
 
     def call(self, inputs: Any) -> Any:
-        """The normalised input."""
         gamma, beta = (None if w is None else convert(w) for w in (self.gamma, self.beta))
         return normalized(inputs, self._axes, self.epsilon, gamma, beta)
 
@@ -64,12 +54,7 @@ class LayerNormalization(Layer):
 def _add_scale_and_shift(layer: Any, shape: tuple[int, ...]) -> None:
     for name, wanted in (("gamma", layer.scale), ("beta", layer.center)):
         if wanted:
-            made = layer.add_weight(
-                shape, getattr(layer, f"{name}_initializer"), name=name,
-                regularizer=getattr(layer, f"{name}_regularizer"),
-                constraint=getattr(layer, f"{name}_constraint"),
-            )  # fmt: skip
-            setattr(layer, name, made)
+            setattr(layer, name, layer._add_named(name, shape))
 
 
 class BatchNormalization(Layer):
@@ -78,30 +63,19 @@ class BatchNormalization(Layer):
     >>> layer = tf.keras.layers.BatchNormalization()
     >>> layer(tf.constant([[1.0], [3.0]]), training=True).numpy().round(2).tolist()
     [[-1.0], [1.0]]
-    >>> layer.moving_mean.numpy().round(4).tolist()
-    [0.02]
+    >>> round(layer.moving_mean.numpy().item(), 4)
+    0.02
     """
 
     supports_masking = True
 
     def __init__(
-        self,
-        axis: int = -1,
-        momentum: float = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
-        synchronized: bool = False,
-        **kwargs: Any,
-    ) -> None:
+        self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True,
+        scale: bool = True, beta_initializer: Any = "zeros", gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros", moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
+        gamma_constraint: Any = None, synchronized: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
         self.center, self.scale = center, scale
@@ -118,7 +92,6 @@ class BatchNormalization(Layer):
         self.moving_variance: Any = None
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma, beta and the running statistics."""
         shape = (input_shape[self.axis],)
         _add_scale_and_shift(self, shape)
         self.moving_mean = self.add_weight(

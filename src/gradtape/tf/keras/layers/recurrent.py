@@ -19,6 +19,10 @@ from gradtape.tf.ops.arrays import reverse, transpose
 from gradtape.tf.ops.creation import zeros
 from gradtape.tf.ops.indexing import where
 
+__all__ = [
+    "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "SimpleRNN", "SimpleRNNCell",
+]  # fmt: skip
+
 _KINDS = ("kernel", "recurrent", "bias")
 # What all cells take besides units, activations and initializers; then what layers take.
 _OF_CELLS = {
@@ -67,7 +71,6 @@ class _Cell(Layer):
                 "recurrent_kernel", "bias")]  # fmt: skip
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel, recurrent kernel and bias."""
         inner = self._core
         width = inner.gates * self.units
         shapes = {
@@ -198,15 +201,9 @@ class RNN(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        cell: Any,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        **kwargs: Any,
-    ) -> None:
+        self, cell: Any, return_sequences: bool = False, return_state: bool = False,
+        go_backwards: bool = False, stateful: bool = False, unroll: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
         if stateful:
             raise ValueError(
                 f"{type(self).__name__}: stateful=True is not covered. Use return_state, and pass "
@@ -229,7 +226,6 @@ class RNN(Layer):
         return self.cell.units
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of the cell."""
         if len(input_shape) != 3:
             raise ShapeError(
                 f"{self.name}: an input of shape {tuple(input_shape)} is not (batch, time, "

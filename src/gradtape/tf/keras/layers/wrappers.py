@@ -25,13 +25,9 @@ class Bidirectional(Layer):
     supports_masking = True
 
     def __init__(
-        self,
-        layer: Any,
-        merge_mode: str | None = "concat",
-        weights: Any = None,
-        backward_layer: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None,
+        backward_layer: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         if weights is not None:
             raise ValueError("Bidirectional: weights are not covered. Use set_weights.")
@@ -52,7 +48,6 @@ class Bidirectional(Layer):
         self.return_sequences, self.return_state = layer.return_sequences, layer.return_state
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of both layers."""
         self.forward_layer.ensure_built(input_shape)
         self.backward_layer.ensure_built(input_shape)
 
@@ -100,7 +95,6 @@ class TimeDistributed(Layer):
         self.layer = layer
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables of the layer."""
         self.layer.ensure_built((input_shape[0], *tuple(input_shape)[2:]))
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
@@ -126,7 +120,6 @@ class Masking(Layer):
         self.mask_value = mask_value
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Which steps count."""
         return reduce_any(convert(inputs) != self.mask_value, axis=-1)
 
     def call(self, inputs: Any) -> Any:

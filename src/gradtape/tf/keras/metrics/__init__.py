@@ -7,94 +7,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.tf.base.suggestions import attribute_finder
-from gradtape.tf.keras.losses import (
-    binary_crossentropy,
-    categorical_crossentropy,
-    hinge,
-    kl_divergence,
-    mean_absolute_error,
-    mean_absolute_percentage_error,
-    mean_squared_error,
-    mean_squared_logarithmic_error,
-    poisson,
-    sparse_categorical_crossentropy,
-)
+from gradtape.tf.keras.metrics import comparisons as _comparisons
+from gradtape.tf.keras.metrics import counts as _counts
 from gradtape.tf.keras.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
-from gradtape.tf.keras.metrics.comparisons import (
-    Accuracy,
-    BinaryAccuracy,
-    BinaryCrossentropy,
-    CategoricalAccuracy,
-    CategoricalCrossentropy,
-    CategoricalHinge,
-    CosineSimilarity,
-    Hinge,
-    KLDivergence,
-    LogCoshError,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    Poisson,
-    RootMeanSquaredError,
-    SparseCategoricalAccuracy,
-    SparseCategoricalCrossentropy,
-    SparseTopKCategoricalAccuracy,
-    SquaredHinge,
-    TopKCategoricalAccuracy,
-    binary_accuracy,
-    categorical_accuracy,
-    sparse_categorical_accuracy,
-    sparse_top_k_categorical_accuracy,
-    top_k_categorical_accuracy,
-)
-from gradtape.tf.keras.metrics.counts import (
-    AUC,
-    FalseNegatives,
-    FalsePositives,
-    Precision,
-    Recall,
-    TrueNegatives,
-    TruePositives,
-)
-from gradtape.tf.keras.naming import snake_case
+from gradtape.tf.keras.metrics.comparisons import *
+from gradtape.tf.keras.metrics.counts import *
+from gradtape.tf.keras.weights import snake_case
 
-_CLASSES = (
-    AUC, Accuracy, BinaryAccuracy, BinaryCrossentropy, CategoricalAccuracy,
-    CategoricalCrossentropy, CategoricalHinge, CosineSimilarity, FalseNegatives, FalsePositives,
-    Hinge, KLDivergence, LogCoshError, Mean, MeanAbsoluteError, MeanAbsolutePercentageError,
-    MeanSquaredError, MeanSquaredLogarithmicError, Poisson, Precision, Recall,
-    RootMeanSquaredError, SparseCategoricalAccuracy, SparseCategoricalCrossentropy,
-    SparseTopKCategoricalAccuracy, SquaredHinge, Sum, TopKCategoricalAccuracy, TrueNegatives,
-    TruePositives,
-)  # fmt: skip
+__all__ = ["Mean", "MeanMetricWrapper", "Metric", "Sum", "deserialize", "get", "serialize"]
+__all__ += _comparisons.__all__
+__all__ += _counts.__all__
 
-__all__ = [
-    *(kind.__name__ for kind in _CLASSES), "MeanMetricWrapper", "Metric", "binary_accuracy",
-    "binary_crossentropy", "categorical_accuracy", "categorical_crossentropy", "deserialize",
-    "get", "hinge", "kl_divergence", "mean_absolute_error", "mean_absolute_percentage_error",
-    "mean_squared_error", "mean_squared_logarithmic_error", "poisson", "serialize",
-    "sparse_categorical_accuracy", "sparse_categorical_crossentropy",
-    "sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy",
-]  # fmt: skip
-
-# Whether more is better, by the name of the class.
-DIRECTIONS = {
-    kind.__name__: "Accuracy" in kind.__name__
-    or kind in (AUC, CosineSimilarity, Precision, Recall, TrueNegatives, TruePositives)
-    for kind in _CLASSES
-    if kind not in (Mean, Sum)
+_CLASSES: dict[str, Any] = {
+    name: globals()[name]
+    for name in sorted(__all__)
+    if isinstance(globals().get(name), type) and name not in ("MeanMetricWrapper", "Metric")
 }
 
-_BY_NAME: dict[str, Any] = {
-    **{snake_case(kind.__name__): kind for kind in _CLASSES},
-    **{kind.__name__: kind for kind in _CLASSES},
-    "mse": MeanSquaredError, "mae": MeanAbsoluteError, "mape": MeanAbsolutePercentageError,
-    "msle": MeanSquaredLogarithmicError, "rmse": RootMeanSquaredError, "logcosh": LogCoshError,
-    "kld": KLDivergence, "kl_divergence": KLDivergence,
-    "MSE": MeanSquaredError, "MAE": MeanAbsoluteError,
+# Whether more is better, by the name of the class.
+_RISING = ("AUC", "CosineSimilarity", "Precision", "Recall", "TrueNegatives", "TruePositives")
+DIRECTIONS = {
+    name: "Accuracy" in name or name in _RISING for name in _CLASSES if name not in ("Mean", "Sum")
+}
+
+_OTHER_NAMES = {
+    "mse": "MeanSquaredError", "mae": "MeanAbsoluteError", "mape": "MeanAbsolutePercentageError",
+    "msle": "MeanSquaredLogarithmicError", "rmse": "RootMeanSquaredError",
+    "logcosh": "LogCoshError", "kld": "KLDivergence", "kl_divergence": "KLDivergence",
+    "MSE": "MeanSquaredError", "MAE": "MeanAbsoluteError",
 }  # fmt: skip
+_BY_NAME = {
+    **{snake_case(name): kind for name, kind in _CLASSES.items()},
+    **_CLASSES,
+    **{other: _CLASSES[name] for other, name in _OTHER_NAMES.items()},
+}
 
 
 def get(identifier: Any) -> Any:
@@ -138,6 +84,3 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
     if kind is None:
         raise ValueError(f"metric {name!r} is unknown. Pass it in custom_objects.")
     return kind.from_config(config["config"])
-
-
-__getattr__ = attribute_finder(__name__, globals())

@@ -9,8 +9,7 @@ from gradtape.errors import ShapeError
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.keras.naming import snake_case
-from gradtape.tf.keras.weights import weight
+from gradtape.tf.keras.weights import snake_case, weight
 from gradtape.tf.math import divide_no_nan
 from gradtape.tf.ops.arrays import broadcast_to, expand_dims
 from gradtape.tf.ops.creation import zeros
@@ -168,7 +167,6 @@ class Mean(Metric):
         self.count = self.add_variable((), "zeros", name="count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Count values in."""
         values, weights = of_examples(values, sample_weight, reduce_mean, self._dtype)
         self.total.assign_add(reduce_sum(values))
         if weights is not None:
@@ -193,12 +191,10 @@ class Sum(Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Count values in."""
         values, _ = of_examples(values, sample_weight, reduce_sum, self._dtype)
         self.total.assign_add(reduce_sum(values))
 
     def result(self) -> Any:
-        """The sum so far."""
         return convert(self.total)
 
 

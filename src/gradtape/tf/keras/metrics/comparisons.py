@@ -14,6 +14,31 @@ from gradtape.tf.ops.arrays import expand_dims, reshape
 from gradtape.tf.ops.reductions import argmax
 from gradtape.tf.ops.sorting import in_top_k
 
+__all__ = [
+    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy",
+    "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity", "Hinge", "KLDivergence",
+    "LogCoshError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
+    "MeanSquaredLogarithmicError", "Poisson", "RootMeanSquaredError", "SparseCategoricalAccuracy",
+    "SparseCategoricalCrossentropy", "SparseTopKCategoricalAccuracy", "SquaredHinge",
+    "TopKCategoricalAccuracy", "binary_accuracy", "binary_crossentropy", "categorical_accuracy",
+    "categorical_crossentropy", "hinge", "kl_divergence", "mean_absolute_error",
+    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
+    "poisson", "sparse_categorical_accuracy", "sparse_categorical_crossentropy",
+    "sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy",
+]  # fmt: skip
+
+# Functions of targets and predictions that are losses too.
+(
+    binary_crossentropy, categorical_crossentropy, hinge, kl_divergence, mean_absolute_error,
+    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error, poisson,
+    sparse_categorical_crossentropy,
+) = (
+    losses.binary_crossentropy, losses.categorical_crossentropy, losses.hinge,
+    losses.kl_divergence, losses.mean_absolute_error, losses.mean_absolute_percentage_error,
+    losses.mean_squared_error, losses.mean_squared_logarithmic_error, losses.poisson,
+    losses.sparse_categorical_crossentropy,
+)  # fmt: skip
+
 
 def _aligned(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     """Targets in the dtype of the predictions, both with or without a last axis of length 1."""
@@ -200,5 +225,4 @@ class RootMeanSquaredError(MeanMetricWrapper):
         super().__init__(losses.mean_squared_error, name=name, dtype=dtype)
 
     def result(self) -> Any:
-        """The root so far."""
         return elementwise.sqrt(super().result())

@@ -15,6 +15,11 @@ from gradtape.tf.ops.arrays import broadcast_to, expand_dims, reshape
 from gradtape.tf.ops.indexing import where
 from gradtape.tf.ops.reductions import reduce_sum
 
+__all__ = [
+    "AUC", "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
+    "TruePositives",
+]  # fmt: skip
+
 # What a prediction above a threshold, or not, can be: by the name of the variable.
 _CASES = ("true_positives", "true_negatives", "false_positives", "false_negatives")
 
@@ -42,7 +47,6 @@ class Counted(Metric):
             setattr(self, case, made)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch of targets and predictions in."""
         scores = cast(convert(y_pred), self._dtype)
         given = cast(convert(y_true), self._dtype)
         if given.ndim == scores.ndim + 1 and given.shape[-1] == 1:
@@ -101,7 +105,6 @@ class Precision(Counted):
         super().__init__(thresholds, name, dtype, class_id)
 
     def result(self) -> Any:
-        """The share so far."""
         said = self.true_positives + self.false_positives
         return self.shown(divide_no_nan(self.true_positives, said))
 
@@ -125,7 +128,6 @@ class Recall(Counted):
         super().__init__(thresholds, name, dtype, class_id)
 
     def result(self) -> Any:
-        """The share so far."""
         there = self.true_positives + self.false_negatives
         return self.shown(divide_no_nan(self.true_positives, there))
 
@@ -190,12 +192,10 @@ class AUC(Counted):
         self.from_logits = bool(from_logits)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch of targets and predictions in."""
         scores = elementwise.sigmoid(y_pred) if self.from_logits else y_pred
         super().update_state(y_true, scores, sample_weight)
 
     def result(self) -> Any:
-        """The area so far."""
         right, wrong = convert(self.true_positives), convert(self.false_positives)
         missed, spared = convert(self.false_negatives), convert(self.true_negatives)
         if self.curve == "ROC":

@@ -8,7 +8,7 @@ import pytest
 
 import gradtape.tf as tf
 from gradtape.tf import ops
-from gradtape.tf.base.table import documented, named_in
+from gradtape.tf.base.dispatch import documented, named_in
 
 MODULES = [
     importlib.import_module(m.name) for m in pkgutil.iter_modules(ops.__path__, "gradtape.tf.ops.")
