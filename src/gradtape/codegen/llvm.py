@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gradtape.graph.interrupts import keeping_interrupts
+
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
@@ -73,7 +75,7 @@ def _binding() -> Any:
 def host() -> Host:
     """The machine that this process runs on."""
     machine = platform.machine()
-    with _lock:
+    with _lock, keeping_interrupts():
         llvm = _binding()
         features = llvm.get_host_cpu_features()
         libmvec = machine == "x86_64" and _load_libmvec(llvm)

@@ -6,9 +6,11 @@ the main thread, wherever that is, and may raise there.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from types import CodeType
 
 # A C function as a method: PyInstanceMethod_New makes any callable bind like a Python function.
@@ -17,6 +19,30 @@ from types import CodeType
 method_in_c: Callable[[object], object] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
     ("PyInstanceMethod_New", ctypes.pythonapi)
 )
+
+
+@contextlib.contextmanager
+def keeping_interrupts() -> Iterator[None]:
+    """Raise after this context what signal handlers raise in finalisers of other packages in it.
+
+    llvmlite's objects have finalisers in Python, which run while modules are compiled.
+    """
+    kept: list[BaseException] = []
+    before = sys.unraisablehook
+
+    def keep(found: sys.UnraisableHookArgs) -> None:
+        if found.exc_value is not None and is_interrupt(found.exc_value):
+            kept.append(found.exc_value)
+        elif not kept:  # else an object that was interrupted in its finaliser is freed once more
+            before(found)
+
+    try:
+        sys.unraisablehook = keep
+        yield
+    finally:
+        sys.unraisablehook = before
+    if kept:
+        raise kept[0].with_traceback(None)
 
 
 def is_interrupt(error: BaseException) -> bool:
