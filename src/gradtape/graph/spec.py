@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from gradtape.dtypes import DType, of_scalar
+from gradtape.graph.weak_table import WeakTable
 
 Shape = tuple[int, ...]
 
@@ -45,7 +45,7 @@ class Spec:
         return spec, (self.shape, self.dtype)
 
 
-_interned: WeakValueDictionary[tuple[Shape, DType], Spec] = WeakValueDictionary()
+_interned: WeakTable[tuple[Shape, DType], Spec] = WeakTable()
 
 
 def spec(shape: Shape, dtype: DType) -> Spec:

@@ -287,16 +287,16 @@ class Variable(Operators):
         if unassigned:
             unassigned.discard(self)
 
-    @staticmethod
-    def hold_again(variables: Sequence[Variable], handles: Sequence[Tensor]) -> None:
-        """Let variables hold what they held before, in one step that nothing can interrupt."""
-        deque(map(_set_handle, variables, handles), maxlen=0)
-
     def restore(self, handle: Tensor, latest: object) -> None:
         """Undo assignments: hold `handle` again, unless another thread has assigned since."""
         with self._lock:
             if self._handle is latest:
                 self._handle = handle
+
+    @staticmethod
+    def hold_again(variables: Sequence[Variable], handles: Sequence[Tensor]) -> None:
+        """Let variables hold what they held before, in one step that nothing can interrupt."""
+        deque(map(_set_handle, variables, handles), maxlen=0)
 
     def assign_add(self, delta: TensorLike) -> Variable:
         """Add to the value.
