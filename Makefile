@@ -9,6 +9,8 @@
 #   make test-own          the tests without libmvec: our own polynomials
 #   make test-recorder-python, test-recorder-native   the tests with one of the two recorders
 #   make test-one-core     the tests on one core
+#   make test-native-memory   the tests of functions, recording and native code with an allocator that
+#                          fills freed memory and a collection at every allocation (an hour)
 #   make test-threads      64 threads on the same functions and variables, for 30 s
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
 #   make test-mkl          the tests with MKL (in .venv-mkl)
@@ -40,7 +42,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -96,6 +98,13 @@ test-all:
 	[ -z "$$failed" ]
 
 STRESS_SECONDS ?= 30
+
+# Native code reads memory of CPython's objects: see src/gradtape/codegen/cpython/__init__.py.
+NATIVE_TESTS ?= tests/contract tests/functions tests/recording tests/codegen/cpython
+
+test-native-memory: $(DEV_READY)
+	GRADTAPE_RECORDER=native PYTHONMALLOC=debug GRADTAPE_TEST_COLLECT=1 GRADTAPE_OWNERSHIP_ROUNDS=20 \
+	  $(BIN)/python -X dev -X faulthandler -m pytest -n $(WORKERS) $(TEST_ARGS) $(NATIVE_TESTS)
 
 test-threads: $(DEV_READY)
 	GRADTAPE_STRESS_SECONDS=$(STRESS_SECONDS) $(BIN)/python -m pytest -q tests/programs/test_threads.py

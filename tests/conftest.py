@@ -1,6 +1,7 @@
 """Every test begins with nothing pending: what another left behind must not be counted in it."""
 
 import gc
+import os
 
 import pytest
 
@@ -19,3 +20,15 @@ def few_objects_to_collect():
     """Tests collect garbage often: what earlier modules keep for good is not looked at again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def collect_at_every_allocation():
+    """For `make test-native-memory`: a collection, and what it runs, begins everywhere."""
+    if "GRADTAPE_TEST_COLLECT" in os.environ:
+        before = gc.get_threshold()
+        gc.set_threshold(1, 50, 1000)
+        yield
+        gc.set_threshold(*before)
+    else:
+        yield

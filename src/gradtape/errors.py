@@ -20,6 +20,7 @@ __all__ = [
     "NonFiniteError",
     "NotRecordingError",
     "ShapeError",
+    "SizeError",
     "SparsityError",
     "TapeConsumedError",
     "UndefinedRuleError",
@@ -42,6 +43,17 @@ class ShapeError(ArgumentError, ValueError):
     ... except gt.errors.ShapeError as error:
     ...     print(error)
     add: shapes (3,) and (4,) do not broadcast (axis 0: 3 and 4). Reshape one of them.
+    """
+
+
+class SizeError(ShapeError):
+    """A shape with more bytes than can be addressed.
+
+    >>> try:
+    ...     gt.broadcast_to(gt.asarray(1.0), (2**40, 2**40))
+    ... except gt.errors.SizeError as error:
+    ...     print(str(error).split(", ")[-1])
+    more than 2**63 - 1. Choose smaller lengths.
     """
 
 

@@ -246,9 +246,9 @@ class Function(Generic[P, R]):
         self._options = (static_argnames, input_signature, reduce_retracing, fastmath)
         self._local = _Captures()
         self._warned = False
-        # Native calls, and the addresses of their contexts for the native code.
-        self._native_calls: list[NativeCall] = []
-        self.native_contexts = b""
+        # The addresses of contexts for the native code, and after them the native calls that own
+        # the contexts. One tuple: native code must not find an address whose owner is gone.
+        self.native_contexts: tuple[Any, ...] = (b"",)
         # A call of a generator or a coroutine only begins its work.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
@@ -313,10 +313,10 @@ class Function(Generic[P, R]):
             return
         captured.native_call = made = native_call(Function, arguments, captured.steps)
         if made is not None:
-            valid = [each for each in self._native_calls if each.is_valid]
-            self._native_calls = [*valid[1 - MOST_CONTEXTS :], made]
-            addresses = [each.address.to_bytes(8, "little") for each in self._native_calls]
-            self.native_contexts = b"".join(addresses)
+            valid = [each for each in self.native_contexts[1:] if each.is_valid]
+            owners: list[NativeCall] = [*valid[1 - MOST_CONTEXTS :], made]
+            addresses = [each.address.to_bytes(8, "little") for each in owners]
+            self.native_contexts = (b"".join(addresses), *owners)
 
     def _new_signature(self, key: Key) -> Captured:
         known = self._local.by_key

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, Union
 import numpy as np
 
 from gradtape.dtypes import DType
+from gradtape.errors import SizeError
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
@@ -235,7 +236,10 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     found = _specs.get(key)
     if found is None:
         cast = inputs if op.promote is None else op.promote(inputs)
-        found = op.spec(*[node.spec for node in cast], **op.keywords(params))
+        try:
+            found = op.spec(*[node.spec for node in cast], **op.keywords(params))
+        except SizeError as error:
+            raise SizeError(f"{op.name}: {error}") from None
         if any(a is not b for a, b in zip(cast, inputs, strict=True)):
             return Node(op, cast, params, found)
         if len(_specs) > TABLE_LIMIT:

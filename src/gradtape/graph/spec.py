@@ -8,9 +8,12 @@ from collections.abc import Callable
 import numpy as np
 
 from gradtape.dtypes import DType, of_scalar
+from gradtape.errors import SizeError
 from gradtape.graph.weak_table import WeakTable
 
 Shape = tuple[int, ...]
+# The most bytes that offsets of 64 bits can address.
+MOST_BYTES = 2**63 - 1
 
 
 class Spec:
@@ -54,7 +57,16 @@ def spec(shape: Shape, dtype: DType) -> Spec:
     found = _interned.get(key)
     if found is None:
         # gradtape.tf has subclasses of tuple and dtype that compare equal: specs hold plain ones.
-        shape, dtype = tuple(shape), np.dtype(dtype)
+        # Python's integers: those of NumPy wrap around when they are multiplied.
+        shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+        # As in NumPy, axes of length 0 do not count. Kernels compute offsets in bytes as 64-bit
+        # integers, and no value without a spec reaches them, so that none of these can overflow.
+        nbytes = math.prod(filter(None, shape)) * dtype.itemsize
+        if nbytes > MOST_BYTES:
+            raise SizeError(
+                f"shape {shape} of {dtype} takes {nbytes} bytes, more than 2**63 - 1. "
+                "Choose smaller lengths."
+            )
         key = (shape, dtype)
         # setdefault: two threads that race here must end with the same object.
         found = _interned.setdefault(key, Spec(shape, dtype))

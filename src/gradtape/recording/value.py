@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradtape.dtypes import Array, DTypeLike, as_dtype
 from gradtape.errors import DtypeError
 from gradtape.graph.hooks import hooks
+from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec, spec
 
@@ -21,6 +22,9 @@ class PoolBuffer(Protocol):
 
 
 Content = Array | PoolBuffer
+
+
+_copying = new_lock()
 
 
 class Value:
@@ -56,11 +60,19 @@ class Value:
             content = self.content
             if isinstance(content, np.ndarray):
                 if not content.flags.c_contiguous:
-                    content = self.content = np.ascontiguousarray(content)
+                    content = self._contiguous()
                 self._address = content.ctypes.data
             else:
                 self._address = content.address
         return self._address
+
+    def _contiguous(self) -> Array:
+        """Exchange the content for a contiguous copy, once: others may run on its address."""
+        with _copying:
+            content: Any = self.content
+            if not content.flags.c_contiguous:
+                content = self.content = np.ascontiguousarray(content)
+            return content
 
 
 class _Unentered:

@@ -4,6 +4,7 @@ The door, for other rooms:
 
 - `tensor`: `Tensor`, `asarray` and `from_value`, which make one, `evaluate`, `program_of`;
 - `variable`: `Variable`;
+- `variable_updates`: the assignment of a replayed step, all variables or none;
 - `tensor_like`: the static types of operands, `TensorLike` and `TensorLeaf`;
 - `row_sparse`: `RowSparse`, the gradient of a look-up;
 - `operators`: `Operators`, what `Tensor` and `Variable` have in common;

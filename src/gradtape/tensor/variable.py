@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
-_new_object = object.__new__
 # A recording without applications forgets the variables it noted as read beyond this many.
 MOST_WAITING = 1000
 
@@ -272,20 +271,6 @@ class Variable(Operators):
         if handle.computed is None:
             compute_handle(handle)
         return handle.computed  # type: ignore[return-value]
-
-    def replace(self, value: Value) -> None:
-        """Take over a computed value that nothing else holds; the caller has the lock."""
-        # As Tensor(None, None, value) does, without the call: a step replaces many variables.
-        handle = _new_object(Tensor)
-        handle.node = handle.recording = None
-        handle.computed = value
-        self._handle = handle
-        self._epoch = state.epoch
-        self._assigned = True
-        self._steady = False
-        unassigned = state.recording.unassigned
-        if unassigned:
-            unassigned.discard(self)
 
     def restore(self, handle: Tensor, latest: object) -> None:
         """Undo assignments: hold `handle` again, unless another thread has assigned since."""

@@ -23,10 +23,24 @@ side is a change on the other; `tests/codegen/cpython` runs the same scenarios t
 3. New objects: the slots of `Value(buffer, spec)`, of `Tensor(None, None, value)`, and of a
    `Buffer` on idle memory, with the pool's counters.
 
-Everything else is called: `Variable.replace` and the locks of variables, `allocate` for fresh
-memory, the comparison of guards, `unflatten`, and the Python code itself where anything is unusual.
+Everything else is called: the assignment of all variables of a step (`tensor.variable_updates`) and
+their locks, `allocate` for fresh memory, the comparison of guards, `unflatten`, and the Python code
+itself where anything is unusual.
 
-Rules. Native code holds a reference to every object that it touches after Python code could have
-run or the GIL was released. It reads the state of its thread again after that. It leaves a call to
-Python only before it has changed anything. It raises, never asserts.
+Ownership: nothing native reads memory that it does not hold a reference to. Python code may run
+wherever an object is made (a collection), released (a finaliser) or called, and other threads
+wherever the GIL is released; any of them may drop functions, tensors, variables and caches. So:
+
+- What is read after such a place is held by a counted reference that was taken before it: the owner
+  of a context, which holds its tables and all that they point to; the arguments, values, buffers
+  and handles of a call; the table and nodes of a look-up. They are released after the last read.
+- What is only borrowed (the recording, its lists, the contexts of a function) is used up to the
+  next such place, and then read again. An address is stored only beside a reference to its owner,
+  in one object, and both are exchanged together.
+- What the code mentions by address lives as long as the process.
+
+A call is left to Python only before it has changed anything. Errors are raised, never asserted, and
+an interrupt is never cleared. `tests/codegen/cpython/test_ownership.py` drops everything in the
+middle of calls, under an allocator that fills freed memory; `make test-native-memory` runs more
+tests that way.
 """

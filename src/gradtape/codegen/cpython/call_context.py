@@ -6,8 +6,8 @@ CONTEXT = (
     "owner", "thread", "world", "live", "busy", "calls", "held", "differs",
     "argument_rows", "row", "input", "inputs", "passed", "sources", "source_rows", "values",
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
-    "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows",
-    "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
+    "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows", "handles",
+    "assign", "locks", "lock_rows", "slots", "instructions", "count", "parallel", "keep_gil", "ops",
 )  # fmt: skip
 # Offsets of the words, in bytes.
 AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
@@ -19,7 +19,7 @@ WORD = 2  # slot, value
 NUMBER = 4  # how, value, input or function, bytes into the memory of the run, size
 BUFFER = 4  # slot, function that takes an idle buffer or 0, capacity, size as an int object
 LEAF = 3  # buffer, object, input or leaf; spec; class, or one of THE_OBJECT, AN_INPUT and A_LEAF
-UPDATE = 3  # method that replaces a variable's value, buffer, spec
+UPDATE = 2  # buffer, spec
 LOCK = 2  # how to acquire and to release it
 
 # How an argument is recognised. The rows begin with the tuple of all arguments; containers are

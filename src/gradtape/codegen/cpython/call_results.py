@@ -139,19 +139,23 @@ def result_ir() -> str:
 
 
 def assign_ir() -> str:
-    """Assign the variables: `Variable.replace` is called with a value on each buffer."""
+    """Assign the variables: one call of `assign` with a tensor on the buffer of each."""
     r = Routine("internal i1 @assign(ptr %context)")
+    count, handles = r.word("%context", AT["updates"]), r.pointer("%context", AT["handles"])
+    with r.when(r.equal(count, 0)):
+        r.end("ret i1 true")
     rows, taken = r.pointer("%context", AT["update_rows"]), r.pointer("%context", AT["taken"])
-    with r.loop(r.word("%context", AT["updates"])) as index:
+    with r.loop(count) as index:
         row = r.row(rows, index, UPDATE)
-        replace, spec = r.pointer(row), r.pointer(row, 16)
-        buffer = r.pointer(taken, r.scaled(r.word(row, 8)))
-        value = r.let(f"call ptr @value(ptr {buffer}, ptr {spec})")
-        r.go_if(r.same(value, "null"), "failed")
-        answer = r.let(f"call ptr @PyObject_CallOneArg(ptr {replace}, ptr {value})")
-        r.line(f"call void @Py_DecRef(ptr {value})")
-        r.go_if(r.same(answer, "null"), "failed")
-        r.line(f"call void @Py_DecRef(ptr {answer})")
+        buffer, spec = r.pointer(taken, r.scaled(r.word(row))), r.pointer(row, 8)
+        kind = known_object("Tensor")
+        handle = r.let(f"call ptr @tensor(ptr {kind}, ptr {buffer}, ptr {spec})")
+        r.go_if(r.same(handle, "null"), "failed")
+        r.put_pointer(handles, r.scaled(index), handle)
+    call = f"ptr {r.pointer('%context', AT['assign'])}, ptr {handles}, i64 {count}, ptr null"
+    answer = r.let(f"call ptr @PyObject_Vectorcall({call})")
+    r.go_if(r.same(answer, "null"), "failed")
+    r.line(f"call void @Py_DecRef(ptr {answer})")
     r.end("ret i1 true")
     r.block("failed")
     r.end("ret i1 false")

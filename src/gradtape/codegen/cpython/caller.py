@@ -55,9 +55,9 @@ FUNCTIONS = (
     "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
     "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
     "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
-    "PyObject_CallOneArg", "PyObject_GetAttr", "PyThreadState_Get", "PyThreadState_GetID",
-    "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc", "PyWeakref_GetObject", "Py_DecRef",
-    "Py_IncRef",
+    "PyObject_CallOneArg", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get",
+    "PyThreadState_GetID", "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc",
+    "PyWeakref_GetObject", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
@@ -270,7 +270,7 @@ def _run() -> str:
     differs = r.pointer("%context", AT["differs"])
     with r.when(r.differ(differs, "null")):
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {differs})")
-        r.go_if(r.same(answer, "null"), "unfilled")
+        r.go_if(r.same(answer, "null"), "failed")
         r.line(f"call void @Py_DecRef(ptr {answer})")
         r.go_if(r.differ(answer, known_object("False")), "over")
     with r.loop(locks) as index:
@@ -325,7 +325,8 @@ def _run() -> str:
     with r.when(failed):
         # Releasing things may run Python code, which must not find an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
-    for held, number in (("passed", "inputs"), ("values", "sources"), ("taken", "buffers")):
+    owned = {"passed": "inputs", "values": "sources", "taken": "buffers", "handles": "updates"}
+    for held, number in owned.items():
         items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
         r.line(f"call void @drop(ptr {items}, i64 {size})")
     with r.loop(r.word("%context", AT["held"])) as index:
@@ -346,7 +347,8 @@ def _contexts() -> str:
     """The contexts of a function, as a bytes object of addresses; null if Python has to be called.
 
     That is so while a tape, a trace, a capture or a debug mode wants to see every op, as
-    `runs_in_python` has it.
+    `runs_in_python` has it. The function holds them in one tuple with the owners of the contexts,
+    so that whoever exchanges the tuple exchanges both at once.
     """
     r = Routine("internal ptr @contexts(ptr %function)")
     recording = r.let("call ptr @current()")
@@ -360,7 +362,10 @@ def _contexts() -> str:
     )
     r.go_if(r.same(tapes, "null"), "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
-    r.end(f"ret ptr {r.pointer('%function', '$Function_contexts')}")
+    holder = r.pointer("%function", "$Function_native_contexts")
+    r.go_if(r.same(holder, "null"), "python")
+    r.go_if(r.differ(r.pointer(holder, 8), known_object("tuple")), "python")
+    r.end(f"ret ptr {r.pointer(holder, '$tuple_items')}")
     r.block("python")
     r.end("ret ptr null")
     return r.text()
@@ -388,6 +393,9 @@ def _call() -> str:
             with r.when(r.differ(found, _LEFT_TO_PYTHON)):
                 r.end(f"ret ptr {found}")
     r.block("python")
+    # Reading the state of a thread may run Python code, such as a signal handler that raises.
+    with r.when(r.differ(r.let("call ptr @PyErr_Occurred()"), "null")):
+        r.end("ret ptr null")
     method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
     with r.when(r.same(method, "null")):
         r.end("ret ptr null")

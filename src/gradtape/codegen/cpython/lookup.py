@@ -5,6 +5,8 @@ op, first node and a third word: the other node, the params, or for a Python sca
 among the leaves and its kind. The cache only repeats what the table's dictionary says, and the
 dictionary, from which nothing is ever removed, keeps alive what the cache points to.
 
+Nothing here clears an error: it may be an interrupt. Whoever goes on to Python looks first.
+
 Names with a dollar are offsets and addresses; `%name = at(ptr %object, i64 offset)` stands for the
 pointer at an offset of an object.
 """
@@ -21,7 +23,7 @@ CACHE_BYTES = SETS * 64
 FUNCTIONS = (
     "PyBytes_FromStringAndSize",
     "PyDict_GetItemWithError",
-    "PyErr_Clear",
+    "PyErr_Occurred",
     "PyList_Append",
     "PyLong_AsLongAndOverflow",
     "PyLong_FromSsize_t",
@@ -69,9 +71,8 @@ entry:
 other:
   %fresh = call ptr @PyObject_CallNoArgs(ptr inttoptr (i64 $local_dictionary to ptr))
   %failed = icmp eq ptr %fresh, null
-  br i1 %failed, label %clear, label %exchange
-clear:
-  call void @PyErr_Clear()
+  br i1 %failed, label %nowhere, label %exchange
+nowhere:
   ret ptr null
 exchange:
   %old = load ptr, ptr @local
@@ -89,7 +90,7 @@ known:
   %found = call ptr @PyDict_GetItemWithError(ptr %dictionary,
                                              ptr inttoptr (i64 $recording_name to ptr))
   %missing = icmp eq ptr %found, null
-  br i1 %missing, label %clear, label %check
+  br i1 %missing, label %nowhere, label %check
 check:
   %kind = at(ptr %found, i64 8)
   %right = icmp eq ptr %kind, inttoptr (i64 $Recording to ptr)
@@ -134,10 +135,7 @@ entry:
 learn:
   %answer = call ptr @PyObject_CallOneArg(ptr inttoptr (i64 $learn_kind to ptr), ptr %kind)
   %failed = icmp eq ptr %answer, null
-  br i1 %failed, label %clear, label %drop
-clear:
-  call void @PyErr_Clear()
-  ret void
+  br i1 %failed, label %done, label %drop
 drop:
   call void @Py_DecRef(ptr %answer)
   ret void
@@ -208,9 +206,8 @@ entry:
 make:
   %fresh = call ptr @PyBytes_FromStringAndSize(ptr null, i64 $cache_bytes)
   %failed = icmp eq ptr %fresh, null
-  br i1 %failed, label %clear, label %fill
-clear:
-  call void @PyErr_Clear()
+  br i1 %failed, label %no, label %fill
+no:
   ret ptr null
 fill:
   %fresh.content = getelementptr i8, ptr %fresh, i64 $bytes_content
@@ -279,19 +276,18 @@ triple:
 ask:
   %key = phi ptr [ %key.pair, %pair ], [ %key.triple, %triple ]
   %failed = icmp eq ptr %key, null
-  br i1 %failed, label %clear, label %get
+  br i1 %failed, label %no, label %get
 get:
   %node = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
   call void @Py_DecRef(ptr %key)
   %missing = icmp eq ptr %node, null
-  br i1 %missing, label %clear, label %write
-clear:
-  call void @PyErr_Clear()
+  br i1 %missing, label %no, label %write
+no:
   ret i1 false
 write:
   %cache = call ptr @cache_of(ptr %table)
   %none = icmp eq ptr %cache, null
-  br i1 %none, label %clear, label %enter
+  br i1 %none, label %no, label %enter
 enter:
   %set = call ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)
   %old = load <4 x i64>, ptr %set, align 1
@@ -313,24 +309,23 @@ entry:
   %scalars = at(ptr %spec, i64 $Spec_scalars)
   %of = call ptr @PyDict_GetItemWithError(ptr %scalars, ptr %kind)
   %unseen = icmp eq ptr %of, null
-  br i1 %unseen, label %clear, label %number
+  br i1 %unseen, label %no, label %number
 number:
   %position = call ptr @PyLong_FromSsize_t(i64 %ordinal)
   %failed = icmp eq ptr %position, null
-  br i1 %failed, label %clear, label %pack
+  br i1 %failed, label %no, label %pack
 pack:
   %key = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %of, ptr %position)
   call void @Py_DecRef(ptr %position)
   %unpacked = icmp eq ptr %key, null
-  br i1 %unpacked, label %clear, label %get
+  br i1 %unpacked, label %no, label %get
 get:
   %dictionary = at(ptr %table, i64 $Table_nodes)
   %leaf = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
   call void @Py_DecRef(ptr %key)
   %missing = icmp eq ptr %leaf, null
-  br i1 %missing, label %clear, label %done
-clear:
-  call void @PyErr_Clear()
+  br i1 %missing, label %no, label %done
+no:
   ret ptr null
 done:
   ret ptr %leaf
@@ -356,12 +351,12 @@ leaf:
   %leaves = at(ptr %recording, i64 $Recording_leaves)
   %leaf.failed = call i32 @PyList_Append(ptr %leaves, ptr %scalar)
   %leaf.bad = icmp ne i32 %leaf.failed, 0
-  br i1 %leaf.bad, label %clear, label %stamp.it
+  br i1 %leaf.bad, label %refuse, label %stamp.it
 stamp.it:
   %nodes = at(ptr %recording, i64 $Recording_nodes)
   %node.failed = call i32 @PyList_Append(ptr %nodes, ptr %node)
   %node.bad = icmp ne i32 %node.failed, 0
-  br i1 %node.bad, label %clear, label %fill
+  br i1 %node.bad, label %refuse, label %fill
 fill:
   call void @Py_IncRef(ptr %stamp)
   store ptr %stamp, ptr %stamp.at
@@ -377,10 +372,7 @@ fill:
   store ptr inttoptr (i64 $None to ptr), ptr %computed.at
   %handle.failed = call i32 @PyList_Append(ptr %handles, ptr %handle)
   %handle.bad = icmp ne i32 %handle.failed, 0
-  br i1 %handle.bad, label %clear, label %done
-clear:
-  call void @PyErr_Clear()
-  br label %refuse
+  br i1 %handle.bad, label %refuse, label %done
 refuse:
   call void @Py_DecRef(ptr %handle)
   ret ptr null

@@ -103,6 +103,11 @@ unknown:
 drop:
   call void @Py_DecRef(ptr %handle)
   br label %closure
+closure:
+  ; The look-up may have met an interrupt, or have found no memory.
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  br i1 %fine, label %python, label %fail
 """
 
 
@@ -129,7 +134,7 @@ learn.it:
 """
         + _END
         + """
-closure:
+python:
   %closure.offset = add i64 $tuple_items, 8
   %function = at(ptr %context, i64 %closure.offset)
   %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %x)
@@ -214,7 +219,7 @@ find.node:
             "learned:\n  %answered = phi i1 [ false, %find.leaf ], [ %told, %find.node ]\n",
         )
         + f"""
-closure:
+python:
   %closure.offset = add i64 $tuple_items, {item}
   %function = at(ptr %context, i64 %closure.offset)
   %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %function, ptr %x, ptr %y,

@@ -28,6 +28,7 @@ from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import NATIVE
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 # Signatures of one function that have contexts.
@@ -49,7 +50,7 @@ def offsets(function: type) -> dict[str, int] | None:
     found = slot_offsets(reads)
     if found is None:
         return None
-    found["Function_contexts"] = slot_offset(function, "native_contexts")
+    found["Function_native_contexts"] = slot_offset(function, "native_contexts")
     some, number, content = [value, buffer], 1.5, b"12345678"
     (bits,) = struct.unpack("=q", struct.pack("=d", number))
     checks = [
@@ -80,7 +81,7 @@ class _Slot:
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Exception, Recording, Value, float, list)
+        types = (Exception, Recording, Tensor, Value, float, list, tuple)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},

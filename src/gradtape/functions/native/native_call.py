@@ -69,7 +69,7 @@ class NativeCall:
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
-        self._kept: list[object] = [run, result, tuple(assigned), differs]
+        self._kept: list[object] = [run, result, tuple(assigned), differs, unflatten]
         rows = self._keep(ArgumentRows(arguments, self.end))
         fields = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
@@ -129,7 +129,8 @@ class NativeCall:
         return {
             **self._rows("leaves", [*self._leaf_rows(result.leaves, place, rows)], "leaf_rows"),
             "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
-            **self._rows("updates", [self._update_row(*each, place) for each in result.updates]),
+            **self._rows("updates", [_update_row(source, place) for _, source in result.updates]),
+            **self._space("updates", "handles", result.updates), "assign": id(result.assignment),
         }  # fmt: skip
 
     # Tables of words.
@@ -182,13 +183,6 @@ class NativeCall:
             raise LeftToPythonError
         node = leaf.source.node
         return place[node], id(node.spec), id(leaf.kind)
-
-    def _update_row(
-        self, variable: Variable, source: Source, place: dict[Node, int]
-    ) -> tuple[int, int, int]:
-        if not isinstance(source, Computed):
-            raise LeftToPythonError
-        return id(self._keep(variable.replace)), place[source.node], id(source.node.spec)
 
     # What changes.
 
@@ -338,6 +332,12 @@ class ArgumentRows:
             self._tell(call_context.OBJECT, leaf)
         else:
             raise LeftToPythonError
+
+
+def _update_row(source: Source, place: dict[Node, int]) -> tuple[int, int]:
+    if not isinstance(source, Computed):
+        raise LeftToPythonError
+    return place[source.node], id(source.node.spec)
 
 
 def _shape(structure: Structure) -> int:

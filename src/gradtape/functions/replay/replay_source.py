@@ -11,8 +11,8 @@ A tree without guards becomes straight-line code:
     def replay(arguments, caller_arguments):
         found0 = plan0(arguments[0], variable0.current())
         returned = Tensor(None, None, Value(found0[0], spec0))
-        new0 = Value(found0[1], spec1)
-        variable1.replace(new0)
+        new0 = Tensor1(None, None, Value(found0[1], spec1))
+        assign1(new0)
         return returned
 
 At a guard, one branch goes on below; the others are written inside `if`. The branch that goes on
@@ -60,6 +60,7 @@ from gradtape.pytree import unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
 from gradtape.runtime.source_text import SourceText
+from gradtape.tensor.tensor import Tensor
 
 CallerArguments = Callable[[], Sequence[object]]
 Replay = Callable[[Inputs, CallerArguments], Any]
@@ -96,7 +97,7 @@ class _Writer:
         self._root = root
         self._note_path = note_path
         self._text = SourceText(
-            Handle=Handle, Value=Value, branch_key=branch_key, give_back=_give_back,
+            Handle=Handle, Tensor=Tensor, Value=Value, branch_key=branch_key, give_back=_give_back,
             own_value=_own_value, rebind=rebind, unflatten=unflatten, unknown=self._unknown,
         )  # fmt: skip
         self._count = 0
@@ -304,14 +305,16 @@ class _Writer:
             text.line("own = caller_arguments()")
         returned = self._returned(result, known)
         changes: list[str] = []
-        for variable, source in result.updates:
-            new = f"new{len(changes)}"
-            text.line(f"{new} = {self._own(source, known)}")
-            changes.append(f"{self._name(variable, 'variable')}.replace({new})")
+        if result.updates:
+            news = [f"new{number}" for number in range(len(result.updates))]
+            for new, (_, source) in zip(news, result.updates, strict=True):
+                text.line(f"{new} = Tensor(None, None, {self._own(source, known)})")
+            assign = self._name(result.assignment, "assign")
+            changes.append(f"{assign}({', '.join(news)})")
         targets = [(f"{self._name(ref, 'tensor')}()", source) for ref, source in result.rebound]
         targets += [(f"own[{position}]", source) for position, source in result.moved]
         for target, source in targets:
-            new = f"new{len(changes)}"
+            new = f"moved{len(changes)}"
             text.line(f"{new} = {self._own(source, known)}")
             changes.append(f"rebind({target}, {new})")
         if changes:

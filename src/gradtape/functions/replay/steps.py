@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gradtape.evaluate.failures import Lines
@@ -32,6 +33,7 @@ from gradtape.recording.value import Content
 from gradtape.runtime.source_text import SourceText
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.variable import Variable
+from gradtape.tensor.variable_updates import written_assignment
 
 
 @dataclass(eq=False)
@@ -86,6 +88,11 @@ class Result:
     updates: tuple[tuple[Variable, Source], ...]
     rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = ()
     moved: tuple[tuple[int, Source], ...] = ()
+
+    @cached_property
+    def assignment(self) -> Callable[..., None]:
+        """Lets the variables of `updates` hold the handles that it is called with."""
+        return written_assignment([variable for variable, _ in self.updates])
 
     def computed(self) -> list[Node]:
         """The nodes whose values take part in it."""

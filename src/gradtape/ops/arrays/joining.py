@@ -323,7 +323,8 @@ def diff(
     if len(parts) > 1:
         x = concat(parts, axis=axis)
     step = not_equal if x.dtype.kind == "b" else subtract
-    for _ in range(n):
+    # After as many differences as there are elements none is left.
+    for _ in range(min(n, x.shape[axis])):
         length = max(x.shape[axis] - 1, 0)
         start = min(1, x.shape[axis])
         x = step(along_axis(x, axis, start, length), along_axis(x, axis, 0, length))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.dtypes import DType
+from gradtape.errors import ShapeError, SizeError
 from gradtape.graph.node import Node, constant
 from gradtape.graph.spec import Shape, spec
 from gradtape.ops.arrays.gathering import gather_host
@@ -21,6 +23,8 @@ from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
+# The dtype of the positions that elements are copied from.
+_POSITION = np.dtype(np.int64)
 # Modes that copy elements of the tensor: np.pad on an array of positions tells which ones.
 COPYING = ("edge", "reflect", "symmetric", "wrap")
 
@@ -38,7 +42,7 @@ def tile(x: TensorLike, repetitions: ShapeLike, /) -> Tensor:
     ndim = max(x.ndim, len(counts))
     shape = (1,) * (ndim - x.ndim) + x.shape
     counts = (1,) * (ndim - len(counts)) + counts
-    return _spread(x, [(1, n) for n in shape], list(zip(counts, shape, strict=True)))
+    return _spread("tile", x, [(1, n) for n in shape], list(zip(counts, shape, strict=True)))
 
 
 @kind_of_operand
@@ -57,7 +61,13 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
     # The shape depends on the repeats, so a tensor of repeats is computed here.
     numbers: Any = repeats
     counts = np.asarray(numbers.numpy() if hasattr(numbers, "result_class") else numbers)
-    if counts.dtype.kind not in "iu" or counts.ndim > 1:
+    integers = counts.dtype.kind in "iu"
+    if not integers and isinstance(numbers, (int, list, tuple)):
+        # NumPy has no dtype for integers beyond 64 bits.
+        exact = np.asarray(numbers, object)
+        if {*map(type, exact.flat)} == {int}:
+            counts, integers = exact, True
+    if not integers or counts.ndim > 1:
         raise TypeError(
             f"repeat: repeats of dtype {counts.dtype} and shape {counts.shape} are not an integer "
             "or a list of integers."
@@ -66,13 +76,25 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
         one = _count("repeat", counts.reshape(())[()])
         before = [(n, 1) if at == axis else (n,) for at, n in enumerate(x.shape)]
         after = [(n, one) if at == axis else (n,) for at, n in enumerate(x.shape)]
-        return _spread(x, before, after)
+        return _spread("repeat", x, before, after)
     if counts.size != x.shape[axis] or (counts < 0).any():
         raise ShapeError(
             f"repeat: {counts.size} repeats for axis {axis} of length {x.shape[axis]}. "
             "Give one that is not negative for each position."
         )
-    return gather_host(x, np.repeat(np.arange(counts.size), counts), axis)
+    # NumPy adds the repeats without looking for an overflow, and writes beyond its memory.
+    shape = (*x.shape[:axis], sum(counts.tolist()), *x.shape[axis + 1 :])
+    _check_size("repeat", shape, x.dtype, _POSITION)
+    return gather_host(x, np.repeat(np.arange(counts.size), counts.astype(np.int64)), axis)
+
+
+def _check_size(name: str, shape: Shape, *dtypes: DType) -> None:
+    """Raise if a result is too large, in the name of the function that the user has called."""
+    try:
+        for dtype in dtypes:
+            spec(shape, dtype)
+    except SizeError as error:
+        raise SizeError(f"{name}: {error}") from None
 
 
 def _count(name: str, n: SupportsIndex) -> int:
@@ -82,13 +104,14 @@ def _count(name: str, n: SupportsIndex) -> int:
     return found
 
 
-def _spread(x: Any, before: Sequence[Shape], after: Sequence[Shape]) -> Any:
+def _spread(name: str, x: Any, before: Sequence[Shape], after: Sequence[Shape]) -> Any:
     """Reshape, stretch, and merge each group of axes into one."""
-    grouped = reshape(x, sum(before, ()))
-    stretched = broadcast_to(grouped, sum(after, ()))
-    merged = reshape(stretched, tuple(int(np.prod(group)) for group in after))
+    shape = tuple(map(math.prod, after))
+    _check_size(name, shape, x.dtype)
+    if x.size:
+        x = broadcast_to(reshape(x, sum(before, ())), sum(after, ()))
     # `identity` gives the result its own memory, as in NumPy, which copies here.
-    return identity(merged)
+    return identity(reshape(x, shape))
 
 
 @kind_of_operand
@@ -112,8 +135,10 @@ def pad(
     widths = _pairs("pad_width", pad_width, x.ndim)
     if any(operator.index(n) < 0 for pair in widths for n in pair):
         raise ValueError(f"pad: pad_width {pad_width} has a negative width. Slice instead.")
+    shape = tuple(n + sum(map(operator.index, p)) for n, p in zip(x.shape, widths, strict=True))
+    _check_size("pad", shape, x.dtype, *([] if mode == "constant" else [_POSITION]))
     if mode == "constant":
-        return _pad_constant(x, widths, constant_values)
+        return _pad_constant(x, widths, shape, constant_values)
     if mode not in COPYING:
         raise ValueError(
             f"pad: mode {mode!r} is not one of 'constant', {', '.join(map(repr, COPYING))}."
@@ -147,9 +172,8 @@ def _pairs(name: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
     return found
 
 
-def _pad_constant(x: Any, widths: list[tuple[int, int]], constant_values: Any) -> Any:
+def _pad_constant(x: Any, widths: list[tuple[int, int]], shape: Shape, constant_values: Any) -> Any:
     starts = tuple(before for before, _ in widths)
-    shape = tuple(n + sum(pair) for n, pair in zip(x.shape, widths, strict=True))
     params = (starts, x.shape, (1,) * x.ndim)
     if not isinstance(constant_values, (tuple, list)):
         if type(constant_values) in (bool, int, float) and constant_values == 0:

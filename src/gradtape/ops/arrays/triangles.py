@@ -63,7 +63,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     >>> gt.tril(gt.asarray([[1, 2], [3, 4]])).tolist()
     [[1, 0], [3, 4]]
     """
-    return record(TRIL, (record_operand(x),), (operator.index(k),))
+    return _keep(TRIL, x, k)
 
 
 @kind_of_operand
@@ -73,7 +73,13 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     >>> gt.triu(gt.asarray([[1, 2], [3, 4]])).tolist()
     [[1, 2], [0, 4]]
     """
-    return record(TRIU, (record_operand(x),), (operator.index(k),))
+    return _keep(TRIU, x, k)
+
+
+def _keep(op: Op, x: Any, k: int) -> Any:
+    x, k = record_operand(x), operator.index(k)
+    # Diagonals further out are as empty as these, and NumPy counts in 64 bits.
+    return record(op, (x,), (max(-sum(x.shape), min(k, sum(x.shape))),))
 
 
 @kind_of_operand

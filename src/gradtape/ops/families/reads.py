@@ -13,6 +13,7 @@ Elements are numbered in row-major order. A rule may claim too many dependences,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ SAME = Reads()
 
 def numbered(shape: Shape) -> Array:
     """An array of a shape that holds the number of each element."""
-    return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
+    return np.arange(math.prod(shape)).reshape(shape)
 
 
 def stretched(shape: Shape, result: Shape) -> Reads:
@@ -114,7 +115,7 @@ def agreeing(shape: Shape, result: Shape, pairs: Pairs) -> Reads:
     Along other axes of the operand it reads everything. Length 1 matches any position.
     """
     lengths = [shape[own] for own, _ in pairs]
-    count = int(np.prod(lengths, dtype=np.int64))
+    count = math.prod(lengths)
     return Reads(
         positions=_mixed([other for _, other in pairs], lengths, result),
         groups=_mixed([own for own, _ in pairs], lengths, shape),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtape.errors import ShapeError
@@ -177,7 +179,7 @@ def tensor_diag_part(input: TensorLike, name: Name = None) -> Tensor:
     half = x.spec.shape[: x.ndim // 2]
     if half * 2 != x.spec.shape:
         raise ShapeError(f"tensor_diag_part: the halves of shape {x.shape} differ.")
-    size = int(np.prod(half, dtype=int))
+    size = math.prod(half)
     return reshape(triangles.diagonal(reshape(x, (size, size))), half)
 
 

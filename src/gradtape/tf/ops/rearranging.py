@@ -229,7 +229,7 @@ def unravel_index(indices: TensorLike, dims: ShapeLike, name: Name = None) -> Te
     [[0, 1], [2, 2]]
     """
     places, shape = np.asarray(as_indices("unravel_index", indices).read()), as_shape(dims)
-    if places.size and not 0 <= places.min() <= places.max() < np.prod(shape):
+    if places.size and not 0 <= places.min() <= places.max() < math.prod(shape):
         raise IndexRangeError(f"unravel_index: an index is outside a tensor of shape {shape}.")
     return convert(np.stack(np.unravel_index(places, shape)).astype(places.dtype))
 

@@ -1,0 +1,41 @@
+"""Variable updates: the new values of all variables that a replayed step assigns, all or none.
+
+The assignment is written out as one function without a loop. CPython looks for signals where a
+function begins, at calls and at jumps backwards, and there is none of these between the first
+variable and the last: an interrupt finds either all of them updated or none. The old values are
+held until all new ones are in place, because the end of a value may run Python code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradtape.recording.thread_state import state
+from gradtape.runtime.source_text import SourceText
+from gradtape.tensor.variable import Variable
+
+
+def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:
+    """A function that lets each variable hold the handle at its position.
+
+    The handles are tensors with values that nothing else holds, `Tensor(None, None, value)`. The
+    caller has the locks. Replays in Python and in native code call it.
+    """
+    text = SourceText(state=state, variables=tuple(variables))
+    names = [text.name(variable, f"variable{n}") for n, variable in enumerate(variables)]
+    handles = [f"handle{n}" for n in range(len(names))]
+    # On one line, so that a debugger that raises between lines finds all of them or none as well.
+    stores = [
+        f"{name}._handle = {handle}; {name}._epoch = epoch; "
+        f"{name}._assigned = True; {name}._steady = False"
+        for name, handle in zip(names, handles, strict=True)
+    ]
+    text.line(f"def assign({', '.join(handles)}):")
+    with text.block():
+        text.line(f"before = ({''.join(f'{name}._handle, ' for name in names)})")
+        text.line("epoch, unassigned = state.epoch, state.recording.unassigned")
+        text.line("; ".join(stores))
+        text.line("if unassigned:")
+        with text.block():
+            text.line("unassigned.difference_update(variables)")
+    return text.compiled("assign")
