@@ -34,10 +34,15 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.fixture(params=["always", "never"])
-def tier(request, monkeypatch):
-    monkeypatch.setattr(tiers, "MODE", request.param)
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "always")
     gt.clear_plans()
+
+
+@pytest.fixture(params=["always", "never"])
+def tier(request, monkeypatch, compiled_at_once):
+    monkeypatch.setattr(tiers, "MODE", request.param)
 
 
 def endless(x):

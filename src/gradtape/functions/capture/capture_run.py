@@ -24,7 +24,7 @@ from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording.thread_state import settle, state
 from gradtape.recording.value import Value
 from gradtape.tensor.row_sparse import RowSparse
 
@@ -78,6 +78,7 @@ class CaptureRun:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
         # holds one at the end is taken for somebody outside.
         capture, stand_ins = self.capture, self.stand_ins
+        settle()  # tapes that died do not outlive the call
         leaves, structure = flatten(box.pop())
         capture.finish()
         nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
