@@ -16,6 +16,7 @@
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
+#   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -125,6 +126,10 @@ fuzz: $(DEV_READY)
 	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
 
 JACOBIAN_FUZZ ?= 20
+
+.PHONY: fuzz-interrupts
+fuzz-interrupts: $(DEV_READY)
+	$(BIN)/python -m tests.programs.interrupts --count 1000
 
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
