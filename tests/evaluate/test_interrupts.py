@@ -1,5 +1,6 @@
 """An interrupt at any line of the library leaves everything readable, and steps whole or undone."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -109,3 +110,48 @@ def test_interrupts_at_every_line(step, decorated, warm):
             run()
         np.testing.assert_allclose(state_of(variables, optimizer), expected[warm + 1])
     assert number > 20
+
+
+IMPORTED = """
+import sys
+import gradtape as gt
+
+count, number = 0, int(sys.argv[1])
+
+
+class Stop(BaseException):
+    pass
+
+
+def trace(frame, event, _):
+    global count
+    if "/gradtape/" in frame.f_code.co_filename and frame.f_code.co_name == "<module>":
+        if event == "line":
+            count += 1
+            if count == number:
+                sys.settrace(None)
+                raise Stop
+        return trace
+
+
+def double(x):
+    return float(gt.fori_loop(0, 1, lambda i, a: a * 2.0, gt.cond(x > 0.0, lambda: x, lambda: -x)))
+
+
+sys.settrace(trace)
+try:
+    double(gt.asarray(2.0))
+except Stop:
+    pass
+finally:
+    sys.settrace(None)
+assert double(gt.asarray(2.0)) == 4.0
+"""
+
+
+@pytest.mark.parametrize("number", range(30, 700, 45))
+def test_interrupted_imports_are_made_again(number):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, str(number)], capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -42,7 +42,7 @@ def keeping_interrupts() -> Iterator[None]:
     finally:
         sys.unraisablehook = before
     if kept:
-        raise kept[0].with_traceback(None)
+        raise kept[0]
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.dtypes import World
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
@@ -112,6 +113,8 @@ def _slot(function: type) -> _Slot | None:
     try:
         return _Slot(function, layout)
     except Exception as error:
+        if is_interrupt(error):
+            raise
         # A shortcut that cannot be taken is no reason to stop.
         warnings.warn(
             f"native calls could not be compiled: {error!r}. Functions are called in Python; "
