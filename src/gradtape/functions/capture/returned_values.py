@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.derive.pending_matrix import is_pending
+from gradtape.derive.sparse_programs import is_pending
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.replay.sources import (
     CallersTensor,
