@@ -140,7 +140,7 @@ def compile_ir(text: str, level: int = 2) -> Compiled:
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast.
     """
-    with _lock:
+    with _lock, keeping_interrupts():
         llvm = _binding()
         module = llvm.parse_assembly(text)
         machine = _machine(level)
