@@ -18,6 +18,7 @@
 #   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
+#   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -127,6 +128,10 @@ fuzz: $(DEV_READY)
 	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
 
 JACOBIAN_FUZZ ?= 20
+
+.PHONY: fuzz-interrupts
+fuzz-interrupts: $(DEV_READY)
+	$(BIN)/python -m tests.programs.interrupts --count 1000
 
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)

@@ -439,6 +439,8 @@ class TestMemory:
             y = gt.sum(data * data)
         assert float(y) == 1000.0
         del tape, data
+        # No Python code may run where a tape dies: the next flush or tape lets go of its values.
+        assert float(y + 1.0) == 1001.0
         assert buffer() is None
 
     @pytest.mark.parametrize("persistent", [False, True])

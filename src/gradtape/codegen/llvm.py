@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gradtape.graph.interrupts import keeping_interrupts
+
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
@@ -74,7 +76,7 @@ def _binding() -> Any:
 def host() -> Host:
     """The machine that this process runs on."""
     machine = platform.machine()
-    with _lock:
+    with _lock, keeping_interrupts():
         llvm = _binding()
         features = llvm.get_host_cpu_features()
         libmvec = machine == "x86_64" and _load_libmvec(llvm)
@@ -138,7 +140,7 @@ def compile_ir(text: str, level: int = 2) -> Compiled:
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast.
     """
-    with _lock:
+    with _lock, keeping_interrupts():
         llvm = _binding()
         module = llvm.parse_assembly(text)
         machine = _machine(level)

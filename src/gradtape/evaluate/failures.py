@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
@@ -32,7 +33,7 @@ class Lines:
     def explain(self, error: BaseException, inputs: Sequence[LeafValue]) -> None:
         """Add a note with the line to an error of the program's plan."""
         node = marked(error)
-        if node is None:
+        if node is None or is_interrupt(error):
             return
         mark(error, None)
         places = self._places(node)

@@ -10,6 +10,8 @@ The rules of a flush:
 - When a recording closes: when it was flushed and no tape holds it. The thread's next op starts a
   new recording. If only tapes that have ended hold it, it stays open for their gradients, and the
   thread goes on in a new one.
+- After an interrupt everything is pending again. Handles that need a loop that was interrupted are
+  left pending by later flushes until one that needs the same loops is asked for itself.
 - A handle whose node depends on a placeholder (a seed that stands for all rows of a Jacobian) or,
   in a trace, on an argument without a value stays pending.
 
@@ -26,12 +28,13 @@ from gradtape.errors import NoValueError
 from gradtape.evaluate.bound_plans import BoundPlan
 from gradtape.evaluate.kept_for_backward import kept
 from gradtape.graph.hooks import hooks
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.walk import topological
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording.thread_state import ended, settle, state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
@@ -43,17 +46,15 @@ SLACK_NODES = 8
 LOSS_SIZE = 1 << 16
 
 
-def live(recording: Recording) -> list[Handle]:
-    """The handles that somebody besides the recording still holds.
+def live(recording: Recording, handles: list[Handle]) -> list[Handle]:
+    """Those of its handles that somebody besides the recording still holds.
 
     Nobody tells the recording when a handle dies: a count of references costs less than a weak
     reference for every op. A handle that was rebound may be pending in another recording.
     """
     count = sys.getrefcount
     return [
-        handle
-        for handle in recording.handles
-        if count(handle) > _UNHELD and handle.recording is recording
+        handle for handle in handles if count(handle) > _UNHELD and handle.recording is recording
     ]
 
 
@@ -90,8 +91,10 @@ def compute_handle(handle: Handle) -> None:
         raise recording.refusal(handle.node)
     if recording.thread == state.thread:
         try:
-            flush(recording)
-        except Exception:
+            flush(recording, handle)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
             # Some other pending op may have failed: then this handle can still be computed.
             if handle.computed is None:
                 _compute_alone(recording, handle)
@@ -117,16 +120,30 @@ def _compute_alone(recording: Recording, handle: Handle) -> None:
             recording.computed_alone = True
 
 
-def flush(recording: Recording) -> None:
-    """Compute every live handle of the recording in one plan."""
+def flush(recording: Recording, asked: Handle | None = None) -> None:
+    """Compute every live handle of the recording in one plan.
+
+    Only if it is `asked` for, a handle is computed that needs a loop which was interrupted before.
+    """
+    if ended:
+        settle()
     with recording.guard():
-        recording.flushing = True
+        handles = recording.handles
         try:
-            tracked = _flush(recording)
+            recording.flushing = True
+            recording.handles = type(handles)()
+            tracked = _flush(recording, handles, asked)
+        except BaseException:
+            # All handles go back on the list: after an error everything is still pending.
+            list.__setitem__(recording.handles, slice(0), handles)
+            raise
         finally:
             recording.flushing = False
     if recording.handles:
-        return  # handles without a value yet stay pending in this recording
+        # Handles without a value yet stay pending in this recording.
+        if recording.interrupted and state.recording is recording and not recording.active:
+            state.recording = Recording()
+        return
     if not tracked:
         retire(recording)
     elif state.recording is recording and not recording.active and recording.is_pinned():
@@ -134,10 +151,14 @@ def flush(recording: Recording) -> None:
         state.recording = Recording()
 
 
-def _flush(recording: Recording) -> bool:
+def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) -> bool:
     """Compute the live handles of a locked recording; say whether a tape still holds it."""
-    held = live(recording)
-    recording.handles = type(recording.handles)()
+    held = live(recording, handles)
+    if recording.interrupted:
+        wanted = frozenset() if asked is None else _interrupted_loops(recording, asked)
+        waiting = [h for h in held if not _interrupted_loops(recording, h) <= wanted]
+        recording.handles.extend(waiting)
+        held = [h for h in held if _interrupted_loops(recording, h) <= wanted]
     if isinstance(recording, Trace):
         held = recording.with_values(held)
     if recording.capturing:
@@ -163,9 +184,13 @@ def _flush(recording: Recording) -> bool:
                 results = recording.run(bound)
             else:
                 results = dict(zip(bound.outputs, bound.run(recording), strict=True))
-        except BaseException:
-            # The handles go back on the list: after an error everything is still pending.
-            recording.handles = type(recording.handles)(held)
+        except BaseException as error:
+            if is_interrupt(error):
+                # The next flush for another value must not run the same loops again.
+                pending = topological(roots, stop=values.keys())
+                recording.interrupted.update(
+                    node for node in pending if node.op.runs_bodies or node.op.calls_python
+                )
             raise
         if recording.tapes:
             values.update((node, Value(found, node.spec)) for node, found in results.items())
@@ -186,11 +211,20 @@ def _flush(recording: Recording) -> bool:
     return tracked
 
 
+def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
+    """The loops that were interrupted and that a pending handle needs."""
+    if handle.node is None or handle.computed is not None:
+        return frozenset()
+    needed = topological([handle.node], stop=recording.values.keys())
+    return frozenset(recording.interrupted.intersection(needed))
+
+
 def retire(recording: Recording) -> None:
     """Close a recording that no tape or handle needs, and begin the thread's next one."""
-    recording.close()
     if state.recording is recording:
+        # First: an interrupt in between must not leave the thread with a closed recording.
         state.recording = Recording()
+    recording.close()
 
 
 def release(recording: Recording) -> None:
@@ -200,7 +234,7 @@ def release(recording: Recording) -> None:
     if recording.flushing:  # the garbage collector freed the tape in the middle of a flush
         return
     # The usual case first: a tape that has just given its gradient left the handle on it last.
-    if not _last_is_held(recording.handles) and not live(recording):
+    if not _last_is_held(recording.handles) and not live(recording, recording.handles):
         retire(recording)
 
 

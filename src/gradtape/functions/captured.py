@@ -23,6 +23,7 @@ from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import Outcome, journal
@@ -119,6 +120,8 @@ class Captured:
         except JournaledError as failed:
             return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             return self._run_in_python(arguments, error.with_traceback(None))
         if type(found) is not UnknownPath:
             return found
@@ -135,7 +138,7 @@ class Captured:
             self._drop_at = max(PENDING, 2 * len(state.recording.nodes))
 
     def _run_in_python(
-        self, arguments: Arguments, error: Exception, outcomes: list[Outcome] | None = None
+        self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None
     ) -> Any:
         """Run the function as it is, so that it fails on the user's line."""
         try:
@@ -167,7 +170,12 @@ class Captured:
                 returned = run.run()
             self._learn(run)
             return returned
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                # All of the call or nothing: once the caller's arguments are changed, all of it.
+                if not run.lasts:
+                    run.capture.undo()
+                raise
             if not run.capture.broken:
                 run.stand_ins.carry_out()
                 raise

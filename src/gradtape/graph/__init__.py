@@ -12,6 +12,7 @@ Door, what other rooms import:
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: the calls from lower rooms into upper ones
 - `lines`, `provenance`: the user's line of an op, for errors and for debugging
+- `interrupts`: what signal handlers raised; `weak_table`: interning without Python callbacks
 - `locks`, `verify`: locks that survive a fork; the check of programs in tests
 """
 

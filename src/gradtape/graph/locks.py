@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
-from weakref import WeakSet
 
-_locks: WeakSet[threading.RLock] = WeakSet()
+from gradtape.graph.weak_table import WeakTable
+
+_locks: WeakTable[int, threading.RLock] = WeakTable()
 
 
 class Process:
@@ -22,13 +23,13 @@ class Process:
 def new_lock() -> threading.RLock:
     """A reentrant lock for an object that may live through a fork."""
     lock = threading.RLock()
-    _locks.add(lock)
+    _locks.setdefault(id(lock), lock)
     return lock
 
 
 def _reopen() -> None:
     Process.forks += 1
-    for lock in list(_locks):
+    for lock in _locks.values():
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 

@@ -6,8 +6,10 @@ or a property here, filled by the op's declaration or by its family (`gradtape.o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
@@ -182,17 +184,29 @@ class Op:
 
 
 REGISTRY: dict[str, Op] = {}
+# The globals of the module whose code declared each op.
+_MODULES: dict[str, dict[str, Any]] = {}
 
 
 def declare(op: Op) -> Op:
-    """Enter an Op in the registry; a second one of the same name is a mistake."""
-    if op.name in REGISTRY:
+    """Enter an Op in the registry; a second one of the same name is a mistake.
+
+    Unless an interrupt stopped the import of the module, which is now imported once more.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    module = {} if frame is None else frame.f_globals
+    before = _MODULES.get(op.name, module)
+    again = before is not module and before.get("__name__") == module.get("__name__")
+    if op.name in REGISTRY and not again:
         raise ValueError(f"declare: an op named {op.name!r} exists already. Choose another name.")
     if op.jvp is None and op.vjp is None and op.pullback is None:
         raise ValueError(
             f"declare: {op.name} has neither jvp nor vjp. Give one, or Undefined(why)."
         )
     REGISTRY[op.name] = op
+    _MODULES[op.name] = module
     return op
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count, product
 from string import ascii_lowercase
 from typing import Any
-from weakref import WeakValueDictionary
 
 from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import rebuilt, topological
+from gradtape.graph.weak_table import WeakTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ def sealed_inputs(found: Program) -> tuple[Node, ...]:
     )
 
 
-_closed: WeakValueDictionary[Key, Program] = WeakValueDictionary()
+_closed: WeakTable[Key, Program] = WeakTable()
 
 
 def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:

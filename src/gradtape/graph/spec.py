@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from gradtape.dtypes import DType, of_scalar
 from gradtape.errors import SizeError
+from gradtape.graph.weak_table import WeakTable
 
 Shape = tuple[int, ...]
 # The most bytes that offsets of 64 bits can address.
@@ -48,7 +48,7 @@ class Spec:
         return spec, (self.shape, self.dtype)
 
 
-_interned: WeakValueDictionary[tuple[Shape, DType], Spec] = WeakValueDictionary()
+_interned: WeakTable[tuple[Shape, DType], Spec] = WeakTable()
 
 
 def spec(shape: Shape, dtype: DType) -> Spec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
@@ -249,7 +250,21 @@ class Optimizer(TellsChanges):
     # One step.
 
     def _take_step(self, gradients: list[TensorLike | None], variables: list[Variable]) -> None:
+        """Take one step, or none: after an error or an interrupt all state is as before."""
         self.build(variables)
+        changed = [*variables, *self._changed()]
+        before = [variable._handle for variable in changed]
+        try:
+            self._advance(gradients, variables)
+        except BaseException:
+            Variable.hold_again(changed, before)
+            raise
+
+    def _changed(self) -> list[Variable]:
+        """The state that a step changes besides the variables."""
+        return [self._iterations, *itertools.chain.from_iterable(self._slots.values())]
+
+    def _advance(self, gradients: list[TensorLike | None], variables: list[Variable]) -> None:
         pairs = self._clipping.apply(connected(gradients, variables, self._warned))
         step = self._iterations.value
         learning_rate = rate_now(self._rate, step)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.lines import warn
 from gradtape.ops.families.casting import cast
 from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, asarray
 
@@ -69,10 +69,9 @@ def connected(
     fresh = [variable for variable in missing if variable.number not in warned]
     if fresh:
         warned.update(variable.number for variable in fresh)
-        warnings.warn(
+        warn(
             f"apply: no gradient for {_names(fresh)}, which stay as they are. Leave them out of "
-            "the list, or compute the loss from them.",
-            stacklevel=4,
+            "the list, or compute the loss from them."
         )
     return [
         (_fitting(gradient, variable), variable)

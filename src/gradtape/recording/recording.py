@@ -71,6 +71,7 @@ class Recording:
         "handles",
         "imported",
         "interned",
+        "interrupted",
         "joined",
         "leaves",
         "lines",
@@ -148,6 +149,8 @@ class Recording:
         self.saved: set[Node] = set()
         # The user's line that recorded each node that may fail when a later flush runs it.
         self.lines: dict[Node, str] = {}
+        # Loops that an interrupt stopped: they run again only for values that are asked for.
+        self.interrupted: set[Node] = set()
         # How many variables have a pending update, and the variables read but not yet assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()

@@ -20,3 +20,20 @@ class State(threading.local):
 
 
 state = State()
+# Tapes that died, in any thread, and the ends of `with tape` statements. Finalisers put them here,
+# and the next flush or tape settles them: a finaliser in Python would lose interrupts.
+ended: list[Any] = []
+
+
+def settle() -> None:
+    """Let go of the recordings of dead tapes, and leave tapes that an interrupt kept from it."""
+    of_other_threads = []
+    while ended:
+        try:
+            each = ended.pop()
+        except IndexError:  # another thread has settled it
+            break
+        if not each.settle():
+            of_other_threads.append(each)
+        del each
+    ended.extend(of_other_threads)

@@ -27,6 +27,7 @@ from gradtape.graph.node import (
     apart_from_recorded,
     exchange,
     numbered_placeholder,
+    table,
 )
 from gradtape.graph.provenance import provenance
 from gradtape.graph.rows import Rows
@@ -172,31 +173,47 @@ class Trace(Recording):
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Record into this trace."""
-        recording, self._outer_tapes = state.recording, state.tapes
-        self._outer_table = exchange(self._own_table)
-        state.recording, state.tapes = self, self._own_tapes
-        # The trace refers to nodes outside: a flush must not close their recording meanwhile.
-        self.outer.tapes[id(self)] = False
+        recording, tapes, outside = state.recording, state.tapes, table()
+        self._outer_table, self._outer_tapes = outside, tapes
+        # In whichever line an interrupt comes, what was before is there again. If it comes in the
+        # first line of `finally`, the `except` below does that.
         try:
-            yield
-        finally:
-            self._own_table = exchange(self._outer_table)
-            if provenance() is None:
-                _tables.by_depth[self.depth] = self._own_table
-            state.recording, state.tapes = recording, self._outer_tapes
+            try:
+                # The trace refers to nodes outside: a flush must not close their recording.
+                self.outer.tapes[id(self)] = False
+                exchange(self._own_table)
+                state.recording, state.tapes = self, self._own_tapes
+                yield
+            finally:
+                state.recording, state.tapes = recording, tapes
+                if table() is not self._outer_table:
+                    self._own_table = exchange(self._outer_table)
+                    if provenance() is None:
+                        _tables.by_depth[self.depth] = self._own_table
+                self.outer.tapes.pop(id(self), None)
+        except BaseException:
+            state.recording, state.tapes = recording, tapes
+            exchange(self._outer_table)
             self.outer.tapes.pop(id(self), None)
+            raise
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Record in this context where the traced function was called."""
-        recording, tapes = state.recording, state.tapes
-        table = exchange(self._outer_table)
-        state.recording, state.tapes = self.outer, self._outer_tapes
+        recording, tapes, own = state.recording, state.tapes, table()
         try:
-            yield
-        finally:
-            self._outer_table = exchange(table)
+            try:
+                exchange(self._outer_table)
+                state.recording, state.tapes = self.outer, self._outer_tapes
+                yield
+            finally:
+                state.recording, state.tapes = recording, tapes
+                if table() is not own:
+                    self._outer_table = exchange(own)
+        except BaseException:
             state.recording, state.tapes = recording, tapes
+            exchange(own)
+            raise
 
     def end(self) -> None:
         """End the trace when its function has returned: its tensors must not be used any more."""

@@ -73,7 +73,7 @@ def panel_instruction(
         *(a.slot, a.offset, b.slot, b.offset, c.slot, c.offset, m, n, k),
         *(*a.strides[-2:], *b.strides[-2:], c.strides[-2]),
     )
-    return Instruction(_kernel(shape), words, count, 1, parallel=True)
+    return Instruction(_kernel(shape), words, count, 1, parallel=True, work=m * n * k)
 
 
 @lru_cache(maxsize=2)
@@ -377,7 +377,7 @@ def _cut(function: int, words: GemmArguments, enough: int, grains: tuple[int, in
         split, total, grain = gemm.SPLIT_COLUMNS, words.n, grains[1]
     work = words.m * words.n * words.k * words.batch
     parallel = work >= enough and total > grain and library().can_be_held
-    return Instruction(function, words._replace(split=split), total, grain, parallel)
+    return Instruction(function, words._replace(split=split), total, grain, parallel, work)
 
 
 @lru_cache(maxsize=len(gemm.LETTERS))
@@ -401,7 +401,7 @@ def hold_instruction() -> Instruction | None:
 def release_instruction() -> Instruction | None:
     """The instruction after the products of a plan; None if the library needs no holding."""
     hold = _hold()
-    return None if hold is None else Instruction(hold[1], (), 0)
+    return None if hold is None else Instruction(hold[1], (), 0, always=True)
 
 
 @lru_cache(maxsize=1)

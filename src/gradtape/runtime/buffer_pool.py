@@ -3,13 +3,17 @@
 The system zeroes a page when it is first written to, so writing to fresh pages takes ten times as
 long as writing to pages in use. A program that repeats asks for the same sizes again and again. So
 the memory of a buffer is not freed when its last holder dies, but kept on a list of blocks of that
-size for the next. Idle memory is bounded by `GRADTAPE_CACHE_LIMIT` (bytes, or such as `512M`, `4G`;
-`0` keeps none), by default half of the machine's or the container's memory; beyond it, blocks of
-the sizes that were asked for longest ago go back to the system first.
+size for the next. At most `GRADTAPE_CACHE_LIMIT` bytes are recycled like this (a number, or such as
+`512M`, `4G`; `0` recycles none), by default half of the machine's or the container's memory. Where
+a new block would exceed it, idle blocks of the sizes that were asked for longest ago go back to the
+system; if that is not enough, the memory of the new block is returned as soon as its holder dies.
 
-There is no lock: `append` and `pop` of a list are atomic, and a lock would be in danger from both
-`__del__`, which may run between any two instructions of the thread that holds it, and a fork, after
-which a child would inherit it taken.
+No Python code runs when a buffer dies. Python code in a finaliser is where a signal handler may be
+called, and Python drops whatever the handler raises there: Ctrl-C would be lost. So the finaliser
+of a buffer is `list.append`, which puts the object itself on the idle list.
+
+There is no lock: `append` and `pop` of a list are atomic, and a lock would be in danger from a
+fork, after which a child would inherit it taken.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import weakref
 from array import array as array_of_words
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +33,7 @@ import numpy as np
 
 from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
+from gradtape.graph.interrupts import method_in_c
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 
 ALIGNMENT = 64
@@ -51,7 +57,7 @@ class PoolCounts:
 
 
 class _Limit:
-    """The most idle bytes that are kept, once the first block has been allocated."""
+    """The most bytes that are recycled, once the first block has been allocated."""
 
     __slots__ = ("nbytes",)
 
@@ -67,76 +73,79 @@ def capacity_for(nbytes: int) -> int:
     return (((nbytes - 1) >> shift) + 1) << shift
 
 
-# The numbers of PoolCounts in that order, as words that native code adds to as well.
-_counts: array_of_words[int] = array_of_words("q", [0, 0, 0, 0])
-ALLOCATED, RECYCLED, RETURNED, HELD = range(4)
+# The first numbers of PoolCounts in that order, as words that native code adds to as well.
+_counts: array_of_words[int] = array_of_words("q", [0, 0, 0])
+ALLOCATED, RECYCLED, RETURNED = range(3)
 _limit = _Limit()
 _limit.nbytes = -1
-# The object that owns the memory of each block, in use or idle, by address.
+# The object that owns the memory of each recycled block, in use or idle, by address; and how many
+# bytes these are.
 _owners: dict[int, object] = {}
+_recycled = [0]
+# Blocks that are not recycled: a weak reference to each owner, by id, with the capacity. References
+# to owners that are gone wait in `_gone` until the bytes are counted.
+_lent: dict[int, tuple[weakref.ref[object], int]] = {}
+_gone: list[weakref.ref[object]] = []
 # When each capacity was last asked for. Small ones take little memory and are not noted.
 _asked: dict[int, int] = {}
 _tick = itertools.count(1).__next__
 _capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL // ALIGNMENT + 1)]
-# Idle addresses by capacity. An entry is never removed.
-_free: dict[int, list[int]] = {capacity: [] for capacity in _capacities}
 
 
-# `__del__` takes everything from defaults: module globals may be gone when the interpreter ends.
-def _trim(
-    limit: int,
-    free: dict[int, list[int]] = _free,
-    counts: array_of_words[int] = _counts,
-    owners: dict[int, object] = _owners,
-    asked: dict[int, int] = _asked,
-    held: int = HELD,
-    returned: int = RETURNED,
-) -> None:
-    """Give idle blocks back to the system until no more than `limit` bytes are held."""
-    # Counted afresh: additions without a lock may have been lost.
-    idle = sorted(free.items(), key=lambda each: (each[0] <= SMALL, asked.get(each[0], 0)))
-    counts[held] = sum(capacity * len(addresses) for capacity, addresses in idle)
-    for capacity, addresses in idle:
-        while addresses and counts[held] > limit:
-            try:
-                address = addresses.pop()
-            except IndexError:
-                break
-            del owners[address]
-            counts[held] -= capacity
-            counts[returned] += capacity
+class Buffer(int):
+    """Memory that is the holder's alone until the last reference to this object is gone.
 
+    The number is the address. Each capacity has a class of its own, whose finaliser puts the buffer
+    on the idle list of the capacity. CPython calls a finaliser once for each object, so a buffer
+    from the list lends its address to a new one.
+    """
 
-class Buffer:
-    """Memory that is the holder's alone until the last reference to this object is gone."""
-
-    __slots__ = ("address", "capacity", "nbytes")
-
-    def __init__(self, address: int, nbytes: int, capacity: int) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.capacity = capacity
-
-    def __del__(
-        self,
-        free: dict[int, list[int]] = _free,
-        counts: array_of_words[int] = _counts,
-        limit: _Limit = _limit,
-        trim: Callable[[int], None] = _trim,
-        held: int = HELD,
-    ) -> None:
-        capacity = self.capacity
-        free[capacity].append(self.address)
-        counts[held] += capacity
-        if counts[held] > limit.nbytes:
-            trim(limit.nbytes)
+    __slots__ = ()
+    capacity = 0
+    address = int.numerator
 
     def __reduce__(self) -> NoReturn:
         # A copy would give the same memory back a second time.
         raise TypeError("a buffer is memory and cannot be copied. Copy the tensor that holds it.")
 
     def __repr__(self) -> str:
-        return f"Buffer(address={self.address:#x}, nbytes={self.nbytes}, capacity={self.capacity})"
+        return f"Buffer(address={self.address:#x}, capacity={self.capacity})"
+
+
+class _Lent(Buffer):
+    """A buffer that is not recycled: its attributes hold the memory, which goes with it."""
+
+    owner: object
+
+
+# Idle buffers by capacity, their classes, and functions that take one off the list and give a new
+# one with its address. An entry is never removed.
+_free: dict[int, list[Buffer]] = {}
+_classes: dict[int, type[Buffer]] = {}
+_take: dict[int, Callable[[], Buffer]] = {}
+
+
+def _use_capacity(capacity: int) -> None:
+    # Two threads may come here at once; both must get the same list.
+    free = _free.setdefault(capacity, [])
+    own = {"__slots__": (), "capacity": capacity, "__del__": method_in_c(free.append)}
+    kind = _classes.setdefault(capacity, type("Buffer", (Buffer,), own))
+    # One call of C code, in which no signal handler can run: no block is lost halfway. It raises
+    # the IndexError of an empty list; no address is 0, where the iterator would end.
+    _take.setdefault(capacity, map(kind, iter(free.pop, 0)).__next__)
+
+
+def _trim(limit: int) -> None:
+    """Give idle blocks back to the system until no more than `limit` bytes are recycled."""
+    idle = sorted(_free.items(), key=lambda each: (each[0] <= SMALL, _asked.get(each[0], 0)))
+    for capacity, buffers in idle:
+        while buffers and _recycled[0] > limit:
+            try:
+                del _owners[buffers.pop()]
+            except IndexError:
+                break
+            _recycled[0] -= capacity
+            _counts[RETURNED] += capacity
 
 
 def allocate(nbytes: int) -> Buffer:
@@ -146,16 +155,12 @@ def allocate(nbytes: int) -> Buffer:
     else:
         capacity = capacity_for(nbytes)
         _asked[capacity] = _tick()
-        if capacity not in _free:
-            # Two threads may come here at once; both must get the same list.
-            _free.setdefault(capacity, [])
     try:
-        address = _free[capacity].pop()
-    except IndexError:
+        found = _take[capacity]()
+    except LookupError:
         return _fresh(nbytes, capacity)
     _counts[RECYCLED] += capacity
-    _counts[HELD] -= capacity
-    return Buffer(address, nbytes, capacity)
+    return found
 
 
 def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
@@ -163,7 +168,7 @@ def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarra
     capacity = buffer.capacity
     kind = _kinds.get(capacity) or _new_kind(capacity)
     # Views in NumPy hold the object that exports the memory, so that object holds the buffer.
-    memory = kind.from_address(buffer.address)
+    memory = kind.from_address(buffer)
     memory.buffer = buffer
     return np.ndarray(shape, dtype, memory)
 
@@ -178,9 +183,11 @@ def _new_kind(capacity: int) -> Any:
     return _kinds.setdefault(capacity, type("Memory", (ctypes.c_char * capacity,), {}))
 
 
-def idle(capacity: int) -> list[int]:
-    """The idle addresses of a capacity; always the same list."""
-    return _free[capacity]
+def taker(capacity: int) -> Callable[[], Buffer]:
+    """The function that gives an idle buffer of a capacity; an IndexError if there is none."""
+    if capacity not in _take:
+        _use_capacity(capacity)
+    return _take[capacity]
 
 
 def counts() -> array_of_words[int]:
@@ -190,7 +197,9 @@ def counts() -> array_of_words[int]:
 
 def pool_counts() -> PoolCounts:
     """A snapshot of the pool's counters."""
-    return PoolCounts(*_counts)
+    _count_returned()
+    held = sum(capacity * len(buffers) for capacity, buffers in list(_free.items()))
+    return PoolCounts(_counts[ALLOCATED], _counts[RECYCLED], _counts[RETURNED], held)
 
 
 def empty_cache() -> None:
@@ -198,10 +207,19 @@ def empty_cache() -> None:
 
     >>> gt.empty_cache()
     """
-    _trim(0)
+    _trim(-1)
+
+
+def _count_returned() -> None:
+    """Count the bytes of blocks that went back to the system by themselves."""
+    while _gone:
+        _, capacity = _lent.pop(id(_gone.pop()))
+        _counts[RETURNED] += capacity
 
 
 def _fresh(nbytes: int, capacity: int) -> Buffer:
+    if capacity not in _take:
+        _use_capacity(capacity)
     if _limit.nbytes < 0:
         _limit.nbytes = _chosen_limit()
     try:
@@ -215,9 +233,19 @@ def _fresh(nbytes: int, capacity: int) -> Buffer:
                 f"no memory for {nbytes} bytes, with nothing idle left to give back. "
                 "Drop tensors that are not needed, or work on smaller pieces."
             ) from error
-    _owners[address] = owner
     _counts[ALLOCATED] += capacity
-    return Buffer(address, nbytes, capacity)
+    if _recycled[0] + capacity > _limit.nbytes:
+        _trim(_limit.nbytes - capacity)
+    if _recycled[0] + capacity <= _limit.nbytes:
+        _owners[address] = owner
+        _recycled[0] += capacity
+        return _classes[capacity](address)
+    _count_returned()
+    reference = weakref.ref(owner, _gone.append)
+    _lent[id(reference)] = reference, capacity
+    lent = _Lent(address)
+    lent.capacity, lent.owner = capacity, owner
+    return lent
 
 
 def _from_system(capacity: int) -> tuple[int, object]:

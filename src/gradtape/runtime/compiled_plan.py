@@ -357,14 +357,14 @@ class CompiledPlan:
         start = 0
         if self.arena_size:
             arena = allocate(self.arena_size)
-            start = arena.address
+            start = arena
         try:
             words = [inputs[position].address for position in self._array_positions]
         except AttributeError:  # arrays, as tier 0 takes them
             inputs = self._as_values(inputs)
             words = [inputs[position].address for position in self._array_positions]
         buffers = [allocate(nbytes) for nbytes in self._written]
-        words += [buffer.address for buffer in buffers]
+        words += buffers
         words += self._unset
         numbers_at = base + self._slot_bytes
         numbers = self._numbers(inputs)

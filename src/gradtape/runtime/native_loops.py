@@ -18,6 +18,7 @@ from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans import control
 from gradtape.codegen.plans.instructions import Instruction, Instructions
+from gradtape.codegen.plans.interrupts import POLL_WORK
 from gradtape.graph import Node, Program, rebuilt
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
@@ -28,6 +29,8 @@ from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_stretches import ControlInstruction
 from gradtape.runtime.plan import Place
 
+# However little a round does, the loop looks for signals after about so many.
+MOST_ROUNDS = 1024
 # Takes so many bytes of the arena around a loop, for as long as the loop runs.
 Take = Callable[[int], Place]
 Row = Sequence[int]
@@ -168,8 +171,15 @@ def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int
     return {prefix + name: word for name, word in zip(control.BODY_WORDS, values, strict=True)}
 
 
+def _rounds(work: int) -> int:
+    """The bits of the number of a round after which a loop looks for signals."""
+    rounds = POLL_WORK // (work + POLL_WORK // MOST_ROUNDS)
+    return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
+
+
 def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
     known = {"run": threads.plan_address(), "team": threads.team_word(), **words}
+    known["poll"] = threads.poll_address()
     return Instruction(_functions()[function], [known[name] for name in names], 1)
 
 
@@ -217,8 +227,9 @@ class NativeScan:
         bound = _Table([*bindings, *_own_bindings(body, take)])
         moving, carried = _Table(moves), _Table(rows)
         words = {
-            **_body_words(body, bound), "length": length, "moves": moving.address,
-            "moving": moving.count, "carries": carried.address, "carried": carried.count,
+            **_body_words(body, bound), "rounds": _rounds(body.work), "length": length,
+            "moves": moving.address, "moving": moving.count, "carries": carried.address,
+            "carried": carried.count,
         }  # fmt: skip
         made, kept = _instruction("scan", control.SCAN_WORDS, words), (body, bound, moving, carried)
         return ControlInstruction(made, body.products, length * body.work, body.parallel, kept)
@@ -255,6 +266,7 @@ class NativeWhile:
         steps, carried = places.get(len(rows)) or take(8), _Table(rows)
         words = {
             **_body_words(condition, tested, "tested."), **_body_words(body, bound),
+            "rounds": _rounds(condition.work + body.work),
             "answer.slot": condition.output_slots[0], "answer.offset": 0,
             "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
             "steps.offset": steps[1], "states": carried.address, "carried": carried.count,

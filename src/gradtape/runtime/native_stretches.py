@@ -98,7 +98,7 @@ def assembled(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> 
     for item in items:
         if isinstance(item, Instruction):
             products = True
-            work += QUICK_WORK
+            work += max(QUICK_WORK, item.work)
             parallel = parallel or item.parallel
             instructions.append(item)
         elif isinstance(item, ControlInstruction):
@@ -115,6 +115,7 @@ def assembled(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> 
                     lowered.total,
                     lowered.grain,
                     lowered.work >= PARALLEL_WORK,
+                    lowered.work,
                 )
             )
     return Assembled(instructions, products, work, parallel)

@@ -22,8 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gradtape.codegen.cpython.objects import add_functions
 from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
+from gradtape.codegen.plans.interrupts import FUNCTIONS, WORDS
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
 from gradtape.runtime.machine_limits import default_thread_count
 
@@ -63,6 +65,8 @@ _state = _State()
 _size: int | None = None
 # Where loops in native code find the address of the present team; 0 while there is none.
 _word = ctypes.c_int64(0)
+# See `codegen.plans.interrupts`.
+_interrupts = (ctypes.c_int64 * WORDS)(0, 0, threading.main_thread().ident or 0)
 
 
 def set_num_threads(n: int) -> None:
@@ -128,8 +132,22 @@ def plan_runner(*, keep_gil: bool = False) -> PlanRunner:
 
 
 def plan_address() -> int:
-    """The address of `run_plan`, for native code that runs plans."""
+    """The address of `run_plan`, for native code that runs plans and has no GIL."""
     return _native().plan
+
+
+def call_addresses() -> tuple[int, int]:
+    """Addresses of `run_plan` for code that holds the GIL: one keeps it, the other gives it up.
+
+    After an interrupt they return with its exception set.
+    """
+    native = _native()
+    return native.with_gil, native.without_gil
+
+
+def poll_address() -> int:
+    """The address of `poll`, by which loops look for signals."""
+    return _native().poll
 
 
 def team_counts() -> TeamCounts:
@@ -147,12 +165,17 @@ class _Native:
     """The compiled team: its functions, and how many looks a worker takes before it sleeps."""
 
     def __init__(self) -> None:
-        compiled: Compiled = compile_ir(team_ir(), level=0)
+        add_functions(FUNCTIONS)
+        compiled: Compiled = compile_ir(team_ir(words=ctypes.addressof(_interrupts)), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
-        plan = self.plan = compiled.address("run_plan")
-        self.run_plan: PlanRunner = callable_at(plan, *arguments)
-        self.run_plan_with_gil: PlanRunner = callable_at(plan, *arguments, keep_gil=True)
+        self.plan, self.poll = compiled.address("run_plan"), compiled.address("poll")
+        self.with_gil, self.without_gil = map(
+            compiled.address, ("plan_with_gil", "plan_without_gil")
+        )
+        # Both are called with the GIL, because only such a call raises an exception that is set.
+        self.run_plan: PlanRunner = callable_at(self.without_gil, *arguments, keep_gil=True)
+        self.run_plan_with_gil: PlanRunner = callable_at(self.with_gil, *arguments, keep_gil=True)
         self.worker: Callable[[int], None] = callable_at(compiled.address("worker"), pointer)
         retire = compiled.address("retire")
         self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
@@ -230,6 +253,8 @@ def _forget() -> None:
     global _state
     _state = _State()
     _word.value = 0
+    # The thread that has forked is the main thread of the child.
+    _interrupts[:] = [0, 0, threading.get_ident()]
 
 
 if hasattr(os, "register_at_fork"):

@@ -107,10 +107,10 @@ def bound_run(layout: Layout, fixed: Mapping[int, Input], slow: BoundRun) -> Bou
 
 def _slots(layout: Layout, words: list[str]) -> list[str]:
     return [
-        "arena.address" if layout.arena else "0",
+        "arena" if layout.arena else "0",
         "base + slots",
         *words,
-        *[f"b{number}.address" for number in range(len(layout.written))],
+        *[f"b{number}" for number in range(len(layout.written))],
         *(["*unset"] if layout.unset else []),
     ]
 

@@ -51,12 +51,17 @@ class ForwardAccumulator(Scope):
         self._nodes: list[Node] | None = None
 
     def __enter__(self) -> Self:
-        super().__enter__()
-        if self._nodes is None:
-            self._nodes = [self._enter(leaf, "ForwardAccumulator: primal") for leaf in self._leaves]
-            for leaf, node in zip(self._leaves, self._nodes, strict=True):
-                self._watch_node(leaf, node)
-        return self
+        try:
+            super().__enter__()
+            if self._nodes is None:
+                nodes = [self._enter(leaf, "ForwardAccumulator: primal") for leaf in self._leaves]
+                for leaf, node in zip(self._leaves, nodes, strict=True):
+                    self._watch_node(leaf, node)
+                self._nodes = nodes
+            return self
+        except BaseException:
+            self.leave()
+            raise
 
     def _rename(self, copies: dict[Node, Node]) -> None:
         super()._rename(copies)

@@ -148,7 +148,7 @@ class GradientTape(Jacobians):
             self._windows = [[len(recording.nodes), None]]
             recording.edges.append(len(recording.nodes))
         elif recording is not None:
-            self._detach()
+            self.detach()
 
     @overload
     def gradient(
@@ -333,7 +333,7 @@ class GradientTape(Jacobians):
     def _answered(self) -> None:
         if not self.persistent:
             self._consumed = True
-            self._detach()
+            self.detach()
 
     def _source(self, leaf: object) -> Node:
         """The node of a source: the one that was watched, or that of its current value."""

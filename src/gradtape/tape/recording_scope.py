@@ -8,12 +8,14 @@ that was applied outside these windows is a constant to the tape, unless the tap
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 from gradtape.derive.gradient import derive_forward, hold_result
 from gradtape.errors import ShapeError
 from gradtape.evaluate.flush import flush, release
+from gradtape.graph.interrupts import method_in_c
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
@@ -24,7 +26,7 @@ from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.recording.graft import can_be_joined, graft, join
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording.thread_state import ended, settle, state
 from gradtape.recording.trace import Trace, adopt
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
@@ -35,19 +37,56 @@ from gradtape.tensor.variable import Variable
 PENDING_AT_ENTRY = 512
 
 
+class _EndOfWith(partial[None]):
+    """What one `with` statement calls when it is left; only the statement holds it.
+
+    A signal handler may raise before the first line of that call. Then the tape still records, but
+    this object dies: its finaliser sees to it that the next flush or tape leaves the tape.
+    """
+
+    __slots__ = ()
+    __del__ = method_in_c(ended.append)
+
+    def settle(self) -> bool:
+        """Leave the tape if it was not left; False in another thread than the one it records in."""
+        (cell,) = self.args
+        if not cell or not cell[0].is_entered():
+            return True
+        if cell[0].entered_in() != state.thread:
+            return False
+        _leave(cell)
+        return True
+
+
+def _leave(cell: list[Scope], *_: object) -> None:
+    cell[0].leave()
+    cell.clear()
+
+
+class _Exit:
+    """The descriptor of `__exit__`, which gives each `with` statement a callable of its own."""
+
+    def __get__(self, tape: Scope | None, kind: type) -> Callable[..., None]:
+        if tape is None:
+            return lambda tape, *_: tape.leave()
+        # `with` looks it up before it enters the tape; a tape that is entered is left by others.
+        return (partial if tape.is_entered() else _EndOfWith)(_leave, [tape])
+
+
 class Scope:
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
     # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
     of_function = False
+    # Here, because the finaliser also gets a tape that an interrupt left without attributes.
+    # The recording that counts this scope as entered outlives `_recording`, which a tape lets go of
+    # when it has given its gradient.
+    _recording: Recording | None = None
+    _entered: Recording | None = None
 
     def __init__(self) -> None:
-        self._recording: Recording | None = None
         self._active = False
-        # The recording that counts this scope as entered; it outlives `_recording`, which a tape
-        # lets go of when it has given its gradient.
-        self._entered: Recording | None = None
         # Start and end of each window; an open one has no end.
         self._windows: list[list[int | None]] = []
         # What is watched, by id: the tensor or variable, and its node when it was watched.
@@ -61,28 +100,48 @@ class Scope:
             raise ValueError(
                 "this tape is recording already. Leave it first, or make another tape."
             )
-        state.epoch += 1
-        if not state.recording.active:
-            self._begin_step()
-        self._entered = self._attach()
-        self._entered.active += 1
-        self._active = True
-        self._open()
-        return self
+        try:
+            if ended:
+                settle()
+            state.epoch += 1
+            if not state.recording.active:
+                self._begin_step()
+            entered = self._attach()
+            self._entered, entered.active = entered, entered.active + 1
+            self._active = True
+            self._open()
+            return self
+        except BaseException:
+            self.leave()
+            raise
 
-    def __exit__(self, *_: object) -> None:
+    __exit__ = _Exit()
+    __del__ = method_in_c(ended.append)
+
+    def settle(self) -> bool:
+        """Let go of the recording: nobody can ask this tape any more."""
+        if self._recording is not None:
+            self.detach()
+        return True
+
+    def entered_in(self) -> int:
+        """The thread that entered this tape; 0 if it was left."""
+        entered = self._entered
+        return 0 if entered is None else entered.thread
+
+    def is_entered(self) -> bool:
+        """Whether a recording counts this tape as entered."""
+        return self._entered is not None
+
+    def leave(self) -> None:
+        """Stop recording, whatever of it has been done already."""
         self._close()
         self._active = False
-        if self._entered is not None:
-            self._entered.active -= 1
-            self._entered = None
-
-    def __del__(self) -> None:
-        try:
-            if self._recording is not None:
-                self._detach()
-        except Exception:
-            pass
+        recording, entered = self._recording, self._entered
+        if recording is not None and self._windows and self._windows[-1][1] is None:
+            self._windows[-1][1] = len(recording.nodes)
+        if entered is not None:
+            self._entered, entered.active = None, entered.active - 1
 
     def _begin_step(self) -> None:
         """Compute pending updates before an outermost tape; ended tapes keep their recording."""
@@ -137,7 +196,8 @@ class Scope:
         for key, (variable, read) in self._variables.items():
             self._variables[key] = (variable, copies.get(read) if read else None)
 
-    def _detach(self) -> None:
+    def detach(self) -> None:
+        """Let go of the recording: no derivative can be asked for any more."""
         recording, self._recording = self._recording, None
         self._watched = {}
         if recording is not None and recording.tapes.pop(id(self), None) is not None:
@@ -153,11 +213,11 @@ class Scope:
     def _close(self) -> None:
         tapes = state.tapes
         if self in tapes:
-            tapes.remove(self)
             recording = self._recording
             if recording is not None:
                 self._windows[-1][1] = len(recording.nodes)
                 recording.edges.append(len(recording.nodes))
+            tapes.remove(self)
 
     def _outside(self) -> frozenset[Node]:
         """Nodes of the recording that were applied while this tape was not recording."""

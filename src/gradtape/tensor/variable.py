@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -290,6 +292,11 @@ class Variable(Operators):
             if self._handle is latest:
                 self._handle = handle
 
+    @staticmethod
+    def hold_again(variables: Sequence[Variable], handles: Sequence[Tensor]) -> None:
+        """Let variables hold what they held before, in one step that nothing can interrupt."""
+        deque(map(_set_handle, variables, handles), maxlen=0)
+
     def assign_add(self, delta: TensorLike) -> Variable:
         """Add to the value.
 
@@ -349,6 +356,9 @@ class Variable(Operators):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (np.array(self.numpy()), self.trainable, self.name, as_dtype(self.dtype))
+
+
+_set_handle = Variable.__dict__["_handle"].__set__
 
 
 def _apart(value: Value | None) -> Value:

@@ -38,29 +38,17 @@ def buffer_ir() -> str:
     Idle memory is taken here: a call of `allocate` would take as long as the rest of a small call.
     """
     r = Routine("internal ptr @buffer(ptr %row)")
-    pop = r.pointer("%row", 8)
-    r.go_if(r.same(pop, "null"), "ask")
-    address = r.let(f"call ptr @PyObject_CallNoArgs(ptr {pop})")
-    with r.when(r.same(address, "null")):
+    take = r.pointer("%row", 8)
+    r.go_if(r.same(take, "null"), "ask")
+    found = r.let(f"call ptr @PyObject_CallNoArgs(ptr {take})")
+    with r.when(r.same(found, "null")):
         # Nothing is idle.
         r.line("call void @PyErr_Clear()")
         r.end("br label %ask")
-    found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Buffer')}, i64 0)")
-    with r.when(r.same(found, "null")):
-        # The block stays with its owner in the pool, unused: there is no memory anyway.
-        r.line(f"call void @Py_DecRef(ptr {address})")
-        r.end("ret ptr null")
-    r.put_pointer(found, "$Buffer_address", address)
-    for name, offset in (("capacity", 24), ("nbytes", 32)):
-        number = r.pointer("%row", offset)
-        r.line(f"call void @Py_IncRef(ptr {number})")
-        r.put_pointer(found, f"$Buffer_{name}", number)
-    counts, capacity = known_object("pool_counts"), r.word("%row", 16)
-    r.add_to(counts, "$count_recycled", capacity)
-    r.add_to(counts, "$count_held", r.let(f"sub i64 0, {capacity}"))
+    r.add_to(known_object("pool_counts"), "$count_recycled", r.word("%row", 16))
     r.end(f"ret ptr {found}")
     r.block("ask")
-    allocate, size = known_object("allocate"), r.pointer("%row", 32)
+    allocate, size = known_object("allocate"), r.pointer("%row", 24)
     r.end(f"ret ptr {r.let(f'call ptr @PyObject_CallOneArg(ptr {allocate}, ptr {size})')}")
     return r.text()
 
@@ -71,8 +59,9 @@ def value_ir() -> str:
     found = r.let(f"call ptr @PyType_GenericAlloc(ptr {known_object('Value')}, i64 0)")
     with r.when(r.same(found, "null")):
         r.end("ret ptr null")
-    address, entry = r.pointer("%buffer", "$Buffer_address"), known_object("unentered")
-    slots = {"content": "%buffer", "spec": "%spec", "_address": address, "entry": entry}
+    # A buffer is an int, its address.
+    slots = {"content": "%buffer", "spec": "%spec", "_address": "%buffer"}
+    slots["entry"] = known_object("unentered")
     for name, content in slots.items():
         r.line(f"call void @Py_IncRef(ptr {content})")
         r.put_pointer(found, f"$Value_{name}", content)

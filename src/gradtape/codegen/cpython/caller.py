@@ -53,7 +53,7 @@ from gradtape.codegen.routine import Routine
 FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear",
     "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
-    "PyEval_RestoreThread", "PyEval_SaveThread", "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
+    "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
     "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
     "PyObject_CallOneArg", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get",
     "PyThreadState_GetID", "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc",
@@ -211,8 +211,7 @@ def _fill() -> str:
         buffer = r.let(f"call ptr @buffer(ptr {row})")
         r.go_if(r.same(buffer, "null"), "no")
         r.put_pointer(taken, r.scaled(index), buffer)
-        number = r.pointer(buffer, "$Buffer_address")
-        address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {number})")
+        address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {buffer})")
         r.put(slots, r.scaled(r.word(row)), address)
     rows = r.pointer("%context", AT["word_rows"])
     with r.loop(r.word("%context", AT["words"])) as index:
@@ -306,14 +305,11 @@ def _run() -> str:
         r.word("%context", AT["count"]),
     )
     arguments = f"ptr {word}, ptr {instructions}, i64 {count}, ptr {slots}"
-    plan = f"call void {known_object('run_plan')}({arguments})"
-    keeps = r.word("%context", AT["keep_gil"])
-    with r.when(r.unequal(keeps, 0)):
-        r.line(plan)
-    with r.when(r.equal(keeps, 0)):
-        thread = r.let("call ptr @PyEval_SaveThread()")
-        r.line(plan)
-        r.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+    keeps = r.unequal(r.word("%context", AT["keep_gil"]), 0)
+    runners = (known_object("plan_with_gil"), known_object("plan_without_gil"))
+    r.line(f"call void {r.select(keeps, *runners, kind='ptr')}({arguments})")
+    # An interrupt has stopped it.
+    r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, r.word("%context", AT["ops"]))

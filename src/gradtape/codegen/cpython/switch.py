@@ -15,6 +15,7 @@ import warnings
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.graph.hooks import hooks
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.recording.traffic import traffic
 
 RECORDERS = ("auto", "python", "native")
@@ -107,7 +108,10 @@ class Watch:
         if native_recorder.lock.acquire(blocking=False):
             try:
                 _Process.failure = native_recorder.install()
-            except Exception as error:
+            except BaseException as error:
+                if is_interrupt(error):
+                    traffic.due = traffic.recordings + SETTLED
+                    raise
                 _Process.failure = f"it could not be compiled: {error!r}"
                 # A shortcut that cannot be taken is no reason to stop.
                 warnings.warn(

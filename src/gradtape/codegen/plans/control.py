@@ -5,7 +5,9 @@ of its own. *Bindings* fill them from the slots of the plan around it. After eac
 slots are moved on: by a constant for an element of a sequence or a row of a result, and from one of
 two buffers to the other for a carried value.
 
-The args of each kernel begin with the address of `run_plan` and of the word that holds the team.
+The args of each kernel begin with the address of `run_plan` and of the word that holds the team. A
+loop also has the address of `poll`, and how often it looks for signals: after each round whose
+number has all bits of `rounds`. It ends when an interrupt stops a body.
 """
 
 from __future__ import annotations
@@ -27,14 +29,25 @@ BRANCH = 5  # see BODY_WORDS
 # How a body is described: in the args of a kernel, and as a row of the table of branches.
 BODY_WORDS = ("instructions", "count", "slots", "bindings", "bound")
 _TESTED = tuple(f"tested.{name}" for name in BODY_WORDS)
-SCAN_WORDS = ("run", "team", *BODY_WORDS, "length", "moves", "moving", "carries", "carried")
+SCAN_WORDS = (
+    "run",
+    "team",
+    "poll",
+    "rounds",
+    *BODY_WORDS,
+    "length",
+    "moves",
+    "moving",
+    "carries",
+    "carried",
+)
 WHILE_WORDS = (
-    "run", "team", *_TESTED, *BODY_WORDS, "answer.slot", "answer.offset", "maximum", "steps.slot",
-    "steps.offset", "states", "carried",
+    "run", "team", "poll", "rounds", *_TESTED, *BODY_WORDS, "answer.slot", "answer.offset",
+    "maximum", "steps.slot", "steps.offset", "states", "carried",
 )  # fmt: skip
 BRANCH_WORDS = ("run", "team", "index.slot", "index.offset", "branches", "choices")
 _POINTERS = {
-    "run", "team", "instructions", "bindings", "moves", "carries", "tested.instructions",
+    "run", "team", "poll", "instructions", "bindings", "moves", "carries", "tested.instructions",
     "tested.bindings", "states", "branches",
 }  # fmt: skip
 
@@ -97,8 +110,16 @@ def _team(r: Routine, words: Mapping[str, str]) -> str:
     return r.let(f"load atomic ptr, ptr {words['team']} monotonic, align 8")
 
 
-def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, slots: str) -> None:
-    r.do(run, f"ptr {team}", f"ptr {instructions}", f"i64 {count}", f"ptr {slots}")
+def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, slots: str) -> str:
+    """Run the instructions of a body; whether an interrupt has stopped them."""
+    arguments = (f"ptr {team}", f"ptr {instructions}", f"i64 {count}", f"ptr {slots}")
+    return r.unequal(r.call("i64", run, *arguments), 0)
+
+
+def _look_for_signals(r: Routine, words: Mapping[str, str], step: str) -> None:
+    looked_at = r.let(f"and i64 {step}, {words['rounds']}")
+    with r.when(r.equal(looked_at, words["rounds"])):
+        r.go_if(r.unequal(r.call("i64", words["poll"]), 0), "stop")
 
 
 def _exchange(r: Routine, inner: str, total: str, read: str, written: str) -> str:
@@ -127,7 +148,9 @@ def _scan() -> str:
         # Steps alternate between the buffers, and the last one must write to its own.
         _set_slot(r, inner, r.word(row, 8), r.select(odd, last, other))
     with r.loop(length) as step:
-        _run_body(r, words["run"], team, words["instructions"], words["count"], inner)
+        body = (words["run"], team, words["instructions"], words["count"], inner)
+        r.go_if(_run_body(r, *body), "stop")
+        _look_for_signals(r, words, step)
         r.go_if(r.equal(r.add(step, 1), length), "done")
         with r.loop(words["moving"]) as number:
             row = r.row(words["moves"], number, MOVE)
@@ -137,6 +160,8 @@ def _scan() -> str:
             row = r.row(words["carries"], number, CARRY)
             _exchange(r, inner, _slot(r, totals, number), r.word(row), r.word(row, 8))
     r.block("done")
+    r.go("stop")
+    r.block("stop")
     r.end("ret void")
     return r.text()
 
@@ -159,11 +184,14 @@ def _repeat() -> str:
     r.line(f"%steps = phi i64 [ 0, %{before} ], [ %steps.next, %again ]")
     bounded, spent = r.compare("sge", maximum, 0), r.compare("sge", "%steps", maximum)
     r.go_if(r.both(bounded, spent), "finish")
-    _run_body(r, words["run"], team, words["tested.instructions"], words["tested.count"], condition)
+    test = (words["run"], team, words["tested.instructions"], words["tested.count"], condition)
+    r.go_if(_run_body(r, *test), "stop")
     answer = _address(r, condition, words["answer.slot"], words["answer.offset"])
     holds = r.let(f"load i8, ptr {_as_pointer(r, answer)}")
     r.go_if(r.compare("eq", holds, 0, "i8"), "finish")
-    _run_body(r, words["run"], team, words["instructions"], words["count"], inner)
+    body = (words["run"], team, words["instructions"], words["count"], inner)
+    r.go_if(_run_body(r, *body), "stop")
+    _look_for_signals(r, words, "%steps")
     with r.loop(carried) as number:
         row = r.row(words["states"], number, STATE)
         tested, total = r.word(row), _slot(r, totals, number)
@@ -181,6 +209,7 @@ def _repeat() -> str:
         source, target = _slot(r, inner, r.word(row, 8)), _place_in(r, "%slots", row, 7)
         places = [f"ptr {_as_pointer(r, address)}" for address in (target, source)]
         r.do("@llvm.memcpy.p0.p0.i64", *places, f"i64 {r.word(row, 72)}", "i1 false")
+    r.block("stop")
     r.end("ret void")
     return r.text()
 

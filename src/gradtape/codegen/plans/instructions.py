@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gradtape.codegen.routine import Routine
 
-# Words of an instruction: function, args, total, grain, parallel, and three that are zero.
+# Words of an instruction: function, args, total, grain, parallel, work, always, and a zero.
 WORDS = 8
 
 
@@ -34,6 +34,10 @@ class Instruction:
     total: int
     grain: int = 1
     parallel: bool = False
+    # About how many operands it loads: after much work the plan asks for pending signals.
+    work: int = 0
+    # Whether it runs even if an interrupt has stopped the plan.
+    always: bool = False
 
 
 class Instructions:
@@ -51,11 +55,13 @@ class Instructions:
         start = 0
         for index, (each, size) in enumerate(zip(instructions, sizes, strict=True)):
             self._arguments[start : start + size] = list(each.arguments)
-            self._words[index * WORDS : index * WORDS + 5] = [
+            self._words[index * WORDS : index * WORDS + 7] = [
                 each.function,
                 ctypes.addressof(self._arguments) + 8 * start,
                 each.total,
                 max(each.grain, 1),
                 int(each.parallel),
+                each.work,
+                int(each.always),
             ]
             start += size

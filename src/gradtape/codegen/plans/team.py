@@ -27,6 +27,7 @@ import sys
 from collections.abc import Callable
 
 from gradtape.codegen.plans.instructions import WORDS
+from gradtape.codegen.plans.interrupts import POLL_WORK, interrupts_ir
 from gradtape.codegen.routine import Routine, Word
 
 # How a thread waits and which processor it runs on, as IR for each platform. The text defines
@@ -155,7 +156,7 @@ PROCESSOR = JOB + 64  # where the caller runs
 STATES = 3 * LINE
 
 _JOB = ("function", "slots", "args", "total", "grain", "parts")
-_INSTRUCTION = ("function", "args", "total", "grain", "parallel")
+_INSTRUCTION = ("function", "args", "total", "grain", "parallel", "work", "always")
 _POINTERS = {"function", "slots", "args"}
 
 _IDLE, _POSTED, _CLAIMED, _ASLEEP, _AWAITED, _LEAVING = range(6)
@@ -166,9 +167,13 @@ def team_bytes(workers: int) -> int:
     return STATES + max(workers, 1) * LINE
 
 
-def team_ir(machine: str | None = None, system: str | None = None) -> str:
-    """The module that holds `run_plan`, `worker`, `retire` and `spin`."""
-    waiting = waiting_ir(machine or platform.machine(), system or sys.platform)
+def team_ir(machine: str | None = None, system: str | None = None, words: int = 0) -> str:
+    """The module that holds `run_plan`, `worker`, `retire` and `spin`.
+
+    With the address of the words of `interrupts`, plans can be stopped.
+    """
+    system = system or sys.platform
+    waiting = waiting_ir(machine or platform.machine(), system) + interrupts_ir(words, system)
     written = (_state_of, _run_part, _post, _await, _share, _run_plan, _worker, _retire, _spin)
     return "\n".join([waiting, *(routine() for routine in written)])
 
@@ -309,11 +314,16 @@ def _share() -> str:
 
 
 def _run_plan() -> str:
-    r = Routine("void @run_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
+    """Run all instructions; the answer is 1 if an interrupt has stopped the plan, else 0."""
+    r = Routine("i64 @run_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
     no_team = r.same("%team", "null")
+    stopped, work = r.let("alloca i64"), r.let("alloca i64")
+    r.put(stopped, 0, 0)
+    r.put(work, 0, 0)
     with r.loop("%count") as index:
         row = r.row("%instructions", index, WORDS)
         words = {**r.words(row, _INSTRUCTION, _POINTERS), "slots": "%slots"}
+        r.go_if(r.both(r.unequal(r.word(stopped), 0), r.equal(words["always"], 0)), "over")
         r.go_if(r.either(r.equal(words["parallel"], 0), no_team), "serial")
         # Looking first keeps the cache line shared while another thread has the team.
         owner = r.let("load atomic i32, ptr %team monotonic, align 4")
@@ -331,7 +341,14 @@ def _run_plan() -> str:
         r.block("serial")
         _run_kernel(r, words, "0", words["total"], "0")
         r.block("ran")
-    r.end("ret void")
+        r.add_to(work, 0, words["work"])
+        with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
+            r.put(work, 0, 0)
+            r.call("i64", "@poll")
+        with r.when(r.unequal(r.call("i64", "@is_stopped"), 0)):
+            r.put(stopped, 0, 1)
+        r.block("over")
+    r.end(f"ret i64 {r.word(stopped)}")
     return r.text()
 
 

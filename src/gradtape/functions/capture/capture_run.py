@@ -22,10 +22,11 @@ from gradtape.functions.outside.outside_reads import OutsideReads
 from gradtape.functions.outside.run_observer import Observation, RunObserver
 from gradtape.functions.outside.trusted_code import what_it_may_do
 from gradtape.functions.replay.steps import Result, Step
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording.thread_state import settle, state
 from gradtape.recording.value import Value
 from gradtape.tensor.row_sparse import RowSparse
 
@@ -84,6 +85,8 @@ class CaptureRun:
         # Set by the run: the path that it took; why no call can be replayed; and what it left
         # outside, so that a replay would have to do it, too.
         self.result: Result | None = None
+        # Whether in-place changes of the caller's arguments have begun.
+        self.lasts = False
         self.refusal: Refusal | None = None
         self.left_outside: str | None = None
 
@@ -111,6 +114,7 @@ class CaptureRun:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
         # holds one at the end is taken for somebody outside.
         capture, stand_ins = self.capture, self.stand_ins
+        settle()  # tapes that died do not outlive the call
         if self._before is not None:
             outside, theirs = self._before.containers, stand_ins.changes.originals
             shared = SharedContainers(box[0], outside, theirs)
@@ -137,6 +141,7 @@ class CaptureRun:
         if capture.broken:
             raise EarlierError
         if lasts:
+            self.lasts = True
             stand_ins.carry_out()
         if not capture.closed and not capture.tapes:
             retire(capture)
@@ -227,16 +232,19 @@ def captured_run(
     capture: Capture, function: Callable[..., Any], stand_ins: StandIns
 ) -> Iterator[list[Any]]:
     """Run a function on stand-in arguments; yields a list with the only reference to its result."""
-    outer = state.recording
-    state.recording = capture
+    outer, interrupted = state.recording, False
     try:
+        state.recording = capture
         box = [function(*stand_ins.args, **stand_ins.kwargs)]
         yield box
+    except BaseException as error:
+        interrupted = is_interrupt(error)
+        raise
     finally:
         capture.tapes.pop(id(capture), None)
         capture.active = 0
         try:
-            if not capture.closed and not capture.tapes:
+            if not interrupted and not capture.closed and not capture.tapes:
                 # Only after an error: other pending work is computed, if it can be.
                 with contextlib.suppress(Exception):
                     flush(capture)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
 
 class StandIns:
@@ -88,3 +90,32 @@ def rebind(original: object, value: Value) -> None:
         original.rebind(Tensor(None, None, value), "x op= v inside a function")
     elif isinstance(original, np.ndarray):
         original[...] = value.array
+
+
+def change_all(
+    changes: Sequence[tuple[object, Value]],
+    variables: Sequence[Variable],
+    assign: Callable[..., None],
+    *handles: Tensor,
+) -> None:
+    """Change tensors and arrays of the caller in place, and assign variables: all of it or none."""
+    places = [_content_of(original) for original, _ in changes]
+    before = [variable._handle for variable in variables]
+    try:
+        for original, value in changes:
+            rebind(original, value)
+        assign(*handles)
+    except BaseException:
+        Variable.hold_again(variables, before)
+        for (original, _), content in zip(changes, places, strict=True):
+            if isinstance(original, Tensor):
+                original.node, original.recording, original.computed = content
+            elif isinstance(original, np.ndarray) and original.flags.writeable:
+                original[...] = content
+        raise
+
+
+def _content_of(original: object) -> Any:
+    if isinstance(original, Tensor):
+        return original.node, original.recording, original.computed
+    return np.array(original) if isinstance(original, np.ndarray) else None

@@ -23,6 +23,7 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.dtypes import World
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
@@ -43,7 +44,6 @@ def offsets(function: type) -> dict[str, int] | None:
     buffer, variable = buffers.allocate(8), Variable(0.0)
     value, recording = Value(buffer, variable.current().spec), Recording()
     reads: list[tuple[object, type, str]] = [
-        *[(buffer, buffers.Buffer, name) for name in ("address", "capacity", "nbytes")],
         *[(value, Value, name) for name in ("_address", "content", "entry", "spec")],
         *[(variable, Variable, name) for name in ("_handle",)],
         *[(recording, Recording, name) for name in ("active",)],
@@ -82,7 +82,7 @@ class _Slot:
             "False": False, "unentered": value.entry, "allocate": buffers.allocate,
             "team": threads.team, "in_python": self.in_python,
         }  # fmt: skip
-        types = (Exception, Recording, Tensor, Value, buffers.Buffer, float, list, tuple)
+        types = (Exception, Recording, Tensor, Value, float, list, tuple)
         facts = {
             **layout,
             **{name: id(thing) for name, thing in objects.items()},
@@ -90,9 +90,10 @@ class _Slot:
             "world": World.number.buffer_info()[0],
             "pool_counts": buffers.counts().buffer_info()[0],
             "count_recycled": 8 * buffers.RECYCLED,
-            "count_held": 8 * buffers.HELD,
             "run_counts": NATIVE.buffer_info()[0],
-            "run_plan": threads.plan_address(),
+            **dict(
+                zip(("plan_with_gil", "plan_without_gil"), threads.call_addresses(), strict=True)
+            ),
             "most_contexts": MOST_CONTEXTS,
         }
         add_functions(caller.FUNCTIONS)
@@ -112,6 +113,8 @@ def _slot(function: type) -> _Slot | None:
     try:
         return _Slot(function, layout)
     except Exception as error:
+        if is_interrupt(error):
+            raise
         # A shortcut that cannot be taken is no reason to stop.
         warnings.warn(
             f"native calls could not be compiled: {error!r}. Functions are called in Python; "

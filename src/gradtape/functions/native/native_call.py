@@ -158,8 +158,8 @@ class NativeCall:
     def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
         capacity = buffers.capacity_for(nbytes)
         # The pool notes when large capacities are asked for, so these are left to it.
-        pop = id(self._keep(buffers.idle(capacity).pop)) if nbytes <= buffers.SMALL else 0
-        return slot, pop, capacity, id(self._keep(capacity)), id(self._keep(nbytes))
+        pop = id(self._keep(buffers.taker(capacity))) if nbytes <= buffers.SMALL else 0
+        return slot, pop, capacity, id(self._keep(nbytes))
 
     def _leaf_rows(
         self, leaves: Sequence[Leaf], place: dict[Node, int], rows: ArgumentRows

@@ -24,6 +24,7 @@ from gradtape.functions.replay.replay_source import (
     written_replay,
 )
 from gradtape.functions.replay.steps import Result, Step
+from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import warn
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.tensor.variable import Variable
@@ -131,6 +132,8 @@ def _journaled(replay: Replay) -> Replay:
             try:
                 found = replay(arguments, caller_arguments)
             except Exception as error:
+                if is_interrupt(error):
+                    raise
                 raise JournaledError(error.with_traceback(None), outcomes) from None
         if type(found) is UnknownPath:
             found.outcomes = outcomes

@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from gradtape.functions.arguments.signature import Inputs
-from gradtape.functions.capture.stand_ins import rebind
+from gradtape.functions.capture.stand_ins import change_all
 from gradtape.functions.replay.sources import (
     Argument,
     Attribute,
@@ -98,7 +98,7 @@ class _Writer:
         self._note_path = note_path
         self._text = SourceText(
             Handle=Handle, Tensor=Tensor, Value=Value, branch_key=branch_key, give_back=_give_back,
-            own_value=_own_value, rebind=rebind, unflatten=unflatten, unknown=self._unknown,
+            own_value=_own_value, change_all=change_all, unflatten=unflatten, unknown=self._unknown,
         )  # fmt: skip
         self._count = 0
         steps = list(_steps(root))
@@ -304,25 +304,25 @@ class _Writer:
         if result.moved or any(isinstance(leaf, CallersTensor) for leaf in result.leaves):
             text.line("own = caller_arguments()")
         returned = self._returned(result, known)
-        changes: list[str] = []
-        if result.updates:
+        targets = [(f"{self._name(ref, 'tensor')}()", source) for ref, source in result.rebound]
+        targets += [(f"own[{position}]", source) for position, source in result.moved]
+        if result.updates or targets:
+            # A variable may be returned as it was before: that is made first.
+            text.line(f"returned = {returned}")
+            returned = "returned"
             news = [f"new{number}" for number in range(len(result.updates))]
             for new, (_, source) in zip(news, result.updates, strict=True):
                 text.line(f"{new} = Tensor(None, None, {self._own(source, known)})")
             assign = self._name(result.assignment, "assign")
-            changes.append(f"{assign}({', '.join(news)})")
-        targets = [(f"{self._name(ref, 'tensor')}()", source) for ref, source in result.rebound]
-        targets += [(f"own[{position}]", source) for position, source in result.moved]
-        for target, source in targets:
-            new = f"moved{len(changes)}"
-            text.line(f"{new} = {self._own(source, known)}")
-            changes.append(f"rebind({target}, {new})")
-        if changes:
-            # A variable may be returned as it was before: that is made first.
-            self._text.line(f"returned = {returned}")
-            returned = "returned"
-        for change in changes:
-            text.line(change)
+            if targets:
+                changes = [
+                    f"({target}, {self._own(source, known)}), " for target, source in targets
+                ]
+                text.line(f"changes = ({''.join(changes)})")
+                variables = self._name([variable for variable, _ in result.updates], "variables")
+                text.line(f"change_all(changes, {variables}, {', '.join([assign, *news])})")
+            else:
+                text.line(f"{assign}({', '.join(news)})")
         text.line(f"return {returned}")
 
     def _returned(self, result: Result, known: dict[Node, _Known]) -> str:

@@ -271,8 +271,7 @@ class Optimizer(core.Optimizer):
 
     _trainable_variables: Any = ()
 
-    def _take_step(self, gradients: list[Any], variables: list[Any]) -> None:
-        self.build(variables)
+    def _advance(self, gradients: list[Any], variables: list[Any]) -> None:
         scale = self.loss_scale_factor
         if scale is not None:
             gradients = [g if g is None else _scaled(g, 1.0 / scale) for g in gradients]
@@ -280,14 +279,19 @@ class Optimizer(core.Optimizer):
             self._step(gradients, variables)
         else:
             self._accumulation.take(gradients, variables, self._step, self._changing)
+        self._constrain(variables)
 
     def _changing(self) -> list[Any]:
         """What a step changes besides the variables."""
         found = [v for name, v in self.named_variables() if name != "learning_rate"]
         return found + self._variables + ([] if self._average is None else self._average.variables)
 
+    def _changed(self) -> list[Any]:
+        more = [] if self._accumulation is None else self._accumulation.variables
+        return self._changing() + more
+
     def _step(self, gradients: list[Any], variables: list[Any]) -> None:
-        super()._take_step(gradients, variables)
+        super()._advance(gradients, variables)
         if self._average is not None:
             self._average.follow(variables, self._iterations)
 
@@ -300,7 +304,6 @@ class Optimizer(core.Optimizer):
         """Take one step, given pairs of a gradient and its variable."""
         pairs = [(prepared(gradient, variable), variable) for gradient, variable in grads_and_vars]
         super().apply_gradients(pairs)
-        self._constrain([variable for _, variable in pairs])
         return self.iterations
 
     def apply(self, grads: Iterable[Any], trainable_variables: Any = None) -> None:
@@ -316,7 +319,6 @@ class Optimizer(core.Optimizer):
         given = trainable_variables
         variables = list(self._trainable_variables if given is None else given)
         super().apply([prepared(g, v) for g, v in zip(grads, variables, strict=True)], variables)
-        self._constrain(variables)
 
     def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
         """Take one step down the gradient of a loss, a function or a tensor that a tape saw."""
