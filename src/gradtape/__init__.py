@@ -167,7 +167,6 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.einsum import einsum
 from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot
-from gradtape.ops.reductions.logsumexp import logsumexp
 from gradtape.ops.reductions.reduction import (
     all,
     any,
@@ -176,6 +175,7 @@ from gradtape.ops.reductions.reduction import (
     count_nonzero,
     cumulative_prod,
     cumulative_sum,
+    logsumexp,
     max,
     mean,
     median,
@@ -266,8 +266,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "control.branches": ("cond", "switch"),
     "control.callbacks": ("numpy_function", "pure_callback", "py_function"),
     "control.custom_vmap": ("custom_vmap",),
-    "control.loops": ("fori_loop", "while_loop"),
-    "control.map": ("map",),
+    "control.loops": ("fori_loop", "map", "while_loop"),
     "control.scan": ("scan",),
     "control.vmap": ("vectorized_map", "vmap"),
     "functions.arguments.tensor_spec": ("TensorSpec",),
@@ -276,8 +275,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "solve.implicit": ("fixed_point", "minimize", "root"),
-    "solve.linear_operators": ("hessian_operator", "linear_operator"),
-    "solve.linearize": ("linearize",),
+    "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
     "tape.prepared": ("prepare_hessian", "prepare_jacobian"),
     "tape.saved_for_backward": ("saved_for_backward",),
@@ -291,8 +289,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
     from gradtape.control.custom_vmap import custom_vmap
-    from gradtape.control.loops import fori_loop, while_loop
-    from gradtape.control.map import map
+    from gradtape.control.loops import fori_loop, map, while_loop
     from gradtape.control.scan import scan
     from gradtape.control.vmap import vectorized_map, vmap
     from gradtape.functions.arguments.tensor_spec import TensorSpec
@@ -301,8 +298,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
     from gradtape.solve.implicit import fixed_point, minimize, root
-    from gradtape.solve.linear_operators import hessian_operator, linear_operator
-    from gradtape.solve.linearize import linearize
+    from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
     from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
     from gradtape.tape.saved_for_backward import saved_for_backward

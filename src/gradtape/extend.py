@@ -16,18 +16,18 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
 from gradtape.graph.walk import substitute
-from gradtape.inspect.check_declaration import (
+from gradtape.inspect.check_op import (
     REQUIRED,
     Params,
     Rule,
     arity_of,
     as_specs,
     check_callables,
+    check_op,
     checked_kernel,
     known_rule,
     names_and_defaults,
 )
-from gradtape.inspect.check_op import check_op
 from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (

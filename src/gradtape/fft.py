@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from gradtape.ops.matrices.fft import (
     fft,
+    fftfreq,
     fftn,
+    fftshift,
     hfft,
     ifft,
     ifftn,
+    ifftshift,
     ihfft,
     irfft,
     irfftn,
     rfft,
+    rfftfreq,
     rfftn,
 )
-from gradtape.ops.matrices.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",

@@ -24,6 +24,8 @@ Unflatten = Callable[[Any, Sequence[Any]], object]
 
 # Types that turned out to be leaves. Looking them up here is cheaper than `_children`.
 _leaf_types: set[type] = set()
+# The flag of classes that are made while the program runs.
+_HEAP_TYPE = 1 << 9
 _ROWS: frozenset[type] = frozenset((list, tuple))
 _registered: dict[type, tuple[Flatten, Unflatten]] = {}
 
@@ -119,13 +121,19 @@ def _row(kind: type, count: int) -> Structure:
     return Structure(kind, None, (LEAF,) * count)
 
 
+def _stays(kind: type) -> bool:
+    """Whether a class lives as long as the process: others must not be kept alive here."""
+    return not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "gradtape"
+
+
 def _flatten(tree: object, leaves: list[Any]) -> Structure:
     if type(tree) in _leaf_types:
         leaves.append(tree)
         return LEAF
     found = _children(tree)
     if found is None:
-        _leaf_types.add(type(tree))
+        if _stays(type(tree)):
+            _leaf_types.add(type(tree))
         leaves.append(tree)
         return LEAF
     kind, context, children = found

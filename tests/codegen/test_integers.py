@@ -8,8 +8,7 @@ from gradtape.codegen.integers import compile_integers, integer_text
 from gradtape.graph.hooks import hooks
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.choose_colouring import colour_symmetric
-from gradtape.sparsity.colouring import colour_columns
-from gradtape.sparsity.orders import ORDERS
+from gradtape.sparsity.colouring import ORDERS, colour_columns
 from gradtape.sparsity.pattern import pattern_of
 
 

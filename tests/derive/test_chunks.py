@@ -11,7 +11,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.derive import chunks
-from gradtape.derive.progress import Progress
+from gradtape.derive.chunks import Progress
 from gradtape.runtime import tiers
 
 WEIGHTS = np.random.default_rng(0).normal(size=(30, 40)) / 5

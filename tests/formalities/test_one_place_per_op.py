@@ -48,7 +48,6 @@ WORDS = {
     "codegen/plans/panels.py": {"all"},  # a label in generated code
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors
-    "control/scan_segments.py": {"scan"},  # the same
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
     "functions/capture/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook

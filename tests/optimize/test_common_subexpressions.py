@@ -10,7 +10,7 @@ from gradtape.graph.program import Program, program
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.optimize import PASSES, optimize
-from gradtape.optimize.common_subexpressions import share_subexpressions as share
+from gradtape.optimize.simplify import share_subexpressions as share
 
 FLOAT = spec((2,), np.dtype("float64"))
 X, Y = leaf(0, FLOAT), leaf(1, FLOAT)

@@ -11,7 +11,7 @@ from gradtape.codegen.plans import panels
 from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.codegen.plans.panels import DEPTH, PanelArguments
-from gradtape.runtime import shallow_products as shallow
+from gradtape.runtime import blas as shallow
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.blas import gemm_instruction
 

@@ -18,10 +18,9 @@ from gradtape.sparsity.choose_colouring import (
     colour,
     colour_symmetric,
 )
-from gradtape.sparsity.colouring import Colours, colour_columns
+from gradtape.sparsity.colouring import ORDERS, Colours, colour_columns, order_columns
 from gradtape.sparsity.compression import star_positions, substitution
 from gradtape.sparsity.lattice import keeps_apart, lattice_colours
-from gradtape.sparsity.orders import ORDERS, order_columns
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 

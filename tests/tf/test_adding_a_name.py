@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gradtape.nn.normalization as layers
+import gradtape.nn.layers as layers
 import gradtape.tf as tf
 from gradtape.tf.ops import elementwise, reductions
 

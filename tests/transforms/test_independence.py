@@ -14,8 +14,9 @@ from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
+from gradtape.ops.families.examples import DependenceError
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.transforms.independence import DependenceError, check_independence
+from gradtape.transforms.independence import check_independence
 from gradtape.transforms.jacobian import Question, jacobian
 
 for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):

@@ -12,6 +12,7 @@ import ctypes.util
 import itertools
 import os
 import platform
+import struct
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -195,3 +196,21 @@ def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:
     """A Python callable for a native function that returns nothing."""
     make = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
     return make(None, *kinds)(address)
+
+
+# Definitions and declarations that a module must contain, each text once.
+Snippets = tuple[str, ...]
+# The symbol of a function, and the snippets that it needs.
+Found = tuple[str, Snippets]
+
+
+def vector(element: str, lanes: int) -> str:
+    """The IR type of so many elements; one lane is a plain scalar."""
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def real_text(value: float, ty: str) -> str:
+    """A number as IR wants it: the bits of the double nearest to the number in its type."""
+    if ty == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

@@ -2,7 +2,7 @@
 
 The door, for other rooms:
 
-- `branches`: `cond`, `switch`; `loops`: `while_loop`, `fori_loop`; `scan`, `map`,
+- `branches`: `cond`, `switch`; `loops`: `while_loop`, `fori_loop`, `map`; `scan`,
   `associative_scan`: the functions of these names;
 - `vmap`: `vmap`, `vectorized_map`; `custom_vmap`: a function with its own rule for many examples;
 - `callbacks`: `numpy_function`, `py_function`, `pure_callback`;

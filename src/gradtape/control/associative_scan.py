@@ -13,8 +13,6 @@ from gradtape.ops.families.shapes import normalize_axis
 from gradtape.pytree import flatten, leaf_names, unflatten
 from gradtape.tensor.tensor import Tensor, asarray
 
-__all__ = ["associative_scan"]
-
 Tree = TypeVar("Tree")
 
 

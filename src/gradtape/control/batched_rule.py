@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gradtape.graph import Rows, Spec, spec
 from gradtape.graph.node import Node, apply, leaf
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.families.batching import spread
 from gradtape.ops.reductions.reduction import SUM
 from gradtape.recording.recording import Recording

@@ -12,16 +12,11 @@ import numpy as np
 
 from gradtape.control.batched_rule import CarriedRule, all_examples
 from gradtape.derive.python_rules import Checkpointed
+from gradtape.graph import LEAF, PICK, Node, apply, dependents, pick, substitute, topological
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import LEAF, PICK, Node, apply, pick
 from gradtape.graph.provenance import provenance
-from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.families.batching import moved, spread
-from gradtape.recording.handle import Handle
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
-from gradtape.recording.value import host_value
+from gradtape.recording import Handle, Recording, Trace, host_value, state
 from gradtape.runtime.counters import COUNTS
 from gradtape.tensor.tensor import Tensor
 from gradtape.transforms.batch import Batching, PythonRule, Unbatched

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gradtape.control.carried_state import CarriedState
+from gradtape.control.carry import CarriedState
 from gradtape.control.checks import check_function, described
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import DtypeError, ShapeError
@@ -20,21 +20,14 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.while_loop import INTEGER
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-
-__all__ = ["cond", "switch"]
+from gradtape.recording import Recording, state
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 R = TypeVar("R")
 
 
 def cond(
-    pred: TensorLike,
-    true_fn: Callable[..., R],
-    false_fn: Callable[..., R],
-    *operands: object,
+    pred: TensorLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: object
 ) -> R:
     """`true_fn(*operands)` if `pred` holds when it is computed, else `false_fn(*operands)`.
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph import Op, Spec, spec
 from gradtape.graph.hooks import hooks
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
@@ -25,11 +24,9 @@ from gradtape.ops.custom.callback import (
     on_tensors,
 )
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.record import record
-from gradtape.recording.value import host_value
+from gradtape.recording import host_value, record
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import Tensor, asarray, from_value
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray, from_value
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     # What a callback returns: a dtype, a shape with a dtype, or a list of either.
     SpecLike: TypeAlias = DTypeLike | Spec | Tensor | tuple[Sequence[int], DTypeLike]
     Specs: TypeAlias = SpecLike | list[SpecLike]
-
-__all__ = ["numpy_function", "pure_callback", "py_function"]
 
 
 def numpy_function(f: Callable[..., object], args: Sequence[TensorLike], spec: Specs) -> Any:

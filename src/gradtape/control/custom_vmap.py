@@ -12,9 +12,7 @@ from gradtape.errors import ShapeError
 from gradtape.graph.spec import Spec
 from gradtape.ops.custom.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
+from gradtape.recording import Trace, record, state
 from gradtape.tape.custom_rules import is_operand
 from gradtape.tensor.tensor import Tensor, asarray
 

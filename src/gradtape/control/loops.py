@@ -1,4 +1,4 @@
-"""Loops that are one op: while_loop and fori_loop; see `scan` and `map` for the others.
+"""Loops that are one op: while_loop, fori_loop and map; see `scan` for the other.
 
 Like branches they call their functions once, on tensors without values.
 """
@@ -11,34 +11,24 @@ from typing import Any, SupportsIndex, TypeGuard, TypeVar
 
 import numpy as np
 
+from gradtape.control import traced_bodies
 from gradtape.control.branches import operands_and_programs
 from gradtape.control.carry import Carry
 from gradtape.control.checks import as_count, check_function
-from gradtape.control.scan import scanned
-from gradtape.control.traced_bodies import (
-    Body,
-    BodyTrace,
-    Returned,
-    apply_outside,
-    count_of,
-    is_tracked,
-    settled,
-    trace,
-)
+from gradtape.control.scan import length_of, scanned
+from gradtape.control.vmap import vmap
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph.node import Node, outputs
 from gradtape.ops.arrays.creation import arange
+from gradtape.ops.arrays.joining import concat
+from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.while_loop import INTEGER, WHILE
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
+from gradtape.pytree import flatten, map_leaves, unflatten
+from gradtape.recording import Recording, Trace, state
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-
-__all__ = ["fori_loop", "while_loop"]
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 Carried = TypeVar("Carried")
 
@@ -75,9 +65,9 @@ def while_loop(
         maximum = as_count("while_loop", "maximum_iterations", maximum_iterations)
     check_function("while_loop", "cond_fn", cond_fn)
     check_function("while_loop", "body_fn", body_fn)
-    settled()
+    traced_bodies.settled()
     carry = Carry("while_loop", "body_fn", init)
-    traced: list[Body] = []
+    traced: list[traced_bodies.Body] = []
     try:
         while True:
             body = _traced_step("while_loop", carry, body_fn)
@@ -91,11 +81,11 @@ def while_loop(
         params = (condition, step, constants, maximum)
         if _needs_steps(outer, inputs):
             node = outer.application(WHILE, tuple(inputs), params)
-            length = count_of(outer, outputs(node)[-1])
+            length = traced_bodies.count_of(outer, outputs(node)[-1])
             fixed = (step, constants, carry.count, length, False, False)
-            results = apply_outside(SCAN, inputs, fixed, traced)
+            results = traced_bodies.apply_outside(SCAN, inputs, fixed, traced)
         else:
-            results = apply_outside(WHILE, inputs, params, traced)[:-1]
+            results = traced_bodies.apply_outside(WHILE, inputs, params, traced)[:-1]
         return carry.closed(results)
     finally:
         for body in traced:
@@ -110,14 +100,16 @@ def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
     if isinstance(outer, Trace) or outer.capturing:
         return False
     reverses = any(isinstance(tape, GradientTape) for tape in state.tapes)
-    return reverses and is_tracked(outer, inputs)
+    return reverses and traced_bodies.is_tracked(outer, inputs)
 
 
-def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> Body:
-    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[None]:
+def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> traced_bodies.Body:
+    def call(
+        made: traced_bodies.BodyTrace, arguments: list[Tensor]
+    ) -> traced_bodies.Returned[None]:
         return carry.returned(made, function(carry.opened(made, arguments))), None
 
-    body, _ = trace(name, call, carry.all_specs, carries=True)
+    body, _ = traced_bodies.trace(name, call, carry.all_specs, carries=True)
     if body.draws:
         body.end()
         raise ValueError(
@@ -127,8 +119,10 @@ def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> 
     return body
 
 
-def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> Body:
-    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[None]:
+def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> traced_bodies.Body:
+    def call(
+        made: traced_bodies.BodyTrace, arguments: list[Tensor]
+    ) -> traced_bodies.Returned[None]:
         result = asarray(function(carry.opened(made, arguments)))
         if result.shape != ():
             raise ShapeError(
@@ -137,7 +131,7 @@ def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> Bo
             )
         return [result if result.dtype.kind == "b" else result != 0], None
 
-    return trace("while_loop", call, carry.all_specs)[0]
+    return traced_bodies.trace("while_loop", call, carry.all_specs)[0]
 
 
 def fori_loop(
@@ -175,3 +169,39 @@ def fori_loop(
 
 def _is_static(limit: object) -> TypeGuard[SupportsIndex]:
     return isinstance(limit, (int, np.integer)) and not isinstance(limit, bool)
+
+
+Row = TypeVar("Row")
+
+
+def map(f: Callable[[Any], Row], xs: object, *, batch_size: int | None = None) -> Row:
+    """`f` applied to each element along axis 0 in turn, with results stacked: a loop, as one op.
+
+    >>> gt.map(lambda x: x * x, gt.asarray([1.0, 2.0, 3.0])).tolist()
+    [1.0, 4.0, 9.0]
+
+    `vmap` computes the same for all elements at once; `map` takes the memory of one at a time, or
+    of `batch_size` of them.
+    """
+    check_function("map", "f", f)
+    if batch_size is None:
+        return scanned("map", lambda _, x: (None, f(x)), None, xs)[1]
+    width = as_count("map", "batch_size", batch_size)
+    if width < 1:
+        raise ValueError("map: batch_size is 0. Pass 1 or more, or None.")
+    leaves, shape = flatten(xs)
+    sequences = [asarray(leaf) for leaf in leaves]
+    rounds, rest = divmod(length_of("map", shape, sequences, None), width)
+    full = rounds * width
+    parts = []
+    if rounds or not rest:
+        rows = [reshape(x[:full], (rounds, width, *x.shape[1:])) for x in sequences]
+        _, found = scanned("map", lambda _, x: (None, vmap(f)(x)), None, unflatten(shape, rows))
+        parts.append(map_leaves(lambda y: reshape(y, (full, *y.shape[2:])), found))
+    if rest:
+        parts.append(vmap(f)(unflatten(shape, [x[full:] for x in sequences])))
+    if len(parts) == 1:
+        return parts[0]
+    _, structure = flatten(parts[0])
+    columns = zip(*[flatten(part)[0] for part in parts], strict=True)
+    return unflatten(structure, [concat(column) for column in columns])

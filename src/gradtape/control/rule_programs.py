@@ -12,16 +12,12 @@ from typing import Protocol
 
 from gradtape.derive.python_rules import Checkpointed
 from gradtape.errors import NoValueError
+from gradtape.graph import Rows, Spec, closed, dependents, spec, substitute, topological
 from gradtape.graph.node import LEAF, Node, apply
-from gradtape.graph.program import closed
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Spec, spec
-from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.ops.families.batching import spread
-from gradtape.recording.record import record
-from gradtape.recording.trace import Trace
+from gradtape.recording import Trace, record
 from gradtape.tensor.tensor import Tensor
 
 # A rule may call functions with rules that call the first again: no more than this many are nested.

@@ -16,21 +16,11 @@ from gradtape.control.rule_programs import RulePrograms
 from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
 from gradtape.errors import NoValueError
 from gradtape.evaluate.flush import compute_handle, flush
-from gradtape.graph.node import LEAF, Node, outputs
-from gradtape.graph.op import Op
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph import LEAF, Node, Op, Program, Spec, closed, dependents, outputs, topological
 from gradtape.ops.control import bodies
-from gradtape.recording.handle import Handle
-from gradtape.recording.operands import enter
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording import Handle, Recording, enter, host_value, state
 from gradtape.recording.trace import Trace, about_indices
-from gradtape.recording.value import host_value
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, TensorLike, Variable
 
 More = TypeVar("More")
 # The results of a traced function, and anything that its caller wants to know besides.

@@ -13,24 +13,17 @@ import numpy as np
 from gradtape.control.batched_trace import Carrier
 from gradtape.control.traced_bodies import settled
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.spec import spec
+from gradtape.graph import Node, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import moveaxis
 from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.pytree import Structure, flatten, map_leaves, spread_prefix, unflatten
-from gradtape.recording.operands import enter
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
+from gradtape.recording import Trace, enter, record, state
+from gradtape.tensor import TensorLike, Variable
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
 from gradtape.transforms.batch import Unbatched
-
-__all__ = ["vectorized_map", "vmap"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Row = TypeVar("Row")
@@ -93,10 +86,7 @@ def vmap(
 
 
 def vectorized_map(
-    fn: Callable[[Any], Row],
-    elems: object,
-    fallback_to_while_loop: bool = True,
-    warn: bool = True,
+    fn: Callable[[Any], Row], elems: object, fallback_to_while_loop: bool = True, warn: bool = True
 ) -> Row:
     """Apply a function to every example along axis 0 of a tensor or a nest of them.
 

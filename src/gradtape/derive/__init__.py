@@ -5,11 +5,11 @@ Door, what other rooms import:
 - `gradient`: `derive_reverse` and `derive_forward`, which tapes ask, and `hold_result`
 - `window`: `Window`, the part of a recording that a tape differentiates
 - `jacobians`: dense Jacobians and Hessians; `chunks`: those that do not fit in memory at once
-- `sparse_jacobians`: sparse ones; `sparse_patterns` and `sparse_programs` are their parts
+- `sparse_jacobians`: sparse ones; `sparse_patterns`, with the integers that patterns depend on,
+  and `sparse_programs`, with matrices in captures, are their parts
 - `products`: Jacobian and Hessian products with any direction
 - `python_rules`: derivatives that are Python closures, and checkpoints
 - `solution_rules`: the derivative of a solution by the implicit function theorem;
   `linear_systems`: the linear systems that it solves
 - `body_transforms`: the transforms that loops and branches apply to their bodies
-- `pending_matrix`, `index_contents`: sparse matrices in captures; integers that patterns depend on
 """

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.derive.python_rules import PythonRules
+from gradtape.graph import Node, Rows
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node
-from gradtape.graph.rows import Rows
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.batch import batch
 from gradtape.transforms.forward import forward

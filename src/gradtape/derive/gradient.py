@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gradtape.derive.python_rules import PythonRules
+from gradtape.graph import Rows, dependents, topological
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Isolated, Window
-from gradtape.graph.node import Node, constant
-from gradtape.graph.spec import spec
-from gradtape.transforms.cotangent import Rows
+from gradtape.graph import Node, Rows, constant, spec
 from gradtape.transforms.jacobian import batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 

@@ -13,10 +13,8 @@ import numpy as np
 from gradtape.derive.python_rules import PythonRules
 from gradtape.dtypes import Array
 from gradtape.errors import ConvergenceError
+from gradtape.graph import Program, Rows, spec, substitute, topological
 from gradtape.graph.node import Key, Node, placeholder
-from gradtape.graph.program import Program
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.recording.value import LeafValue, Value
 from gradtape.runtime.plan_cache import plan_for
@@ -24,7 +22,6 @@ from gradtape.runtime.tiers import TieredPlan
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.sparsity.pattern import SparseMatrix
 from gradtape.transforms.batch import batch_all
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 

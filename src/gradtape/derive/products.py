@@ -15,12 +15,9 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, constant, placeholder
-from gradtape.graph.spec import Spec, spec
-from gradtape.recording.recording import Recording
-from gradtape.recording.value import Value
+from gradtape.graph import Node, Rows, Spec, constant, placeholder, spec
+from gradtape.recording import Recording, Value
 from gradtape.transforms.batch import batch_all
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 

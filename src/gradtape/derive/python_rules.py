@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.node import Node, apply
+from gradtape.graph import Node, Rows, apply, substitute, topological
 from gradtape.graph.provenance import provenance
-from gradtape.graph.rows import Rows
-from gradtape.graph.walk import substitute, topological
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
-from gradtape.recording.operands import enter
+from gradtape.recording import enter
 from gradtape.recording.recording import DerivativeRule, Recording
 from gradtape.recording.thread_state import state
 from gradtape.transforms.forward import forward

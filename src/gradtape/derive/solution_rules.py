@@ -20,18 +20,16 @@ from typing import Any
 from gradtape.derive.linear_systems import LinearMap, System
 from gradtape.derive.python_rules import Cotangent, PythonRules, Structural, Tangent, replaced
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph import Rows, dependents, spec, substitute, topological
 from gradtape.graph.node import LEAF, Node, apply, pick, placeholder
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import dependents, substitute, topological
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.batching import spread
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.matrices.linalg import solve_matrix
-from gradtape.ops.matrices.linear_map_solve import SYSTEM
+from gradtape.ops.matrices.sparse_solve import SYSTEM
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.choose_colouring import Coloured
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.forward import forward
 from gradtape.transforms.jacobian import Question, batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse

@@ -6,40 +6,84 @@ Pattern, colours and plan are kept by structure; later calls only run the plan.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from gradtape.derive import sparse_patterns
 from gradtape.derive.gradient import hold_result
 from gradtape.derive.jacobians import derive_slope
-from gradtape.derive.pending_matrix import pending_matrix
 from gradtape.derive.python_rules import PythonRules
-from gradtape.derive.sparse_patterns import (
-    Contents,
-    hessian_pattern,
-    index_contents,
-    jacobian_pattern,
-    leaves_that_index,
-)
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph.node import Node, apart_from_recorded, apply, placeholder
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import substitute
+from gradtape.graph import Node, apart_from_recorded, apply, placeholder, spec, substitute
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.recording.recording import Recording
-from gradtape.recording.value import Value, host_value
+from gradtape.recording import Recording, Value, host_value
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
 from gradtape.sparsity.colouring import Colours
 from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
 from gradtape.transforms.forward import forward
 from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
+
+# Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
+# Reading the entries reads values out of the function, as with any tensor. A matrix that is only
+# returned is made from the computed entries in every replay.
+# The class, once it was made: it derives from SciPy's, which is slow to import.
+_made: list[type] = []
+
+
+@lru_cache(maxsize=1)
+def _kind() -> type:
+    from scipy.sparse import csr_array  # slow to import
+
+    class PendingMatrix(csr_array):
+        """A CSR array whose entries are a tensor until somebody looks at them."""
+
+        pattern: Pattern
+        entries: Any
+
+        @property
+        def data(self) -> Any:
+            found = self.__dict__.get("data")
+            if found is None:
+                found = self.__dict__["data"] = self.entries.numpy().copy()
+            return found
+
+        @data.setter
+        def data(self, new: Any) -> None:
+            self.__dict__["data"] = new
+
+        @property
+        def dtype(self) -> Any:
+            return self.entries.dtype if self.__dict__.get("data") is None else self.data.dtype
+
+        @dtype.setter
+        def dtype(self, new: Any) -> None:
+            self.data = self.data.astype(new)
+
+    _made.append(PendingMatrix)
+    return PendingMatrix
+
+
+def pending_matrix(pattern: Pattern, entries: Any) -> SparseMatrix:
+    """The matrix with a tensor for the entries of a pattern."""
+    found = pattern.with_data(None, _kind())
+    found.pattern, found.entries = pattern, entries
+    return found
+
+
+def is_pending(thing: object) -> bool:
+    """Whether an object is a pending matrix whose entries nobody has read."""
+    return type(thing) in _made and thing.__dict__.get("data") is None
+
 
 # How a Jacobian is coloured, by the mode that is asked for or by its own name.
 METHODS = {
@@ -159,7 +203,7 @@ def prepare_sparse_jacobian(
 
     def coloured(method: str) -> Coloured:
         def derive(_: PythonRules) -> Coloured:
-            pattern = jacobian_pattern(window, target, source, given)
+            pattern = sparse_patterns.jacobian_pattern(window, target, source, given)
             return colour(_listed(pattern), method, order=order)
 
         return window.remembered(("coloured", method, *key), derive)
@@ -194,7 +238,7 @@ def prepare_sparse_hessian(
     """The program of a sparse Hessian, kept by structure."""
 
     def coloured(_: PythonRules) -> Coloured:
-        pattern = hessian_pattern(window, target, source, given)
+        pattern = sparse_patterns.hessian_pattern(window, target, source, given)
         if given is not None:
             # The colouring relies on symmetry, and users may give one half of the pattern.
             both = pattern.matrix + pattern.transposed.matrix
@@ -287,7 +331,7 @@ class _Products:
         outputs = self.outputs if self.connected else []
         bound = bind(self.recording, outputs)
         trials = [] if given is None or not self.connected else self._trials()
-        of_structure = not leaves_that_index(self.window, self.target, self.source)
+        of_structure = not sparse_patterns.leaves_that_index(self.window, self.target, self.source)
         return SparseProgram(
             self.coloured, bound, self.seeds, self.dtype, self.connected, trials, of_structure
         )
@@ -307,17 +351,15 @@ class _Products:
 
 
 def _key(
-    window: Window,
-    target: Node,
-    source: Node,
-    how: tuple[str, str | None],
-    given: Pattern | None,
-) -> tuple[Node, Node, tuple[str, str | None], bytes | None, Contents]:
+    window: Window, target: Node, source: Node, how: tuple[str, str | None], given: Pattern | None
+) -> tuple[Node, Node, tuple[str, str | None], bytes | None, sparse_patterns.Contents]:
     content = None if given is None else given.digest
     return (
         target,
         source,
         how,
         content,
-        index_contents(window, leaves_that_index(window, target, source)),
+        sparse_patterns.index_contents(
+            window, sparse_patterns.leaves_that_index(window, target, source)
+        ),
     )

@@ -63,10 +63,7 @@ class Window:
     __slots__ = ("outside", "recording", "watched")
 
     def __init__(
-        self,
-        recording: Recording,
-        outside: frozenset[Node],
-        watched: tuple[Node, ...] | None,
+        self, recording: Recording, outside: frozenset[Node], watched: tuple[Node, ...] | None
     ) -> None:
         self.recording = recording
         # The nodes that the tape did not record: constants.

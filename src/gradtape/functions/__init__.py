@@ -2,8 +2,9 @@
 
 A call of a `Function` (`function`) passes through four rooms: `arguments` finds its signature;
 `captured` chooses whether to replay, to capture or to run Python; `capture` runs the function and
-records it; `replay` repeats captured runs without the function. `native` is a shortcut through all
-of them. `explain` keeps the history of a signature and tells it.
+records it; `replay` repeats captured runs without the function. `outside` knows what a run reads
+besides its arguments, so that a replay can compare it. `native` is a shortcut through all of them.
+`explain` keeps the history of a signature and tells it; `audit` runs replayed calls both ways.
 
 Door: `function` (gt.function, Function), `concrete_function`, `arguments.tensor_spec`
 (gt.TensorSpec), `recorder_switch` (gt.set_recorder).

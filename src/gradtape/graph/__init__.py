@@ -14,3 +14,36 @@ Door, what other rooms import:
 - `lines`, `provenance`: the user's line of an op, for errors and for debugging
 - `locks`, `verify`: locks that survive a fork; the check of programs in tests
 """
+
+from gradtape.graph.facts import Accumulation, Join, Linear, View
+from gradtape.graph.lines import user_line, warn
+from gradtape.graph.locks import new_lock
+from gradtape.graph.math_function import MathFunction, NotLowered
+from gradtape.graph.node import (
+    LEAF,
+    PICK,
+    Node,
+    apart_from_recorded,
+    apply,
+    constant,
+    constant_value,
+    outputs,
+    pick,
+    placeholder,
+    scratch,
+)
+from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.graph.operators import OPERATORS
+from gradtape.graph.program import Program, closed
+from gradtape.graph.rows import Rows
+from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph.vector_code import Vector
+from gradtape.graph.walk import dependents, rebuilt, substitute, topological
+
+__all__ = [
+    "Accumulation", "Join", "LEAF", "Linear", "MathFunction", "Node", "NotLowered", "OPERATORS",
+    "Op", "PICK", "Program", "REGISTRY", "Rows", "Rule", "Shape", "Spec", "Undefined", "Vector",
+    "View", "apart_from_recorded", "apply", "closed", "constant", "constant_value", "declare",
+    "dependents", "new_lock", "outputs", "pick", "placeholder", "rebuilt", "scratch", "spec",
+    "substitute", "topological", "user_line", "warn",
+]  # fmt: skip

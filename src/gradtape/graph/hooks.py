@@ -24,7 +24,7 @@ FILLED_BY = {
     "reverse": "gradtape.derive.body_transforms",
     "batch": "gradtape.derive.body_transforms",
     "detect": "gradtape.derive.body_transforms",
-    "compile_loops": "gradtape.derive.index_contents",
+    "compile_loops": "gradtape.derive.sparse_patterns",
     "callback_cotangent": "gradtape.control.callbacks",
     "tensor_of_array": "gradtape.control.callbacks",
 }

@@ -3,6 +3,6 @@
 The door, for other rooms:
 
 - `plans_and_kernels`: `show_config`, `plan_of`, `kernels_of`;
-- `debug_nans`: `debug_nans`, which uses `first_bad_value`;
-- `check_op`, `check_declaration`: the checks behind `gt.extend`.
+- `debug_nans`: `debug_nans`;
+- `check_op`: the checks behind `gt.extend`.
 """

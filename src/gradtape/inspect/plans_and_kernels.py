@@ -17,8 +17,6 @@ from gradtape.tensor.tensor import Tensor, program_of
 from gradtape.tensor.variable import Variable
 from gradtape.version import __version__
 
-__all__ = ["kernels_of", "plan_of", "show_config"]
-
 
 def show_config() -> str:
     """Versions, processor, threads, BLAS and switches, as text; prints nothing.

@@ -26,16 +26,10 @@ from gradtape.nn.activations import (
     swish,
     tanh,
 )
-from gradtape.nn.bidirectional import Bidirectional
 from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
-from gradtape.nn.dense import Dense
-from gradtape.nn.dropout import Dropout
-from gradtape.nn.embedding import Embedding
-from gradtape.nn.layer import Layer
-from gradtape.nn.module import Module
-from gradtape.nn.normalization import LayerNorm
-from gradtape.nn.recurrent import GRU, LSTM, RNN
-from gradtape.nn.sequential import Sequential
+from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
+from gradtape.nn.module import Layer, Module
+from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell",

@@ -20,8 +20,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.signatures import Axis, kind_of_operand
 from gradtape.ops.reductions.reduction import max as largest
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike
 
 __all__ = [
     "elu", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu",

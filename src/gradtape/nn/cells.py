@@ -9,13 +9,12 @@ from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
-from gradtape.nn.dense import project
 from gradtape.nn.initializers import InitializerLike
-from gradtape.nn.layer import Layer, words
+from gradtape.nn.layers import project
+from gradtape.nn.module import Layer, words
 from gradtape.ops.arrays.creation import ones, zeros
 from gradtape.ops.arrays.joining import concat, split
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 

@@ -22,8 +22,7 @@ from gradtape import random
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.creation import full
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
     "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",

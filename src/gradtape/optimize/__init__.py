@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program, closed
-from gradtape.optimize.common_subexpressions import share_subexpressions
-from gradtape.optimize.compositions import expand_compositions
-from gradtape.optimize.fast_math import relax_rounding
+from gradtape.graph import Node, Program, closed
+from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.optimize.merge_loops import merge_loops
-from gradtape.optimize.simplify import simplify
-from gradtape.optimize.split_reductions import split_reductions
+from gradtape.optimize.simplify import relax_rounding, share_subexpressions, simplify
 from gradtape.optimize.transposed_operands import delay_transposes
 from gradtape.optimize.trim_loops import trim_loops
 

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradtape.graph.node import Node
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.program import Program
-from gradtape.graph.spec import Shape
+from gradtape.graph import OPERATORS, Node, Program, Shape
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
 from gradtape.ops.families.copies import Piece, pieces
 

@@ -13,10 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradtape.errors import GraphError
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.op import Op
-from gradtape.graph.program import Program, closed
-from gradtape.graph.walk import dependents, rebuilt, topological
+from gradtape.graph import PICK, Node, Op, Program, closed, dependents, rebuilt, topological
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan

@@ -7,12 +7,7 @@ the first program is right for the second, with the lengths renamed.
 
 from __future__ import annotations
 
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.program import Program
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import OPERATORS, Node, Op, Program, Spec, View, spec
 from gradtape.ops.families.access import Access, viewed, whole
 from gradtape.optimize.fuse import Call, Content, Fused, Loop, Unit
 
@@ -30,10 +25,7 @@ def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
     def renamed(of: Spec) -> tuple[object, ...]:
         found = known.get(of)
         if found is None:
-            found = known[of] = (
-                of.dtype,
-                *[names.setdefault(n, len(names)) for n in of.shape],
-            )
+            found = known[of] = (of.dtype, *[names.setdefault(n, len(names)) for n in of.shape])
         return found
 
     number: dict[Node, int] = {}

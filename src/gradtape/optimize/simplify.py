@@ -1,12 +1,14 @@
-"""Simplify: identities that are exact in IEEE arithmetic, and constants folded."""
+"""Simplify: equal expressions are shared, exact identities applied, constants folded; fast math."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from gradtape.graph.node import Node, constant_value
-from gradtape.graph.program import Program, rewritten
+from gradtape.graph import OPERATORS, Node, Program, View, constant_value, rebuilt
+from gradtape.graph.program import rewritten
 from gradtape.ops.custom.custom import passes_through
+from gradtape.ops.elementwise.unary import reciprocal
+from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.families.identities import full
 
 
@@ -40,3 +42,48 @@ def _folded(node: Node) -> Node | None:
     # Structures are compared by value, and -0.0 == 0.0.
     parts = (value.real, value.imag)
     return None if any(part == 0 and np.signbit(part) for part in parts) else full(node, value)
+
+
+def share_subexpressions(program: Program) -> Program:
+    """Before: `b = f(a); c = f(a); d = identity(c)`. After: `b = f(a)`, used for all three."""
+    same: dict[Node, Node] = {node: node for node in program.inputs}
+    first: dict[tuple[object, ...], Node] = {}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        passed = passes_through(node)
+        if passed is not None:
+            same[node] = same[passed]
+            continue
+        if node.op.transparent:
+            # Several outputs are inputs of their own: nothing is left to compute.
+            if type(node.spec) is not tuple:
+                same[node] = same[node.inputs[0]]
+            continue
+        inputs = tuple([same[parent] for parent in node.inputs])
+        key = (node.op, node.params, *inputs)
+        found = None if node.op.opaque else first.get(key)
+        if found is None:
+            found = first[key] = rebuilt(node, inputs)
+            nodes.append(found)
+        same[node] = found
+    return Program(program.inputs, tuple(nodes), tuple(same[node] for node in program.outputs))
+
+
+def relax_rounding(program: Program) -> Program:
+    """Before: x / n, with n shared by many elements. After: x * (1 / n), one rounding more."""
+    return rewritten(program, lambda node: _by_product(node) if _shares_divisor(node) else node)
+
+
+def _shares_divisor(node: Node) -> bool:
+    if node.op is not OPERATORS.divide or node.dtype.kind != "f":
+        return False
+    return 0 < node.inputs[1].size < node.size
+
+
+def _by_product(node: Node) -> Node:
+    x, divisor = node.inputs
+    # Of a divisor that is spread out, the reciprocal is taken before that.
+    if divisor.op.view is View.BROADCAST:
+        divisor = divisor.inputs[0]
+    inverse = Node(op_of(reciprocal), (divisor,), (), divisor.spec)
+    return Node(OPERATORS.multiply, (x, inverse), (), node.spec)

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node
-from gradtape.graph.operators import OPERATORS
+from gradtape.graph import OPERATORS, Node, View, rebuilt, spec
 from gradtape.graph.program import Program, reaching
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import rebuilt
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
 Axes = tuple[int, ...]

@@ -11,12 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gradtape.graph.facts import View
+from gradtape.graph import OPERATORS, Op, Program, View, closed, dependents, rebuilt, topological
 from gradtape.graph.node import PICK, Node, constant_value
-from gradtape.graph.op import Op
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.program import Program, closed
-from gradtape.graph.walk import dependents, rebuilt, topological
 from gradtape.ops.arrays.movement import BROADCAST_TO, RESHAPE
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN

@@ -13,10 +13,7 @@ True
 """
 
 from gradtape.optimizers import schedules
-from gradtape.optimizers.adagrad import Adagrad
-from gradtape.optimizers.adam import Adam, AdamW
 from gradtape.optimizers.optimizer import Optimizer
-from gradtape.optimizers.rmsprop import RMSprop
-from gradtape.optimizers.sgd import SGD
+from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]

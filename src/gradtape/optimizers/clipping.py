@@ -14,8 +14,7 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
 from gradtape.recording.tells_changes import TellsChanges
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor
+from gradtape.tensor import RowSparse, Tensor
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

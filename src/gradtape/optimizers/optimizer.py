@@ -20,11 +20,7 @@ from gradtape.optimizers.rows import update_rows
 from gradtape.recording.tells_changes import TellsChanges
 from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor import saved_state
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, saved_state
 
 __all__ = ["Optimizer"]
 

@@ -8,10 +8,7 @@ from typing import Any
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, asarray
 
 Pair = tuple[Tensor, Variable]
 

@@ -11,10 +11,8 @@ from gradtape.dtypes import float64
 from gradtape.errors import ShapeError
 from gradtape.ops.families.casting import cast
 from gradtape.optimizers import schedules
+from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.tensor.operators import Operators
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
 
 Rate = Variable | Tensor | Callable[[Any], TensorLike]
 # Users may also pass a number, or the configuration of a schedule.

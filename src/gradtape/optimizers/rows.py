@@ -12,8 +12,7 @@ from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
 from gradtape.recording.record import record
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor
+from gradtape.tensor import RowSparse, Tensor
 
 
 def combined(gradient: RowSparse) -> RowSparse:

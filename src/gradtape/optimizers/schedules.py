@@ -22,8 +22,7 @@ from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
 from gradtape.ops.families.casting import cast
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",

@@ -12,3 +12,17 @@ Door, what other rooms import:
 - `deferred_number`: Python numbers that are inputs of a captured program
 - `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
 """
+
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.handle import Handle
+from gradtape.recording.operands import SCALARS, any_handle, enter
+from gradtape.recording.record import record
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.trace import Trace
+from gradtape.recording.value import Content, LeafValue, Value, host_value
+
+__all__ = [
+    "Content", "Deferred", "Handle", "LeafValue", "Recording", "SCALARS", "Trace", "Value",
+    "any_handle", "enter", "host_value", "record", "state",
+]  # fmt: skip

@@ -3,7 +3,7 @@
 A program comes in through `plan_cache.plan_for`, runs as a `NumpyPlan` at first and as a
 `CompiledPlan` once that pays (`tiers`). Compiling goes program, `lowered_program` (steps over
 slots), `native_stretches` (instructions), `compiled_plan` (a run); loops and branches take the same
-way through `loop_bodies`.
+way.
 
 Other rooms import from here:
 

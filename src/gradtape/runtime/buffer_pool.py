@@ -30,8 +30,6 @@ from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 
-__all__ = ["empty_cache"]
-
 ALIGNMENT = 64
 # From here on memory comes as pages of its own, aligned to pages.
 LARGE = 1 << 20

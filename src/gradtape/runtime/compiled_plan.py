@@ -10,22 +10,244 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.builder import rounding
+from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Program, constant_value
+from gradtape.graph.lines import mark
+from gradtape.ops.families.access import row_major, whole
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
-from gradtape.recording.value import Content, Value
-from gradtape.runtime.buffer_pool import allocate
+from gradtape.recording import Content, Value
+from gradtape.runtime.buffer_pool import Buffer, allocate, array
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.loop_bodies import body_of
-from gradtape.runtime.lowered_program import FIRST, LoweredProgram, NumpyCall
-from gradtape.runtime.mixed_steps import MixedSteps
-from gradtape.runtime.native_stretches import kernel_addresses, stretch_of
-from gradtape.runtime.packing import FORMATS, python_number, python_types
+from gradtape.runtime.lowered_program import (
+    ARENA,
+    FIRST,
+    LoweredProgram,
+    NumpyCall,
+    is_fixed,
+    is_product,
+)
+from gradtape.runtime.native_loops import Body, copy_of, with_copies
+from gradtape.runtime.native_stretches import assembled, kernel_addresses, stretch_of
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
-from gradtape.runtime.written_out_plan import bound_run, unrolled_run
+from gradtape.runtime.thread_team import get_num_threads
+from gradtape.runtime.written_out_plan import (
+    FORMATS,
+    bound_run,
+    python_number,
+    python_types,
+    unrolled_run,
+)
+
+
+class NotNative(Exception):  # noqa: N818 - a question answered, not a fault
+    """Something in a body has no native code."""
+
+
+class Scattered(Exception):  # noqa: N818 - a question answered, not a fault
+    """The operands of a product do not lie in memory as BLAS reads them."""
+
+
+def body_of(program: Program) -> Body | None:
+    """The native body of a program, or None if it is not all native."""
+    # Products are cut by the number of threads, so a body is made for each.
+    key = ("native", builder.rounding_mode(), get_num_threads())
+    if key not in program.derived:
+        program.derived[key] = _new_body(program)
+    found: Body | None = program.derived[key]
+    return found
+
+
+def _new_body(program: Program) -> Body | None:
+    try:
+        try:
+            return _body(LoweredBody(program, body_of))
+        except Scattered:
+            return _body(CopyingBody(program, body_of))
+    except (NotNative, Scattered):
+        return None
+
+
+def _body(lowered: LoweredBody) -> Body:
+    if any(how != "written" for how in lowered.outputs.how.values()):
+        raise NotNative
+    stretches = [step for step in lowered.steps if not isinstance(step, NumpyCall)]
+    items = [item for stretch in stretches for item in stretch]
+    found = assembled(items, kernel_addresses([items]))
+    stream = Instructions(found.instructions)
+    place = lowered.place
+    return Body(
+        stream=stream,
+        products=found.products,
+        work=found.work,
+        parallel=found.parallel or stream.parallel,
+        slots=lowered.slots,
+        input_slots=[place[node][0] for node in lowered.program.inputs],
+        output_slots=[place[node][0] for node in lowered.program.outputs],
+        arena_slot=ARENA,
+        arena_size=lowered.arena_size,
+        tables=[(place[node][0], table) for node, table in lowered.fixed.items()],
+        kept=items,
+    )
+
+
+class LoweredBody(LoweredProgram):
+    """A lowered program whose operands and results are wherever the loop says."""
+
+    streams = False
+
+    def _prepared(self, program: Program) -> Program:
+        """Each output is written by an instruction of its own: no views, inputs or repetitions."""
+        nodes = list(program.nodes)
+        outputs: list[Node] = []
+        inputs = set(program.inputs)
+        for node in program.outputs:
+            is_view = node.op.view is not None or node.op.constant
+            if node in inputs or is_view or node in outputs:
+                node = copy_of(node)
+                nodes.append(node)
+            outputs.append(node)
+        return Program(program.inputs, tuple(nodes), tuple(outputs))
+
+    def _number_inputs(self, program: Program) -> None:
+        # Numbers are not passed by value to a body: each lies in memory like an array.
+        self.arrays = list(program.inputs)
+        for node in self.arrays:
+            self.place[node] = (self._new_slot(), 0)
+
+    def _product(self, node: Node) -> Instruction | None:
+        found = super()._product(node)
+        if found is None:
+            raise Scattered
+        return found
+
+    def _call_numpy(self, node: Node) -> None:
+        if node in self.place or not is_fixed(node):
+            raise NotNative
+        super()._call_numpy(node)
+
+
+class CopyingBody(LoweredBody):
+    """A body whose products read contiguous copies of views."""
+
+    def _prepared(self, program: Program) -> Program:
+        products = {node for node in program.nodes if is_product(node)}
+        views = {
+            parent
+            for node in products
+            for parent in node.inputs
+            if parent.op.view is not None or constant_value(parent) is not None
+        }
+        return super()._prepared(with_copies(program, views, products)[0])
+
+
+# The buffers and arrays of one run: written outputs, results of NumPy calls, and the arena.
+Alive = dict[Node | str, Any]
+
+
+class MixedSteps:
+    """Runs steps in turn, and finds values by node, wherever they lie."""
+
+    def __init__(
+        self, lowered: LoweredProgram, steps: Sequence[Callable[[int], None] | NumpyCall]
+    ) -> None:
+        self._lowered = lowered
+        self._steps = steps
+        self._position = {node: index for index, node in enumerate(lowered.program.inputs)}
+        same = lowered.outputs.same
+        self._outputs = [same.get(node, node) for node in lowered.program.outputs]
+
+    def run(
+        self,
+        inputs: Sequence[Input],
+        run_memory: RunMemory,
+        arena: Buffer | None,
+        buffers: Sequence[Buffer],
+    ) -> list[Content]:
+        """Run all steps on slots that are filled; gives the content of each output."""
+        memory, base = run_memory
+        alive: Alive = dict(zip(self._lowered.outputs.written, buffers, strict=True))
+        alive["arena"] = arena
+        for step in self._steps:
+            if isinstance(step, NumpyCall):
+                self._call(step, inputs, memory, alive)
+            else:
+                step(base)
+        found = {
+            node: self._output(node, how, inputs, alive)
+            for node, how in self._lowered.outputs.how.items()
+        }
+        return [found[node] for node in self._outputs]
+
+    def _call(self, step: NumpyCall, inputs: Sequence[Input], memory: Any, alive: Alive) -> None:
+        node = step.node
+        arrays = [self._array(parent, inputs, alive) for parent in node.inputs]
+        try:
+            with np.errstate(all="ignore"):
+                result = node.op.numpy(*arrays, **node.keywords)
+        except Exception as error:
+            mark(error, node)
+            raise
+        if type(node.spec) is tuple:
+            # Views of memory that later steps use again must become values of their own.
+            alive[node] = tuple(np.array(part) for part in result)
+        elif step.placed:  # a loop that could not be compiled: its result has a place already
+            self._array(node, inputs, alive)[...] = result
+        else:
+            if isinstance(result, np.ndarray) and not result.flags.owndata:
+                result = np.array(result)
+            result = np.ascontiguousarray(result, node.dtype).reshape(node.shape)
+            alive[node] = result
+            struct.pack_into("=q", memory, 8 * self._lowered.place[node][0], result.ctypes.data)
+
+    def _array(self, node: Node, inputs: Sequence[Input], alive: Alive) -> Any:
+        """A value as a NumPy array, for a NumPy call or as an output; a tuple for several."""
+        if type(node.spec) is tuple:
+            return alive[node]
+        fused = self._lowered.fused
+        if node in fused.constants:
+            shape, value, dtype = node.params
+            return np.full(shape, value, dtype)
+        found = fused.access.get(node) or whole(node)
+        base = found.base
+        flat = self._memory_of(base, inputs, alive)
+        if found.strides == row_major(found.shape) and found.shape == base.shape:
+            return flat
+        size = base.dtype.itemsize
+        flat = np.ascontiguousarray(flat).reshape(-1)[found.offset :]
+        return np.lib.stride_tricks.as_strided(
+            flat, found.shape, [size * s for s in found.strides], writeable=False
+        )
+
+    def _memory_of(self, base: Node, inputs: Sequence[Input], alive: Alive) -> np.ndarray:
+        """The array of a node that is not a view."""
+        lowered = self._lowered
+        if base in self._position:
+            value = inputs[self._position[base]]
+            return value.array if type(value) is Value else np.asarray(value, base.dtype)
+        if base in lowered.fixed:
+            return lowered.fixed[base]
+        if base in alive:
+            held = alive[base]
+            return held if isinstance(held, np.ndarray) else array(held, base.shape, base.dtype)
+        if base in lowered.outputs.parts:
+            joined, offset = lowered.outputs.place(base)
+            block = array(alive[joined], (joined.spec.nbytes,), np.uint8)
+        else:
+            _, offset = lowered.place[base]
+            block = array(alive["arena"], (lowered.arena_size,), np.uint8)
+        part: np.ndarray = block[offset : offset + base.spec.nbytes].view(base.dtype)
+        return part.reshape(base.shape)
+
+    def _output(self, node: Node, how: str, inputs: Sequence[Input], alive: Alive) -> Content:
+        if how == "written":
+            written: Buffer = alive[node]
+            return written
+        result: np.ndarray = self._array(node, inputs, alive)
+        return result if how == "called" else np.array(result)
 
 
 def compiled_plan(program: Program, fast: bool) -> CompiledPlan:

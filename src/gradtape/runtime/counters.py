@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from gradtape.runtime.buffer_pool import pool_counts
 
-__all__ = ["Counters", "counters"]
-
 
 @dataclass
 class Counters:

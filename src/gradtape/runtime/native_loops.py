@@ -16,18 +16,9 @@ import numpy as np
 
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.plans.control import (
-    BODY_WORDS,
-    BRANCH_WORDS,
-    LITERAL,
-    SCAN_WORDS,
-    WHILE_WORDS,
-    control_ir,
-)
+from gradtape.codegen.plans import control
 from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.graph.walk import rebuilt
+from gradtape.graph import Node, Program, rebuilt
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
@@ -73,7 +64,7 @@ class NativeControl(Protocol):
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, int]:
-    compiled = compile_ir(control_ir())
+    compiled = compile_ir(control.control_ir())
     return {name: compiled.address(name) for name in ("scan", "repeat", "choose")}
 
 
@@ -165,7 +156,7 @@ def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
 
 def _own_bindings(body: Body, take: Take) -> list[Row]:
     """Bindings of the constant tables and the arena of a body."""
-    rows: list[Row] = [(slot, LITERAL, table.ctypes.data) for slot, table in body.tables]
+    rows: list[Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
     if body.arena_size:
         rows.append((body.arena_slot, *take(body.arena_size)))
     return rows
@@ -174,7 +165,7 @@ def _own_bindings(body: Body, take: Take) -> list[Row]:
 def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int]:
     stream = body.stream
     values = (stream.address, stream.count, body.slots, bindings.address, bindings.count)
-    return {prefix + name: word for name, word in zip(BODY_WORDS, values, strict=True)}
+    return {prefix + name: word for name, word in zip(control.BODY_WORDS, values, strict=True)}
 
 
 def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
@@ -229,7 +220,7 @@ class NativeScan:
             **_body_words(body, bound), "length": length, "moves": moving.address,
             "moving": moving.count, "carries": carried.address, "carried": carried.count,
         }  # fmt: skip
-        made, kept = _instruction("scan", SCAN_WORDS, words), (body, bound, moving, carried)
+        made, kept = _instruction("scan", control.SCAN_WORDS, words), (body, bound, moving, carried)
         return ControlInstruction(made, body.products, length * body.work, body.parallel, kept)
 
 
@@ -270,7 +261,7 @@ class NativeWhile:
         }  # fmt: skip
         # Its length is unknown: count it as long, so that the call gives up the GIL.
         return ControlInstruction(
-            _instruction("repeat", WHILE_WORDS, words), condition.products or body.products,
+            _instruction("repeat", control.WHILE_WORDS, words), condition.products or body.products,
             1 << 30, condition.parallel or body.parallel, (condition, body, tested, bound, carried),
         )  # fmt: skip
 
@@ -304,7 +295,7 @@ class NativeBranch:
             "choices": choices.count,
         }  # fmt: skip
         return ControlInstruction(
-            _instruction("choose", BRANCH_WORDS, words),
+            _instruction("choose", control.BRANCH_WORDS, words),
             any(body.products for body in self.branches),
             max(body.work for body in self.branches),
             any(body.parallel for body in self.branches),

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph import Node, Program
 from gradtape.graph.lines import mark
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import Input

@@ -27,8 +27,6 @@ from gradtape.codegen.plans.instructions import Instructions
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
 from gradtape.runtime.machine_limits import default_thread_count
 
-__all__ = ["get_num_threads", "set_num_threads"]
-
 # How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper
 # takes about as long, so spinning longer costs others more than it can save.
 IDLE_SECONDS = 100e-6

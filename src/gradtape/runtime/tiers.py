@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.codegen.llvm import host
-from gradtape.graph.locks import new_lock
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Program, new_lock
 from gradtape.ops.control.bodies import held
 from gradtape.recording.value import Content
 from gradtape.runtime.numpy_plan import NumpyPlan

@@ -7,17 +7,48 @@ the outputs, packs addresses and numbers into the slots, calls the native code, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.recording.value import Value
+from gradtape.graph.node import Node
+from gradtape.recording import Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.packing import LETTERS
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory
 from gradtape.runtime.source_text import SourceText
+
+# By dtype, the letter that `struct` has for one number; and the format of one with its padding.
+LETTERS = {
+    "f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q", "u4": "I",
+    "u2": "H", "u1": "B", "b1": "?",
+}  # fmt: skip
+FORMATS = {kind: f"{letter}{8 - int(kind[1])}x" for kind, letter in LETTERS.items()}
+FORMATS |= {"c16": "dd", "c8": "ff"}
+
+Conversion = Callable[[Input], complex]
+
+
+def python_types(node: Node) -> Sequence[Conversion]:
+    """Conversions of a scalar to the Python numbers that `struct` takes; two for a complex one."""
+    if node.dtype.kind == "c":
+        return (_real_part, _imaginary_part)
+    return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
+
+
+def _real_part(value: Input) -> float:
+    return complex(value).real
+
+
+def _imaginary_part(value: Input) -> float:
+    return complex(value).imag
+
+
+def python_number(value: Input, conversion: Conversion) -> complex:
+    """A Python number for `struct`."""
+    return conversion(value.array.item() if type(value) is Value else value)
+
 
 # Plans with more inputs and outputs than this gain nothing.
 MOST = 96

@@ -3,7 +3,7 @@
 The door, for other rooms:
 
 - `implicit`: `root`, `fixed_point`, `minimize`;
-- `linearize`: `linearize`; `linear_operators`: derivatives as SciPy's `LinearOperator`;
+- `linear_operators`: `linearize`, and derivatives as SciPy's `LinearOperator`;
 - `scipy_bridges`: `objective`, `residuals`, `ode`.
 
 `searches` and `solvers` are how `implicit` finds a solution.

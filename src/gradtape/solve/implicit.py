@@ -3,41 +3,156 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
+from gradtape.control.traced_bodies import BodyTrace, Returned, trace
 from gradtape.derive.solution_rules import Implicit, frontier, is_pure
-from gradtape.errors import DtypeError, NoValueError
-from gradtape.graph.node import pick
+from gradtape.errors import ConvergenceError, DtypeError, NoValueError, ShapeError
+from gradtape.graph import Program, pick, spec
+from gradtape.ops.arrays.movement import broadcast_to, reshape
+from gradtape.ops.control.bodies import inlined
+from gradtape.ops.custom.callback import isolated
 from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.families.casting import cast
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import host_value
-from gradtape.solve.bounds import bounds_as_tensors
-from gradtape.solve.deferred_solution import found_later
-from gradtape.solve.searches import (
-    FIXED_POINT_METHODS,
-    MINIMIZE_METHODS,
-    OPTIONS,
-    ROOT_METHODS,
-    SOLVERS,
-    TAKES_BOUNDS,
-    FixedPointSearch,
-    Function,
-    MinimumSearch,
-    RootSearch,
-    Search,
-)
-from gradtape.tape.flat_vector import join, layout_of
+from gradtape.pytree import flatten
+from gradtape.recording import host_value, state
+from gradtape.solve import searches
+from gradtape.solve.searches import Function, Search
+from gradtape.tape.flat_vector import Layout, join, layout_of, vector_layout
+from gradtape.tape.point import as_scalar
 from gradtape.tape.tape_jacobians import check_sparse
-from gradtape.tensor.tensor import Tensor, from_value
+from gradtape.tensor import Tensor, asarray, from_value
 from gradtape.tensor.tensor_like import TensorLeaf
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import SparseOption
 
-__all__ = ["fixed_point", "minimize", "root"]
+
+# A solution inside vmap or the body of a loop, where numbers are known only when the program runs.
+# The equation becomes a program, and the search a param of one op that calls it.
+@dataclass(frozen=True)
+class Later:
+    """An equation as a program of the unknowns and of the values that it reads.
+
+    It is a param of the op SOLVE_EQUATION, which calls `solve` when it runs.
+    """
+
+    search: Search
+    program: Program
+    bounded: bool
+
+    def solve(
+        self, start: np.ndarray, others: Sequence[np.ndarray], example: int | None
+    ) -> np.ndarray:
+        """The solution for these numbers, in a recording of its own."""
+        bounds = (others[0], others[1]) if self.bounded else None
+        read = others[2:] if self.bounded else others
+        return isolated(lambda: self._solved(np.array(start), read, bounds, example))
+
+    def _solved(
+        self,
+        start: np.ndarray,
+        read: Sequence[np.ndarray],
+        bounds: tuple[np.ndarray, np.ndarray] | None,
+        example: int | None,
+    ) -> np.ndarray:
+        unknown, *given = self.program.inputs
+        operands = [
+            from_value(host_value(array, node.dtype))
+            for array, node in zip(read, given, strict=True)
+        ]
+
+        def function(x: Tensor) -> Tensor:
+            recording = state.recording
+            nodes = [operand.enter(recording) for operand in (x, *operands)]
+            return recording.hold(inlined(self.program, nodes)[0], Tensor)
+
+        layout = vector_layout(start.size, unknown.dtype)
+        try:
+            return self.search.find(function, layout, start.astype(np.float64), bounds)
+        except ConvergenceError as error:
+            if example is not None:
+                error.args = (f"example {example}: {error.args[0]}", *error.args[1:])
+            raise
+
+
+def found_later(
+    search: Search,
+    function: Function,
+    layout: Layout,
+    x0: object,
+    limits: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """The solution as a node that is computed with the program around it."""
+
+    def flat(made: BodyTrace, arguments: Sequence[Tensor]) -> Returned[None]:
+        value = function(layout.unravel(arguments[0]))
+        return [as_scalar(search.name, value) if search.scalar else join(value)], None
+
+    body, _ = trace(search.name, flat, [spec((layout.size,), layout.dtype)])
+    try:
+        recording = state.recording
+        program = body.program((*body.arguments, *body.leaves))
+        read = [body.bind(recording, leaf) for leaf in body.leaves]
+    finally:
+        body.end()
+    given = [cast(join(x0), layout.dtype), *(limits or ())]
+    inputs = (*[part.enter(recording) for part in given], *read)
+    later = Later(search, program, limits is not None)
+    node = recording.application(SOLVE_EQUATION, inputs, (later, None))
+    return recording.hold(node, Tensor)
+
+
+def bounds_as_tensors(bounds: Any, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Lower and upper bounds as tensors, for the unknowns laid end to end."""
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        lower, upper = bounds.lb, bounds.ub
+    elif _is_list_of_pairs(bounds, layout.size):
+        lower, upper = ([pair[side] for pair in bounds] for side in (0, 1))
+    elif isinstance(bounds, tuple) and len(bounds) == 2:
+        lower, upper = bounds
+    else:
+        raise ValueError(
+            "minimize: bounds are a pair (lower, upper), or a list with such a pair for each of "
+            f"the {layout.size} elements of x0, not {type(bounds).__name__}."
+        )
+    return _bound(lower, -np.inf, layout), _bound(upper, np.inf, layout)
+
+
+def _is_list_of_pairs(bounds: object, count: int) -> bool:
+    """Whether bounds are given as in SciPy: one pair of numbers for each unknown."""
+    return (
+        isinstance(bounds, (list, tuple))
+        and len(bounds) == count
+        and all(
+            isinstance(pair, (list, tuple))
+            and len(pair) == 2
+            and all(end is None or np.isscalar(end) for end in pair)
+            for pair in bounds
+        )
+    )
+
+
+def _bound(given: object, otherwise: float, layout: Layout) -> Tensor:
+    leaves, _ = flatten(given)
+    parts = [asarray(otherwise if leaf is None else leaf) for leaf in leaves] or [
+        asarray(otherwise)
+    ]
+    if len(parts) == 1 and parts[0].size == 1:
+        whole = broadcast_to(reshape(parts[0], (1,)), (layout.size,))
+    else:
+        whole = parts[0] if len(parts) == 1 and parts[0].ndim == 1 else join(parts)
+    if whole.size != layout.size:
+        raise ShapeError(
+            f"minimize: a bound has {whole.size} elements and x0 has {layout.size}. Give one "
+            "number for all of them, or one for each."
+        )
+    return cast(whole, layout.dtype)
+
 
 Tree = TypeVar("Tree")
 Options: TypeAlias = dict[str, Any] | None
@@ -102,10 +217,10 @@ def root(
     sparse = _check("root", solver, sparse, tol)
     if method is None:
         method = "hybr" if solver == "direct" and sparse is False else "newton"
-    method = _known_method("root", method, ROOT_METHODS)
+    method = _known_method("root", method, searches.ROOT_METHODS)
     if method == "newton":
         _check_options("root", method, options)
-    search = RootSearch("root", method, tol, options, solver, sparse)
+    search = searches.RootSearch("root", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0)
 
 
@@ -144,10 +259,10 @@ def fixed_point(
     `tol` relative to x, 1e-12 if none is given. `options` are `maxiter` and, for Anderson,
     `memory`. Derivatives, `solver` and `sparse` are as in `root`.
     """
-    method = _known_method("fixed_point", method, FIXED_POINT_METHODS)
+    method = _known_method("fixed_point", method, searches.FIXED_POINT_METHODS)
     sparse = _check("fixed_point", solver, sparse, tol)
     _check_options("fixed_point", method, options)
-    search = FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
+    search = searches.FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0)
 
 
@@ -201,12 +316,12 @@ def minimize(
     sparse = _check("minimize", solver, sparse, tol)
     if method is None:
         method = "BFGS" if bounds is None else "L-BFGS-B"
-    _known_method("minimize", method, MINIMIZE_METHODS)
-    if bounds is not None and method.lower() not in TAKES_BOUNDS:
+    _known_method("minimize", method, searches.MINIMIZE_METHODS)
+    if bounds is not None and method.lower() not in searches.TAKES_BOUNDS:
         raise ValueError(
-            f"minimize: {method} takes no bounds. Use one of {', '.join(TAKES_BOUNDS)}."
+            f"minimize: {method} takes no bounds. Use one of {', '.join(searches.TAKES_BOUNDS)}."
         )
-    search = MinimumSearch("minimize", method, tol, options, solver, sparse)
+    search = searches.MinimumSearch("minimize", method, tol, options, solver, sparse)
     return _solution(search, lambda x: f(x, *args), x0, bounds)
 
 
@@ -219,18 +334,19 @@ def _known_method(name: str, method: str, known: Sequence[str]) -> str:
 
 def _check_options(name: str, method: str, options: Options) -> None:
     """Check the options of a method that is built in; SciPy checks those of its own."""
-    wrong = [option for option in options or {} if option not in OPTIONS[method]]
+    known = searches.OPTIONS[method]
+    wrong = [option for option in options or {} if option not in known]
     if wrong:
-        raise ValueError(
-            f"{name}: {method} has no option {wrong[0]!r}. Use {' or '.join(OPTIONS[method])}."
-        )
+        raise ValueError(f"{name}: {method} has no option {wrong[0]!r}. Use {' or '.join(known)}.")
 
 
 def _check(name: str, solver: str, sparse: SparseOption, tol: float | None) -> SparseOption:
     if tol is not None and not tol > 0:
         raise ValueError(f"{name}: tol={tol} is not positive. Use a small number such as 1e-10.")
-    if solver not in SOLVERS:
-        raise ValueError(f"{name}: solver {solver!r} is unknown. Use one of {', '.join(SOLVERS)}.")
+    if solver not in searches.SOLVERS:
+        raise ValueError(
+            f"{name}: solver {solver!r} is unknown. Use one of {', '.join(searches.SOLVERS)}."
+        )
     if isinstance(sparse, str):
         raise ValueError(f"{name}: sparse={sparse!r} is unknown. Use True, False or a pattern.")
     sparse = check_sparse(name, sparse)
@@ -242,7 +358,9 @@ def _check(name: str, solver: str, sparse: SparseOption, tol: float | None) -> S
     return sparse
 
 
-def _solution(search: Search, function: Function, x0: object, bounds: object = None) -> Any:
+def _solution(
+    search: searches.Search, function: searches.Function, x0: object, bounds: object = None
+) -> Any:
     """The solution as tensors, with the rule for their derivatives where a tape records."""
     name = search.name
     layout = layout_of(x0, name)

@@ -33,11 +33,7 @@ ROOT_METHODS = (
     "excitingmixing", "krylov", "df-sane",
 )  # fmt: skip
 # The options of methods that are not SciPy's.
-OPTIONS = {
-    "newton": ("maxiter",),
-    "iteration": ("maxiter",),
-    "anderson": ("maxiter", "memory"),
-}
+OPTIONS = {"newton": ("maxiter",), "iteration": ("maxiter",), "anderson": ("maxiter", "memory")}
 # Methods of scipy.optimize.minimize by what they take beside the gradient.
 TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
 TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")

@@ -16,7 +16,7 @@ are Hessian-vector products with `forward_seeds()`.
 
 Everything here is a function of structure. `detect` reads no floating-point value, only the
 integers in `known` that index, so a pattern holds for all points. It may be kept under the program
-and the contents of the leaves that `index_leaves` lists (`derive.index_contents` reads them).
+and the contents of the leaves that `index_leaves` lists (`derive.sparse_patterns` reads them).
 
 Door, what other rooms import:
 

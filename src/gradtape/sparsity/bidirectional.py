@@ -26,16 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.sparsity import greedy, loop_runner
-from gradtape.sparsity.colouring import (
-    PATIENCE,
-    TOO_MUCH,
-    Colours,
-    colour_columns,
-    colour_rows,
-    without_rows,
-)
-from gradtape.sparsity.orders import ORDERS, order_columns, work_of
+from gradtape.sparsity import colouring, greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
 # Costs are compared as integers, in units of 1 / SCALE.
@@ -46,8 +37,8 @@ SCALE = 1000
 class Split:
     """Colours of columns and of rows; `by_rows` marks the entries that reverse mode computes."""
 
-    columns: Colours
-    rows: Colours
+    columns: colouring.Colours
+    rows: colouring.Colours
     by_rows: Array
 
 
@@ -81,7 +72,7 @@ def colour_split(
     pattern: Pattern,
     forward_cost: float = 1.0,
     reverse_cost: float = 1.0,
-    orders: Sequence[str] = ORDERS,
+    orders: Sequence[str] = colouring.ORDERS,
 ) -> Split:
     """The cheaper of both splits: full rows by reverse mode, or full columns by forward mode."""
     by_rows, rows = estimate(pattern, forward_cost, reverse_cost)
@@ -93,13 +84,15 @@ def colour_split(
     return Split(forward, reverse, ~gone[pattern.indices])
 
 
-def _split(pattern: Pattern, count: int, orders: Sequence[str]) -> tuple[Colours, Colours, Array]:
+def _split(
+    pattern: Pattern, count: int, orders: Sequence[str]
+) -> tuple[colouring.Colours, colouring.Colours, Array]:
     ranked = np.argsort(-np.diff(pattern.indptr), kind="stable")
     gone = np.zeros(pattern.shape[0], bool)
     gone[ranked[:count]] = True
     return (
-        colour_columns(without_rows(pattern, gone), orders),
-        colour_rows(without_rows(pattern, ~gone), orders),
+        colouring.colour_columns(colouring.without_rows(pattern, gone), orders),
+        colouring.colour_rows(colouring.without_rows(pattern, ~gone), orders),
         gone,
     )
 
@@ -128,7 +121,7 @@ class Staircase:
             total += float((own * (2 * every - own)).sum())
         return total
 
-    def colour(self, orders: Sequence[str] = ORDERS) -> Split:
+    def colour(self, orders: Sequence[str] = colouring.ORDERS) -> Split:
         """Colours for both sides."""
         turned = np.argsort(self.pattern.indices, kind="stable")
         columns = _partly(self.pattern, ~self.by_rows, orders)
@@ -168,10 +161,10 @@ def staircase(pattern: Pattern, forward_cost: float, reverse_cost: float) -> Sta
 
 def may_be_coloured(stairs: Staircase) -> bool:
     """Whether colouring the staircase does not take too long."""
-    return stairs.work <= TOO_MUCH
+    return stairs.work <= colouring.TOO_MUCH
 
 
-def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
+def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> colouring.Colours:
     """Colours for the columns of the wanted entries, so that each of these stands alone."""
     size = pattern.shape[1]
     has_colour = np.zeros(size, bool)
@@ -186,15 +179,17 @@ def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
     )  # fmt: skip
     lengths = np.diff(every.indptr).astype(float)
     work = float((np.diff(needed.indptr) * lengths).sum()) * 2
-    best: Colours | None = None
+    best: colouring.Colours | None = None
     spent = 0.0
     for order in orders:
         # Rows that reverse mode computes may be long. They matter little to the colouring, but most
         # to the time of this order.
-        dear = order == "smallest_last" and len(orders) > 1 and work_of(every) > 4.0 * work
-        if best is not None and (dear or spent + work > PATIENCE):
+        dear = (
+            order == "smallest_last" and len(orders) > 1 and colouring.work_of(every) > 4.0 * work
+        )
+        if best is not None and (dear or spent + work > colouring.PATIENCE):
             break
-        sequence = order_columns(every, order)
+        sequence = colouring.order_columns(every, order)
         sequence = sequence[has_colour[sequence]]
         spent += work
         colours = np.full(size, -1)
@@ -203,7 +198,7 @@ def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
             greedy.colour_partly, len(sequence), (sequence, *sides), (colours, forbidden), work
         )
         if best is None or count < best.count:
-            best = Colours(colours, count)
+            best = colouring.Colours(colours, count)
     assert best is not None
     return best
 

@@ -9,17 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from gradtape.dtypes import Array, DType
-from gradtape.sparsity import compression
-from gradtape.sparsity.bidirectional import (
-    Split,
-    colour_split,
-    estimate,
-    least_cost,
-    may_be_coloured,
-    staircase,
-)
-from gradtape.sparsity.colouring import Colours, colour_columns, colour_rows
-from gradtape.sparsity.orders import ORDERS, known_order
+from gradtape.sparsity import bidirectional, compression
+from gradtape.sparsity.colouring import ORDERS, Colours, colour_columns, colour_rows, known_order
 from gradtape.sparsity.pattern import Pattern
 from gradtape.sparsity.symmetric import colour_acyclic, colour_star
 
@@ -42,7 +33,7 @@ class Coloured:
     method: str
     columns: Colours | None = None
     rows: Colours | None = None
-    split: Split | None = None
+    split: bidirectional.Split | None = None
 
     @property
     def forward_count(self) -> int:
@@ -148,9 +139,12 @@ def colour(
         if found.cost(forward_cost, reverse_cost) < cost:
             best, cost = found, found.cost(forward_cost, reverse_cost)
     assert best is not None
-    if pattern.rows is not None and least_cost(pattern, forward_cost, reverse_cost) < cost:
-        stairs = staircase(pattern, forward_cost, reverse_cost)
-        if stairs.cost < cost and may_be_coloured(stairs):
+    if (
+        pattern.rows is not None
+        and bidirectional.least_cost(pattern, forward_cost, reverse_cost) < cost
+    ):
+        stairs = bidirectional.staircase(pattern, forward_cost, reverse_cost)
+        if stairs.cost < cost and bidirectional.may_be_coloured(stairs):
             found = _split(pattern, stairs.colour(orders))
             best = found if found.cost(forward_cost, reverse_cost) < cost else best
     return best if method == "auto" else replace(best, method=method)
@@ -178,8 +172,8 @@ def _candidates(
         ),
     ]
     if pattern.rows is not None:
-        by_rows, _ = estimate(pattern, forward_cost, reverse_cost)
-        by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
+        by_rows, _ = bidirectional.estimate(pattern, forward_cost, reverse_cost)
+        by_columns, _ = bidirectional.estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
         if bound < min(found[0][0], found[1][0]):
             found.append(
@@ -187,14 +181,15 @@ def _candidates(
                     bound,
                     2,
                     lambda: _split(
-                        pattern, colour_split(pattern, forward_cost, reverse_cost, orders)
+                        pattern,
+                        bidirectional.colour_split(pattern, forward_cost, reverse_cost, orders),
                     ),
                 )
             )
     return found
 
 
-def _split(pattern: Pattern, split: Split) -> Coloured:
+def _split(pattern: Pattern, split: bidirectional.Split) -> Coloured:
     if not split.rows.count:
         return Coloured(pattern, "column", split.columns)
     if not split.columns.count:

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph.node import LEAF, PICK, Node, constant
-from gradtape.graph.walk import dependents, topological
+from gradtape.graph import LEAF, PICK, Node, Rows, constant, dependents, topological
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern
-from gradtape.transforms.cotangent import Rows
 from gradtape.transforms.reverse import PythonRule, reverse
 
 # Patterns with up to this many entries are listed however full they are.

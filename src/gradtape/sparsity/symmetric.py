@@ -16,9 +16,8 @@ import numpy as np
 from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
 from gradtape.sparsity import greedy, loop_runner
-from gradtape.sparsity.colouring import Colours, compact
+from gradtape.sparsity.colouring import ORDERS, Colours, compact, order_columns
 from gradtape.sparsity.lattice import lattice_colours
-from gradtape.sparsity.orders import ORDERS, order_columns
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 
 # Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.derive.sparse_programs import SparseProgram
 from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
-from gradtape.sparsity.orders import known_order
+from gradtape.sparsity.colouring import known_order
 from gradtape.sparsity.pattern import Pattern
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments

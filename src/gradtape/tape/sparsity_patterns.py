@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.derive.index_contents import follows, known_positions
+from gradtape.derive.sparse_patterns import follows, known_positions
 from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from gradtape.derive.chunks import Limits, chunks_for, limits
-from gradtape.derive.index_contents import follows
 from gradtape.derive.jacobians import (
     derive_batch_jacobian,
     derive_hessian,
@@ -18,11 +17,12 @@ from gradtape.derive.jacobians import (
     derive_slope,
 )
 from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
-from gradtape.derive.sparse_patterns import is_block_diagonal
+from gradtape.derive.sparse_patterns import follows, is_block_diagonal
 from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
+from gradtape.ops.families.examples import DependenceError
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.pattern import Pattern
@@ -30,7 +30,7 @@ from gradtape.tape.recording_scope import Scope, check_unconnected, finish
 from gradtape.tensor.tensor import Tensor, from_value
 from gradtape.tensor.tensor_like import NestedSequence
 from gradtape.tensor.variable import Variable
-from gradtape.transforms.independence import DependenceError, check_independence
+from gradtape.transforms.independence import check_independence
 from gradtape.transforms.jacobian import jacobian_dtype
 
 if TYPE_CHECKING:

@@ -13,3 +13,11 @@ The door, for other rooms:
 - `array_api`: the dtype and device functions of the array API standard;
 - `saved_state`: variables by name, saved and loaded.
 """
+
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor, asarray, from_value  # noqa: F401 - for other rooms
+from gradtape.tensor.tensor_like import TensorLike  # noqa: F401 - for other rooms
+from gradtape.tensor.variable import Variable
+
+# What users see too; the rest of the door is for other rooms only.
+__all__ = ["RowSparse", "Tensor", "Variable", "asarray"]

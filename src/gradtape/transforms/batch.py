@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradtape.errors import NoValueError
-from gradtape.graph.node import PICK, Node, pick
-from gradtape.graph.op import Undefined
+from gradtape.graph import PICK, Node, Undefined, pick, topological
 from gradtape.graph.provenance import provenance
-from gradtape.graph.walk import topological
 from gradtape.ops.custom.custom import CUSTOM, CUSTOM_BATCH
 from gradtape.ops.families.batching import spread
 

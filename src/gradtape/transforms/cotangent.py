@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.rows import Rows
+from gradtape.graph import Node, Rows, apply, constant
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
-
-__all__ = ["Cotangent", "Rows", "Slope", "masked"]
 
 # A cotangent without its mask.
 Slope = Node | Rows

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from gradtape.graph import Undefined, dependents, topological
 from gradtape.graph.node import Node, derive_from, outputs
-from gradtape.graph.op import Undefined
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.transforms.reverse import Tangent, jvp_from_vjp
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from gradtape.graph import OPERATORS, PICK, Node, Op, Program, dependents, topological
 from gradtape.graph.facts import Accumulation, View
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.op import Op
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.program import Program
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.arrays.sorting import ARGSORT
 from gradtape.ops.control.branch import BRANCH
@@ -25,23 +21,12 @@ from gradtape.ops.custom.custom import CUSTOM, passes_through
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.elementwise.unary import exp, log
+from gradtape.ops.families import examples
 from gradtape.ops.families.elementwise import op_of
-from gradtape.ops.families.examples import (
-    MIXES,
-    UNPROVED,
-    Batch,
-    DependenceError,
-    LostError,
-    Places,
-    mixes,
-    same,
-)
 from gradtape.ops.reductions.extrema import ORDER_STATISTIC
 
-__all__ = ["DependenceError", "check_independence"]
-
 # The place of the batch in a node; of a node with several outputs that of each, or one for all.
-Place = Batch | list[Batch | None]
+Place = examples.Batch | list[examples.Batch | None]
 
 
 def check_independence(
@@ -58,19 +43,19 @@ def check_independence(
     count = source.shape[0]
     if count <= 1:
         return
-    found: dict[Node, Place] = {source: Batch(1, count)}
+    found: dict[Node, Place] = {source: examples.Batch(1, count)}
     order = _on_the_way(target, source, blocked)
     try:
         _follow(order, found, follows)
-    except DependenceError as error:
-        if error.why is MIXES and _is_sort(error.node):
-            raise DependenceError(MIXES, error.node, "sort") from None
+    except examples.DependenceError as error:
+        if error.why is examples.MIXES and _is_sort(error.node):
+            raise examples.DependenceError(examples.MIXES, error.node, "sort") from None
         called = _as_called(error.node, order)
         if called is None:
             raise
-        raise DependenceError(error.why, error.node, f"{called}: {error.op}") from None
-    if target in found and found[target] != Batch(1, count):
-        raise DependenceError(MIXES, target)
+        raise examples.DependenceError(error.why, error.node, f"{called}: {error.op}") from None
+    if target in found and found[target] != examples.Batch(1, count):
+        raise examples.DependenceError(examples.MIXES, target)
 
 
 def _is_sort(node: Node) -> bool:
@@ -100,9 +85,7 @@ def _as_called(node: Node, order: Sequence[Node]) -> str | None:
 
 
 def _follow(
-    order: Sequence[Node],
-    found: dict[Node, Place],
-    follows: Callable[[Node], bool] | None = None,
+    order: Sequence[Node], found: dict[Node, Place], follows: Callable[[Node], bool] | None = None
 ) -> None:
     """Find the place of the batch in every node that has one; in a list for several outputs."""
     for node in order:
@@ -114,7 +97,7 @@ def _follow(
             continue
         if node.op is CUSTOM:
             if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
-                raise DependenceError(UNPROVED, node)
+                raise examples.DependenceError(examples.UNPROVED, node)
             continue
         passed = passes_through(node)
         if passed is not None and node.inputs[0] not in found:
@@ -133,15 +116,15 @@ def _is_solution(node: Node) -> bool:
     return node.op is CUSTOM and bool(getattr(node.params[1], "examples", False))
 
 
-def _solved(node: Node, place: Batch | None) -> Batch:
+def _solved(node: Node, place: examples.Batch | None) -> examples.Batch:
     """The place in solutions for each example; the unknowns of one example are all mixed."""
     name = node.params[1].name
     assert place is not None
     try:
         if place.axis(node.inputs[1]) >= node.params[1].examples:
-            raise DependenceError(MIXES, node, name)
-    except LostError:
-        raise DependenceError(UNPROVED, node, name) from None
+            raise examples.DependenceError(examples.MIXES, node, name)
+    except examples.LostError:
+        raise examples.DependenceError(examples.UNPROVED, node, name) from None
     return place
 
 
@@ -163,7 +146,7 @@ def _carries(node: Node) -> bool:
     return type(node.spec) is tuple or bool(node.spec.inexact)
 
 
-def _one(place: Place | None) -> Batch | None:
+def _one(place: Place | None) -> examples.Batch | None:
     """The place in a node with one output."""
     assert not isinstance(place, list)
     return place
@@ -178,14 +161,14 @@ def _through(node: Node, places: Sequence[Place | None]) -> Place | None:
         if node.op in _BODIES:
             return _BODIES[node.op](node, given)
         if node.op.examples is not None:
-            found: Batch = node.op.examples(node, given)
+            found: examples.Batch = node.op.examples(node, given)
             return found
-    except LostError:
+    except examples.LostError:
         pass
-    raise DependenceError(UNPROVED, node)
+    raise examples.DependenceError(examples.UNPROVED, node)
 
 
-def _inside(body: Program, places: Places) -> list[Batch | None]:
+def _inside(body: Program, places: examples.Places) -> list[examples.Batch | None]:
     """The places in the outputs of a body, from those in its inputs."""
     pairs = zip(body.inputs, places, strict=True)
     found: dict[Node, Place] = {node: place for node, place in pairs if place is not None}
@@ -194,13 +177,17 @@ def _inside(body: Program, places: Places) -> list[Batch | None]:
 
 
 def _carried(
-    node: Node, body: Program, fixed: Places, carried: Places, elements: Places
-) -> list[Batch | None]:
+    node: Node,
+    body: Program,
+    fixed: examples.Places,
+    carried: examples.Places,
+    elements: examples.Places,
+) -> list[examples.Batch | None]:
     """The places in the outputs of a body whose first outputs are inputs of the next step."""
     while True:
         found = _inside(body, [*fixed, *carried, *elements])
         later = [
-            old if new is None else new if old is None else same(node, [old, new])
+            old if new is None else new if old is None else examples.same(node, [old, new])
             for old, new in zip(carried, found, strict=False)
         ]
         if later == list(carried):
@@ -208,35 +195,37 @@ def _carried(
         carried = later
 
 
-def _scan(node: Node, places: Places) -> list[Batch | None]:
+def _scan(node: Node, places: examples.Places) -> list[examples.Batch | None]:
     scan = Scan.of(node)
     fixed, carried, of_sequences = scan.parts(places)
     elements = []
     for parent, place in zip(scan.parts(node.inputs)[2], of_sequences, strict=True):
         if place is not None and place.axis(parent) == 0:
-            mixes(node)
-        elements.append(None if place is None else Batch(place.outer // scan.length, place.count))
+            examples.mixes(node)
+        elements.append(
+            None if place is None else examples.Batch(place.outer // scan.length, place.count)
+        )
     found = _carried(node, scan.body, fixed, carried, elements)
     rows = [
-        None if place is None else Batch(place.outer * scan.length, place.count)
+        None if place is None else examples.Batch(place.outer * scan.length, place.count)
         for place in found[scan.carries :]
     ]
     return [*found[: scan.carries], *rows]
 
 
-def _while(node: Node, places: Places) -> list[Batch | None]:
+def _while(node: Node, places: examples.Places) -> list[examples.Batch | None]:
     _, body, constants, _ = node.params
     return [*_carried(node, body, places[:constants], places[constants:], []), None]
 
 
-def _branch(node: Node, places: Places) -> list[Batch | None]:
+def _branch(node: Node, places: examples.Places) -> list[examples.Batch | None]:
     found = [_inside(body, places[1:]) for body in node.params[0]]
     known = [[place for place in one if place is not None] for one in zip(*found, strict=True)]
-    return [same(node, one) if one else None for one in known]
+    return [examples.same(node, one) if one else None for one in known]
 
 
 # Loops and branches are followed through their bodies.
-_BODIES: dict[Op, Callable[[Node, Places], list[Batch | None]]] = {
+_BODIES: dict[Op, Callable[[Node, examples.Places], list[examples.Batch | None]]] = {
     SCAN: _scan,
     WHILE: _while,
     BRANCH: _branch,

@@ -20,30 +20,30 @@ from typing import TypeVar
 
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.facts import View
-from gradtape.graph.node import PICK, Node, apply, constant, placeholder
+from gradtape.graph import (
+    PICK,
+    Node,
+    Rows,
+    Shape,
+    View,
+    apply,
+    constant,
+    dependents,
+    placeholder,
+    spec,
+    topological,
+)
 from gradtape.graph.program import program
-from gradtape.graph.spec import Shape, spec
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays.movement import permute, reshape_node
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
-from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.transforms import forward as forward_mode
 from gradtape.transforms import reverse as reverse_mode
-from gradtape.transforms.cotangent import Rows
+from gradtape.transforms import seeded
 from gradtape.transforms.forward import forward
 from gradtape.transforms.responses import respond
 from gradtape.transforms.reverse import reverse
-from gradtape.transforms.seeded import (
-    Seeded,
-    dense_form,
-    identity_seeds,
-    jacobian_forward,
-    jacobian_reverse,
-    row_seeds,
-)
 
 # A mode is not tried when the other one has so many times fewer seeds.
 CLEARLY_FEWER = 16
@@ -89,7 +89,7 @@ def _jacobian(target: Node, question: Question) -> Node | None:
     if target not in active:
         return None
     if target is source:
-        return jacobian_forward(identity_seeds(source.spec), source, source)
+        return seeded.jacobian_forward(seeded.identity_seeds(source.spec), source, source)
     if _is_joined(target):
         return _of_joined(target, question)
     real = source.dtype.kind == target.dtype.kind == "f"
@@ -170,28 +170,28 @@ def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
 
 def _forward(target: Node, question: Question) -> Node | None:
     source = question.source
-    start = identity_seeds(source.spec)
+    start = seeded.identity_seeds(source.spec)
 
     def along(factor: Factor) -> Node | None:
         pushed = _response(target, question, "forward", factor, start, source.shape)
-        return None if pushed is None else jacobian_forward(*pushed, target, source)
+        return None if pushed is None else seeded.jacobian_forward(*pushed, target, source)
 
     return _both_parts(along, target, source, "forward")
 
 
 def _reverse(target: Node, question: Question) -> Node | None:
     source = question.source
-    start = identity_seeds(target.spec)
+    start = seeded.identity_seeds(target.spec)
 
     def along(factor: Factor) -> Node | None:
         pulled = _response(target, question, "reverse", factor, start, target.shape)
-        return None if pulled is None else jacobian_reverse(*pulled, target, source)
+        return None if pulled is None else seeded.jacobian_reverse(*pulled, target, source)
 
     return _both_parts(along, target, source, "reverse")
 
 
 def products(
-    target: Node, question: Question, way: str, start: Seeded, space: Shape
+    target: Node, question: Question, way: str, start: seeded.Seeded, space: Shape
 ) -> Node | None:
     """Products of the Jacobian (`forward`) or of its transpose (`reverse`) with all seeds.
 
@@ -208,7 +208,7 @@ def products(
         shape = (*space, *result.shape)
         if response is None:
             return constant(0, spec(shape, result.dtype))
-        return broadcast_to(dense_form(response, result, space).value, shape)
+        return broadcast_to(seeded.dense_form(response, result, space).value, shape)
 
     found = _both_parts(along, target, source, way)
     return None if found is None else cast(found, jacobian_dtype(target, source))
@@ -230,8 +230,8 @@ def _both_parts(
 
 
 def _response(
-    target: Node, question: Question, way: str, factor: Factor, start: Seeded, space: Shape
-) -> tuple[Seeded | None] | None:
+    target: Node, question: Question, way: str, factor: Factor, start: seeded.Seeded, space: Shape
+) -> tuple[seeded.Seeded | None] | None:
     """The response of the other end to all seeds times a factor; None if it does not depend."""
     source, blocked = question.source, question.blocked
     seed = placeholder((source if way == "forward" else target).spec)
@@ -267,7 +267,7 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         space = like.shape[1:]
 
         def along(factor: Factor) -> Node | None:
-            found = _response(target, question, way, factor, row_seeds(like.spec), space)
+            found = _response(target, question, way, factor, seeded.row_seeds(like.spec), space)
             if found is None:
                 return None
             return _batch_first(found[0], result, space, seeds_last=way == "forward")
@@ -278,14 +278,16 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
     return None if found is None else cast(found, jacobian_dtype(target, source))
 
 
-def _batch_first(response: Seeded | None, node: Node, space: Shape, *, seeds_last: bool) -> Node:
+def _batch_first(
+    response: seeded.Seeded | None, node: Node, space: Shape, *, seeds_last: bool
+) -> Node:
     """Responses of a batch, with the batch axis in front."""
     if response is None:
         rest = node.shape[1:]
         shape = (*rest, *space) if seeds_last else (*space, *rest)
         return constant(0, spec((node.shape[0], *shape), node.dtype))
     count = len(space)
-    full = broadcast_to(dense_form(response, node, space).value, (*space, *node.shape))
+    full = broadcast_to(seeded.dense_form(response, node, space).value, (*space, *node.shape))
     seeds, rest_axes = range(count), range(count + 1, full.ndim)
     order = (count, *rest_axes, *seeds) if seeds_last else (count, *seeds, *rest_axes)
     return full if order == tuple(range(full.ndim)) else permute(full, order)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from gradtape.graph.node import PICK, Node, pick
-from gradtape.graph.spec import Shape
-from gradtape.graph.walk import topological
+from gradtape.graph import PICK, Node, Shape, pick, topological
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.seeded import Seeded, dense_form

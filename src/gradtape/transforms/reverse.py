@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gradtape.graph.node import (
-    PICK,
-    Node,
-    apply,
-    constant,
-    derive_from,
-    outputs,
-    placeholder,
-)
-from gradtape.graph.op import Undefined
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.walk import dependents, substitute, topological
+from gradtape.graph import OPERATORS, Rows, Undefined, dependents, substitute, topological
+from gradtape.graph.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
-from gradtape.transforms.cotangent import Cotangent, Rows, Slope, masked
+from gradtape.transforms.cotangent import Cotangent, Slope, masked
 
 # How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.
 PythonRule = Callable[[Node, tuple[Node, ...]], Sequence[Slope | None]]

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, where

@@ -2,11 +2,11 @@
 
 In the order that a loop passes through them:
 
-- `lower`, with `scans` and `copies`: a loop becomes a `Kernel` (`kernel`) and its arguments
+- `lower`, with `copies`: a loop becomes a `Kernel` (`kernel`) and its arguments
   (`arguments`)
-- `nests` and `reductions`: the loops of each layout, with `accumulators` for partial results
+- `compile` and `reductions`: the loops of each layout, with `accumulators` for partial results
 - `loops` and `memory`: arguments, control flow, addresses; loads and stores
-- `builder`, with `complexvalues` and `element_types`: the body, written by the ops' `llvm` rules
+- `builder`, with `complexvalues`: the body, written by the ops' `llvm` rules
 - `compile`: IR text becomes addresses, each kernel once per process
 
 Door: see `gradtape.codegen`.

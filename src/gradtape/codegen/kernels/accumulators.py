@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.codegen.kernels.builder import Builder
-from gradtape.codegen.kernels.element_types import BOOL, INDEX, scalar_type
-from gradtape.codegen.kernels.kernel import Reduce
-from gradtape.codegen.math.ir_text import vector
+from gradtape.codegen.kernels.kernel import BOOL, INDEX, Reduce, scalar_type
+from gradtape.codegen.llvm import vector
 from gradtape.dtypes import DType
 from gradtape.graph.vector_code import Vector
-from gradtape.ops.families.accumulations import COMBINATIONS
+from gradtape.ops.families.lowering import COMBINATIONS
 
 Parts = list[str]
 

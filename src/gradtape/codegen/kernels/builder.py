@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterator
 
 from gradtape.codegen.kernels import complexvalues
-from gradtape.codegen.kernels.element_types import BOOL, scalar_type
+from gradtape.codegen.kernels.kernel import BOOL, scalar_type
+from gradtape.codegen.llvm import Found, vector
 from gradtape.codegen.math import complexmath, vectormath
-from gradtape.codegen.math.ir_text import Found, vector
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.graph.math_function import Intrinsic, MathFunction, NotLowered
 from gradtape.graph.vector_code import Vector

@@ -6,13 +6,73 @@ engine keeps the machine code, and plans call the functions by address.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels import builder
-from gradtape.codegen.kernels.kernel import Kernel, lane_count
-from gradtape.codegen.kernels.nests import kernel_text
+from gradtape.codegen.kernels import builder, reductions
+from gradtape.codegen.kernels.kernel import Kernel, Layout, lane_count
+from gradtape.codegen.kernels.loops import Emitter
 from gradtape.graph.locks import new_lock
+
+# A longer body is emitted once, always masked, instead of once full and once for the tail.
+LONG_BODY = 48
+
+
+def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
+    """The IR function of a kernel, and the definitions that it needs."""
+    e = Emitter(kernel, lanes, name)
+    if kernel.reductions:
+        reductions.emit(e)
+    elif kernel.layout is Layout.SCATTER:
+        _scatter(e)
+    else:
+        _map(e)
+    return e.text()
+
+
+def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
+    """One body per vector of points from low to high, the last one masked."""
+    step = str(e.lanes)
+    if len(e.kernel.body) > LONG_BODY:
+        e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
+        return
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    rest = e.b.let(f"and i64 {count}, {e.lanes - 1}")
+    full = e.b.let(f"sub nsw i64 {high}, {rest}")
+    e.loop(low, full, step, lambda i: body(i, None))
+    e.loop(full, high, step, lambda i: body(i, e.mask(i, high)))
+
+
+def _row(e: Emitter, outer: list[str], low: str, high: str) -> None:
+    """All points of one row."""
+    inner = e.kernel.axes - 1
+    rows = e.moved(e.rows(outer))
+    same = e.same_in_row(rows)
+
+    def body(index: str, mask: str | None) -> None:
+        e.point(rows, index, inner, mask, same)
+
+    _vectors(e, low, high, body)
+
+
+def _map(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
+    e.outer_loops(inner, lambda outer: _row(e, outer, low, high))
+
+
+def _scatter(e: Emitter) -> None:
+    """Threads divide the innermost axis, so that only one of them writes to each element."""
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < e.kernel.axes - 1:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        _row(e, indices, "%lo", "%hi")
+
+    nest([])
+
 
 # By kernel and rounding mode.
 _addresses: dict[tuple[Kernel, str], int] = {}

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.codegen.kernels.arguments import (
-    Axis,
-    Entry,
-    Lowered,
-    access_of,
-    code_of,
-    lowered,
-    merge_axes,
-    target_access,
-    walks_of,
-)
+from gradtape.codegen.kernels import arguments
 from gradtape.codegen.kernels.kernel import (
     SAME,
     SCALAR,
@@ -34,30 +24,30 @@ INDEX_SIZE = 8
 
 def lower_copies(
     node: Node, pieces: list[Piece], access: dict[Node, Access], bits: int
-) -> list[Lowered]:
+) -> list[arguments.Lowered]:
     """The kernels that fill a node's memory, in the order of its pieces."""
     return [_lower(node, piece, access, bits) for piece in pieces]
 
 
-def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> Lowered:
+def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> arguments.Lowered:
     indices = (*piece.reads, *piece.writes)
     strides = [index.strides for index in indices]
     if piece.strides is not None:
         strides.append(piece.strides)
     strides.append(piece.target)
-    axes: list[Axis] = [
+    axes: list[arguments.Axis] = [
         (n, False, [each[axis] for each in strides]) for axis, n in enumerate(piece.shape) if n != 1
     ]
-    axes = merge_axes(axes) or [(1, False, [1] * len(strides))]
+    axes = arguments.merge_axes(axes) or [(1, False, [1] * len(strides))]
     if any(axes[-1][2][number] for number in _writing(piece)):
         # Two lanes must not write to one element: the vector has one lane in use.
         moving = [0] * len(indices)
         axes.append((1, False, moving + [1] * (len(strides) - len(indices))))
-    walks = walks_of(axes, len(strides))
+    walks = arguments.walks_of(axes, len(strides))
     kernel = _kernel(node, piece, walks, Layout.SCATTER if piece.writes else Layout.MAP)
     outermost = len(axes) > 1 and not piece.writes
     total, grain = (axes[0][0], 1) if outermost else (axes[-1][0], 8 * lane_count(kernel, bits))
-    return lowered(kernel, axes, _entries(node, piece, access, walks), total, grain)
+    return arguments.lowered(kernel, axes, _entries(node, piece, access, walks), total, grain)
 
 
 def _writing(piece: Piece) -> range:
@@ -67,16 +57,16 @@ def _writing(piece: Piece) -> range:
 
 def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: Layout) -> Kernel:
     indices = len(piece.reads) + len(piece.writes)
-    operands = [Operand("i8", access_of(walks[number])) for number in range(indices)]
+    operands = [Operand("i8", arguments.access_of(walks[number])) for number in range(indices)]
     body: tuple[Instruction, ...] = ()
-    code = code_of(node.dtype)
+    code = arguments.code_of(node.dtype)
     if piece.strides is None:
         _, value, dtype = piece.source.params
         body = (Instruction(piece.source.op, ((), value, dtype), (), code),)
     else:
         reads = tuple(range(len(piece.reads)))
         operands.append(Operand(code, _moved_access(walks[indices], operands, reads), reads))
-    target = Operand(code, target_access(walks[-1]), tuple(_writing(piece)))
+    target = Operand(code, arguments.target_access(walks[-1]), tuple(_writing(piece)))
     stores = (Store(indices, target, adds=piece.adds),)
     return Kernel(layout, len(walks[0]), tuple(operands), body, stores, ())
 
@@ -84,16 +74,16 @@ def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: Layout) ->
 def _moved_access(walk: list[int], operands: list[Operand], reads: tuple[int, ...]) -> str:
     if any(operands[number].access not in (SAME, SCALAR) for number in reads):
         return STRIDED
-    found = access_of(walk)
+    found = arguments.access_of(walk)
     # An array that positions move is not one number for the whole loop.
     return SAME if reads and found == SCALAR else found
 
 
 def _entries(
     node: Node, piece: Piece, access: dict[Node, Access], walks: list[list[int]]
-) -> list[Entry]:
+) -> list[arguments.Entry]:
     size = node.dtype.itemsize
-    entries: list[Entry] = []
+    entries: list[arguments.Entry] = []
     for index, walk in zip((*piece.reads, *piece.writes), walks, strict=False):
         found = access[index.positions]
         steps = tuple(INDEX_SIZE * step for step in walk)

@@ -13,11 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from gradtape.codegen.kernels.element_types import BOOL
-from gradtape.codegen.kernels.kernel import SAME, SCALAR, Kernel, Layout, Operand
+from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
 from gradtape.codegen.kernels.memory import Memory, Place
 from gradtape.graph.vector_code import Vector
-from gradtape.ops.families.accumulations import add
+from gradtape.ops.families.lowering import add
 
 # Stands for a scalar of the table that is not loaded yet.
 _UNREAD = Vector("", BOOL)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtape.codegen.kernels.builder import Builder
-from gradtape.codegen.kernels.element_types import BOOL, memory_type
-from gradtape.codegen.kernels.kernel import UNIT, Operand
+from gradtape.codegen.kernels.kernel import BOOL, UNIT, Operand, memory_type
 from gradtape.graph.vector_code import Vector
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradtape.codegen.kernels.accumulators import Accumulator, Parts
-from gradtape.codegen.kernels.element_types import memory_type
-from gradtape.codegen.kernels.kernel import CHUNK, RADIX, SCALAR, Layout
+from gradtape.codegen.kernels.kernel import CHUNK, RADIX, SCALAR, Layout, memory_type
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.graph.vector_code import Vector
 
@@ -39,12 +38,7 @@ def _column_spans() -> list[str]:
 
 
 def _levels(
-    e: Emitter,
-    low: str,
-    high: str,
-    unit: int,
-    leaf: Callable[[str], list[Parts]],
-    spans: list[str],
+    e: Emitter, low: str, high: str, unit: int, leaf: Callable[[str], list[Parts]], spans: list[str]
 ) -> list[Parts]:
     """Accumulate leaf(i) for i from low to high by `unit`, in nested loops.
 
@@ -153,12 +147,7 @@ def _stretch(
 
 
 def _along(
-    e: Emitter,
-    rows: list[str],
-    same: dict[int, Vector],
-    low: str,
-    high: str,
-    before: str | None,
+    e: Emitter, rows: list[str], same: dict[int, Vector], low: str, high: str, before: str | None
 ) -> list[Parts]:
     """Vector accumulators over one stretch of the innermost axis."""
     inner = e.kernel.axes - 1

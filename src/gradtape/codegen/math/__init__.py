@@ -6,7 +6,7 @@ Functions are the constants of `gradtape.ops.families.math_functions` and the co
 - `complexmath`: the implementation of a function of complex numbers
 - `polynomials`: elementary functions as vector code
 - `mathlibrary`: functions of libmvec, libm and SciPy
-- `vectors`, `ir_text`: how a function on vectors is written
+- `vectors`: how a function on vectors is written
 
 Door: `mathlibrary.preference`, where functions come from.
 """

@@ -13,28 +13,13 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gradtape.codegen import llvm
+from gradtape.codegen.llvm import Found, vector
 from gradtape.codegen.math import mathlibrary
-from gradtape.codegen.math.ir_text import Found, vector
 from gradtape.codegen.math.vectormath import CALLED, accurate_function
 from gradtape.codegen.math.vectors import MASK, Body, Value
 from gradtape.graph.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise.compositions import two_sum
-from gradtape.ops.families.math_functions import (
-    ATAN2,
-    COS,
-    COSH,
-    EXP,
-    EXPM1,
-    FLOOR,
-    LOG,
-    LOG1P,
-    POW,
-    SIN,
-    SINH,
-    SQRT,
-    TAN,
-    TANH,
-)
+from gradtape.ops.families import math_functions as mathlib
 
 Pair = tuple[Value, ...]
 Formula = Callable[..., Pair]
@@ -156,15 +141,15 @@ def _reciprocal(body: Body, a: Value, b: Value) -> Pair:
 
 
 def _exp(body: Body, a: Value, b: Value) -> Pair:
-    size = body.apply(EXP, a)
-    result = size * body.apply(COS, b), size * body.apply(SIN, b)
+    size = body.apply(mathlib.EXP, a)
+    result = size * body.apply(mathlib.COS, b), size * body.apply(mathlib.SIN, b)
     ordinary = (body.absolute(a) < body.pick(87.0, 708.0)) & (body.absolute(b) < math.inf)
-    return _or_libm(body, EXP, (a, b), ordinary, result)
+    return _or_libm(body, mathlib.EXP, (a, b), ordinary, result)
 
 
 def _hyperbolic(body: Body, x: Value) -> Pair:
     """sinh and cosh, from exp(|x|) - 1."""
-    grown = body.apply(EXPM1, body.absolute(x))
+    grown = body.apply(mathlib.EXPM1, body.absolute(x))
     shrunk = grown / (grown + 1.0)
     return body.copysign((grown + shrunk) * 0.5, x), grown * shrunk * 0.5 + 1.0
 
@@ -174,42 +159,42 @@ def _waves(
 ) -> tuple[Pair, Value]:
     """Sine and cosine of one part, sinh and cosh of the other; and where all are ordinary."""
     ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
-    parts = body.apply(SIN, angle), body.apply(COS, angle), *_hyperbolic(body, size)
+    parts = body.apply(mathlib.SIN, angle), body.apply(mathlib.COS, angle), *_hyperbolic(body, size)
     return parts, ordinary
 
 
 def _sin(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
-    return _or_libm(body, SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
+    return _or_libm(body, mathlib.SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
 
 
 def _cos(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
-    return _or_libm(body, COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
+    return _or_libm(body, mathlib.COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
 
 
 def _sinh(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
-    return _or_libm(body, SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
+    return _or_libm(body, mathlib.SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
 
 
 def _cosh(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
-    return _or_libm(body, COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
+    return _or_libm(body, mathlib.COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
 
 
 def _tan(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sine * cosine / below, sinh * cosh / below
-    return _or_libm(body, TAN, (a, b), ordinary, result)
+    return _or_libm(body, mathlib.TAN, (a, b), ordinary, result)
 
 
 def _tanh(body: Body, a: Value, b: Value) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sinh * cosh / below, sine * cosine / below
-    real, imaginary = _or_libm(body, TANH, (a, b), ordinary, result)
+    real, imaginary = _or_libm(body, mathlib.TANH, (a, b), ordinary, result)
     # At infinity the imaginary zero has the sign of sin(2b) in C; the array API wants that of b.
     limit = body.absolute(a).equals(math.inf) & (body.absolute(b) < math.inf)
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
@@ -227,12 +212,12 @@ def _sorted(body: Body, a: Value, b: Value, low: float, high: float) -> tuple[Va
 def _sqrt(body: Body, a: Value, b: Value) -> Pair:
     low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
     large, small, ordinary = _sorted(body, a, b, low, high)
-    size = body.apply(SQRT, large * large + small * small)
-    root = body.apply(SQRT, (size + body.absolute(a)) * 0.5)
+    size = body.apply(mathlib.SQRT, large * large + small * small)
+    root = body.apply(mathlib.SQRT, (size + body.absolute(a)) * 0.5)
     other = body.absolute(b) / (root + root)
     right = a >= 0.0
     result = body.select(right, root, other), body.copysign(body.select(right, other, root), b)
-    return _or_libm(body, SQRT, (a, b), ordinary, result)
+    return _or_libm(body, mathlib.SQRT, (a, b), ordinary, result)
 
 
 def _log(body: Body, a: Value, b: Value) -> Pair:
@@ -248,9 +233,11 @@ def _log(body: Body, a: Value, b: Value) -> Pair:
     difference = above + (first + second + dropped)
     near = (total > 0.5) & (total < 2.0)
     exact = ~(near & (body.absolute(difference) < body.pick(2.0**-16, 2.0**-44)))
-    close = body.apply(LOG1P, body.select(near, difference, 0.0))
-    real = body.select(near, close, body.apply(LOG, total)) * 0.5
-    return _or_libm(body, LOG, (a, b), ordinary & exact, (real, body.apply(ATAN2, b, a)))
+    close = body.apply(mathlib.LOG1P, body.select(near, difference, 0.0))
+    real = body.select(near, close, body.apply(mathlib.LOG, total)) * 0.5
+    return _or_libm(
+        body, mathlib.LOG, (a, b), ordinary & exact, (real, body.apply(mathlib.ATAN2, b, a))
+    )
 
 
 def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
@@ -264,10 +251,10 @@ def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
 
 def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
     """As NumPy: products for whole exponents below 100, exp(y log x) for the others."""
-    size, angle = _applied(body, LOG, a, b)
-    found = _applied(body, EXP, *_multiply(body, size, angle, c, d))
+    size, angle = _applied(body, mathlib.LOG, a, b)
+    found = _applied(body, mathlib.EXP, *_multiply(body, size, angle, c, d))
     times = body.absolute(c)
-    whole = d.equals(0.0) & body.apply(FLOOR, c).equals(c) & (times < 100.0)
+    whole = d.equals(0.0) & body.apply(mathlib.FLOOR, c).equals(c) & (times < 100.0)
     product = _whole_power(body, a, b, body.select(whole, times, 0.0))
     inverse = _reciprocal(body, *product)
     below = c < 0.0
@@ -288,7 +275,7 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
     power: Pair = (a, b)
     begun = body.lift(0, MASK)
     for position in range(7):
-        half = body.apply(FLOOR, exponent * 0.5)
+        half = body.apply(mathlib.FLOOR, exponent * 0.5)
         odd = exponent.compare("one", half * 2.0)
         exponent = half
         if position:
@@ -303,8 +290,9 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
 
 
 _FORMULAS: dict[MathFunction, Formula] = {
-    EXP: _exp, LOG: _log, SQRT: _sqrt, SIN: _sin, COS: _cos, TAN: _tan, SINH: _sinh,
-    COSH: _cosh, TANH: _tanh, POW: _pow,
+    mathlib.EXP: _exp, mathlib.LOG: _log, mathlib.SQRT: _sqrt, mathlib.SIN: _sin, mathlib.COS: _cos,
+    mathlib.TAN: _tan, mathlib.SINH: _sinh, mathlib.COSH: _cosh,
+    mathlib.TANH: _tanh, mathlib.POW: _pow,
 }  # fmt: skip
 # Functions that C computes otherwise than NumPy or the array API standard do.
-_NEEDED = frozenset((TANH, POW))
+_NEEDED = frozenset((mathlib.TANH, mathlib.POW))

@@ -15,7 +15,7 @@ import os
 from functools import lru_cache
 
 from gradtape.codegen import llvm
-from gradtape.codegen.math.ir_text import Found, Snippets, vector
+from gradtape.codegen.llvm import Found, Snippets, vector
 from gradtape.graph.math_function import Libm, MathFunction, NotLowered, ScipyFunction
 from gradtape.ops.families.math_functions import ERF, LOG
 

@@ -13,19 +13,7 @@ from collections.abc import Callable
 from gradtape.codegen import llvm
 from gradtape.codegen.math.vectors import Body, Value
 from gradtape.graph.math_function import MathFunction
-from gradtape.ops.families.math_functions import (
-    COS,
-    ERF,
-    EXP,
-    EXP2,
-    EXPM1,
-    LOG,
-    LOG1P,
-    LOG2,
-    LOG10,
-    SIN,
-    TANH,
-)
+from gradtape.ops.families import math_functions as mathlib
 
 # exp(r) = 1 + r + r² P(r) for |r| <= ln(2)/2: 2^-26 and 2^-55.
 _EXP = {
@@ -283,7 +271,9 @@ def sin(body: Body, x: Value) -> Value:
     shifted = body.fma(magnitude, 1.0 / math.pi, _magic(body))
     r = _less_multiple_of_pi(body, magnitude, shifted - _magic(body))
     sign = (shifted.bits() << (body.width - 1)) ^ (x.bits() ^ magnitude.bits())
-    return _unless_far(body, SIN, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats())
+    return _unless_far(
+        body, mathlib.SIN, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats()
+    )
 
 
 def cos(body: Body, x: Value) -> Value:
@@ -292,7 +282,9 @@ def cos(body: Body, x: Value) -> Value:
     shifted = body.fma(magnitude, 1.0 / math.pi, -0.5) + _magic(body)
     r = _less_multiple_of_pi(body, magnitude, (shifted - _magic(body)) + 0.5)
     sign = ~shifted.bits() << (body.width - 1)
-    return _unless_far(body, COS, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats())
+    return _unless_far(
+        body, mathlib.COS, x, magnitude, (_small_sine(body, r).bits() ^ sign).floats()
+    )
 
 
 def _unless_far(
@@ -330,10 +322,11 @@ def erf(body: Body, x: Value) -> Value:
 POLYNOMIALS: dict[tuple[MathFunction, str], Callable[[Body, Value], Value]] = {
     (function, ty): write
     for function, write in (
-        (COS, cos), (EXP, exp), (EXP2, exp2), (EXPM1, expm1), (LOG, log),
-        (LOG10, log10), (LOG1P, log1p), (LOG2, log2), (SIN, sin), (TANH, tanh),
+        (mathlib.COS, cos), (mathlib.EXP, exp), (mathlib.EXP2, exp2), (mathlib.EXPM1, expm1),
+        (mathlib.LOG, log), (mathlib.LOG10, log10), (mathlib.LOG1P, log1p), (mathlib.LOG2, log2),
+        (mathlib.SIN, sin), (mathlib.TANH, tanh),
     )
     for ty in ("float", "double")
 }  # fmt: skip
 # Two polynomials are too few for the precision of float64.
-POLYNOMIALS[ERF, "float"] = erf
+POLYNOMIALS[mathlib.ERF, "float"] = erf

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gradtape.codegen import llvm
+from gradtape.codegen.llvm import Found
 from gradtape.codegen.math import mathlibrary
-from gradtape.codegen.math.ir_text import Found
 from gradtape.codegen.math.polynomials import POLYNOMIALS
 from gradtape.codegen.math.vectors import Body
 from gradtape.graph.math_function import Composition, MathFunction, NotLowered

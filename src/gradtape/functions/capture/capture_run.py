@@ -148,10 +148,11 @@ class CaptureRun:
             if self.left_outside is not None:
                 # Another thread that assigned meanwhile holds on to what was assigned here.
                 capture.variables.compare_all()
-        found = replaced.known_outside(leaves)
         if self._shared is not None:
-            return self._shared.with_leaves(dict(zip(ids, found, strict=True)))
-        return unflatten(structure, found)
+            return self._shared.with_leaves(dict(zip(ids, leaves, strict=True)))
+        if self.refusal is not None:
+            stand_ins.release()
+        return unflatten(structure, replaced.known_outside(leaves))
 
     def _refused(self, leaves: list[object]) -> Refusal | None:
         unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())

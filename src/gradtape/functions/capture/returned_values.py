@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.derive.pending_matrix import is_pending
+from gradtape.derive.sparse_programs import is_pending
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.containers import content, fill
 from gradtape.functions.replay.sources import (
@@ -105,10 +105,10 @@ class ReturnedLeaves:
                 leaves[place] = leaf.value
             elif is_pending(leaf):
                 leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
-            elif id(leaf) in originals:
-                leaves[place] = originals[id(leaf)]
-            elif node is not None and leaf.node is None:
-                new = type(leaf)(None, None, leaf.computed)
+            elif id(leaf) in originals or (node is not None and leaf.node is None):
+                new = originals.get(id(leaf))
+                if new is None:
+                    new = type(leaf)(None, None, leaf.computed)
                 new, _ = self._new.setdefault(id(leaf), (new, weakref.ref(leaf)))
                 leaves[place] = new
 

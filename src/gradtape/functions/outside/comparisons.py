@@ -66,7 +66,8 @@ class Comparisons:
 
     def check_values(self, expression: str, values: list[Any], told: bool = False) -> None:
         """All things in a sequence are the same, or one has changed."""
-        self.check(f"{self.thing(_are_others)}({expression}, {self.thing(values)})", told=told)
+        test = f"{self.thing(_are_others)}({expression}, {self.thing(values)})"
+        self.check(test, expression, told)
 
     def compiled(self) -> Callable[[], bool] | None:
         """What tells whether anything has changed; None if nothing can."""

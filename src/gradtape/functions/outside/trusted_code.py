@@ -11,6 +11,8 @@ import functools
 import types
 from typing import Any
 
+from gradtape.recording.tells_changes import TellsChanges
+
 # Modules, with what is below them, whose functions depend on their arguments alone. A longer name
 # decides before a shorter one.
 _MODULES: dict[str, bool] = {
@@ -104,6 +106,15 @@ def what_it_may_do(name: str) -> str:
     return "which may give or do something else"
 
 
+def tells_changes(value: Any) -> bool:
+    """Whether an object announces all its changes.
+
+    Classes of the user may write to the `__dict__` of an object, past the announcement.
+    """
+    module = type(value).__module__
+    return isinstance(value, TellsChanges) and module.partition(".")[0] == "gradtape"
+
+
 def is_own_scope(scope: dict[str, Any]) -> bool:
     """Whether these are the globals of a module of gradtape, trusted or not."""
     name = scope.get("__name__")
@@ -130,7 +141,6 @@ def is_pure_builtin(function: Any) -> bool:
     return _is_plain(kind)
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_plain(kind: type) -> bool:
     """Whether the C part of a class has no hidden state."""
     base = c_base(kind)
@@ -145,7 +155,6 @@ def c_base(kind: type) -> type:
     return object
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_python_class(kind: type) -> bool:
     """Whether a class was made by a `class` statement, as far as that can be told.
 

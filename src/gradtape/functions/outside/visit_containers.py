@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.functions.outside.comparisons import LARGE, PLAIN, SINGLE, ArrayContent
-from gradtape.functions.outside.trusted_code import is_trusted_function
-from gradtape.recording.tells_changes import TellsChanges
+from gradtape.functions.outside.trusted_code import is_trusted_function, tells_changes
 from gradtape.tensor.variable import Variable
 
 if TYPE_CHECKING:
@@ -100,4 +99,4 @@ def _is_settled(item: Any) -> bool:
         return all(map(_is_settled, item))
     if isinstance(item, types.FunctionType):
         return is_trusted_function(item)
-    return _is_plain(item) or isinstance(item, (TellsChanges, Variable))
+    return _is_plain(item) or isinstance(item, Variable) or tells_changes(item)

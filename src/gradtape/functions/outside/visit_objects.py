@@ -14,10 +14,10 @@ from gradtape.functions.outside.trusted_code import (
     is_library_class,
     is_trusted_function,
     is_trusted_module,
+    tells_changes,
     what_it_may_do,
 )
 from gradtape.random import Generator
-from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -67,9 +67,7 @@ def visit_object(walk: Walk, value: Any, expression: str, label: str, told: bool
         return
     if not _visit_content(walk, value, now, label):
         return
-    comparisons.check(
-        f"type({now}) is not {comparisons.thing(kind)}", now, isinstance(value, TellsChanges)
-    )
+    comparisons.check(f"type({now}) is not {comparisons.thing(kind)}", now, tells_changes(value))
     _visit_attributes(walk, value, now, label)
     visit_class(walk, kind, kind.__qualname__)
 
@@ -121,7 +119,7 @@ def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
 
 def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
     comparisons, kind = walk.comparisons, type(value)
-    told = isinstance(value, TellsChanges)
+    told = tells_changes(value)
     held: Any = getattr(value, "__dict__", None)
     has_dictionary = type(held) is dict
     if not has_dictionary:

@@ -10,14 +10,10 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
+from gradtape.ops.families import Sample, cast, nothing
 from gradtape.ops.families.shapes import normalize_shape
 from gradtape.ops.families.signatures import (
     DTypeLike,
@@ -26,39 +22,19 @@ from gradtape.ops.families.signatures import (
     TensorLike,
     kind_of_operand,
 )
-from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.operands import SCALARS
-from gradtape.recording.record import record
-from gradtape.recording.value import host_value
-
-__all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like",
-    "zeros", "zeros_like",
-]  # fmt: skip
+from gradtape.recording import SCALARS, Deferred, host_value, record
 
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 
 
-def _full_spec(shape: Shape, value: Any, dtype: DType) -> Spec:
-    return spec(shape, dtype)
-
-
-FULL = declare(
-    Op(
-        "full",
-        "creation",
-        spec=_full_spec,
-        batch=_CONSTANT,
-        numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
-        llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
-        params=("shape", "value", "dtype"),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        sparsity=nothing,
-        samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
-    )
-)
+FULL = declare(Op(
+    "full", "creation", params=("shape", "value", "dtype"),
+    spec=lambda shape, value, dtype: spec(shape, dtype),
+    numpy=lambda shape, value, dtype: np.full(shape, value, dtype), jvp=_CONSTANT, vjp=_CONSTANT,
+    batch=_CONSTANT, sparsity=nothing, llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
+    samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
+))  # fmt: skip
 
 
 def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
@@ -68,25 +44,17 @@ def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     return spec((max(count, 0),), dtype)
 
 
-ARANGE = declare(
-    Op(
-        "arange",
-        "creation",
-        spec=_arange_spec,
-        batch=_CONSTANT,
-        numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype),
-        params=("start", "stop", "step", "dtype"),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
-            Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
-            Sample((), {"start": 3, "stop": 1, "step": 1, "dtype": np.dtype(np.uint8)}),
-            Sample((), {"start": 0, "stop": 3, "step": 1, "dtype": np.dtype(np.float32)}),
-        ],
-    )
-)
+ARANGE = declare(Op(
+    "arange", "creation", params=("start", "stop", "step", "dtype"), spec=_arange_spec,
+    numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype), jvp=_CONSTANT,
+    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    samples=lambda: [
+        Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
+        Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
+        Sample((), {"start": 3, "stop": 1, "step": 1, "dtype": np.dtype(np.uint8)}),
+        Sample((), {"start": 0, "stop": 3, "step": 1, "dtype": np.dtype(np.float32)}),
+    ],
+))  # fmt: skip
 
 
 def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
@@ -97,44 +65,30 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     return (start + steps * step).astype(dtype)
 
 
-LINSPACE = declare(
-    Op(
-        "linspace",
-        "creation",
-        spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
-        batch=_CONSTANT,
-        numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
-            start, stop, num, endpoint=endpoint, dtype=dtype
-        ),
-        params=("start", "stop", "num", "endpoint", "dtype"),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
-            for n, end in ((5, True), (4, False), (1, True), (0, True))
-        ],
-    )
-)
+LINSPACE = declare(Op(
+    "linspace", "creation", params=("start", "stop", "num", "endpoint", "dtype"),
+    spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
+    numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
+        start, stop, num, endpoint=endpoint, dtype=dtype
+    ),
+    jvp=_CONSTANT, vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    samples=lambda: [
+        Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
+        for n, end in ((5, True), (4, False), (1, True), (0, True))
+    ],
+))  # fmt: skip
 
 
-EYE = declare(
-    Op(
-        "eye",
-        "creation",
-        spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
-        batch=_CONSTANT,
-        numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype),
-        params=("rows", "columns", "k", "dtype"),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
-            for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))
-        ],
-    )
-)
+EYE = declare(Op(
+    "eye", "creation", params=("rows", "columns", "k", "dtype"),
+    spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
+    numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype), jvp=_CONSTANT,
+    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    samples=lambda: [
+        Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
+        for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))
+    ],
+))  # fmt: skip
 
 
 def check_device(name: str, device: object) -> None:

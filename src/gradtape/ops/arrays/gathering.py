@@ -12,20 +12,15 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply, constant
+from gradtape.graph import Node, Rows, Shape, Spec, apply, constant, spec
 from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Shape, Spec, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
-from gradtape.ops.families import batched_rows, batching, copies, examples
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import batching, broadcast_to, cast, copies, examples, kind_of_operand
 from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
@@ -159,25 +154,14 @@ def _gather_samples() -> list[Sample]:
     return found
 
 
-GATHER = declare(
-    Op(
-        "gather",
-        "indexing",
-        spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
-        numpy=lambda x, indices, axis: np.take(x, indices, axis),
-        batch=batched_rows.gather,
-        jvp=_read_jvp,
-        vjp=_gather_vjp,
-        mask=mask_by_vjp,
-        promote=_read_promote("gather"),
-        params=("axis",),
-        sparsity=_read_sparsity,
-        copies=copies.gather,
-        examples=examples.gathered,
-        samples=_gather_samples,
-        weak=(0,),
-    )
-)
+GATHER = declare(Op(
+    "gather", "indexing", params=("axis",),
+    spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
+    numpy=lambda x, indices, axis: np.take(x, indices, axis), promote=_read_promote("gather"),
+    weak=(0,), jvp=_read_jvp, vjp=_gather_vjp, mask=mask_by_vjp, batch=batching.gather,
+    examples=examples.gathered, sparsity=_read_sparsity, copies=copies.gather,
+    samples=_gather_samples,
+))  # fmt: skip
 
 
 def _scatter_samples(rows: bool) -> list[Sample]:
@@ -202,26 +186,13 @@ def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = Non
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int = 0) -> Node:
         return g if index == 0 else apply(GATHER, (g, inputs[1]), (axis,))
 
-    return declare(
-        Op(
-            name,
-            "indexing",
-            spec=rule,
-            numpy=_scatter_add_numpy,
-            batch=batched_rows.write,
-            jvp=_write_jvp,
-            vjp=vjp,
-            mask=mask_by_vjp,
-            promote=_write_promote(name),
-            params=params,
-            sparsity=_added_sparsity(np.take),
-            copies=copies.scatter(adds=True),
-            examples=examples,
-            samples=lambda: _scatter_samples(rows=not params),
-            weak=(0, 2),
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "indexing", params=params, spec=rule, numpy=_scatter_add_numpy,
+        promote=_write_promote(name), weak=(0, 2), jvp=_write_jvp, vjp=vjp, mask=mask_by_vjp,
+        batch=batching.write, examples=examples, sparsity=_added_sparsity(np.take),
+        copies=copies.scatter(adds=True), expensive=True,
+        samples=lambda: _scatter_samples(rows=not params),
+    ))  # fmt: skip
 
 
 SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
@@ -236,25 +207,18 @@ def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
     return (last[flat] == order).reshape(np.shape(indices))
 
 
-LAST_WRITER = declare(
-    Op(
-        "last_writer",
-        "indexing",
-        spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
-        numpy=_last_writer_numpy,
-        batch=batched_rows.last_writer,
-        jvp=Undefined("last_writer gives booleans"),
-        vjp=Undefined("last_writer gives booleans"),
-        params=("length",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
-            Sample((np.array(1),), {"length": 2}),
-            Sample((np.zeros(0, int),), {"length": 0}),
-        ],
-        doc="Which of the writes to one position comes last, and so is the one that stays.",
-    )
-)
+LAST_WRITER = declare(Op(
+    "last_writer", "indexing", params=("length",),
+    spec=lambda indices, length: spec(indices.shape, np.dtype(bool)), numpy=_last_writer_numpy,
+    jvp=Undefined("last_writer gives booleans"), vjp=Undefined("last_writer gives booleans"),
+    batch=batching.last_writer, sparsity=nothing,
+    samples=lambda: [
+        Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
+        Sample((np.array(1),), {"length": 2}),
+        Sample((np.zeros(0, int),), {"length": 0}),
+    ],
+    doc="Which of the writes to one position comes last, and so is the one that stays.",
+))  # fmt: skip
 
 
 def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
@@ -279,28 +243,18 @@ def _scatter_set_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axi
     return apply(WHERE, (stays, apply(GATHER, (g, indices), (axis,)), nothing))
 
 
-SCATTER_SET = declare(
-    Op(
-        "scatter_set",
-        "indexing",
-        spec=lambda x, indices, values, axis: _same_shape(
-            "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
-        ),
-        numpy=_scatter_set_numpy,
-        batch=batched_rows.write,
-        jvp=_write_jvp,
-        vjp=_scatter_set_vjp,
-        # The reverse rule only moves elements or drops them, so it also carries the mask back.
-        mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
-        promote=_write_promote("scatter_set"),
-        params=("axis",),
-        sparsity=_set_sparsity,
-        copies=copies.scatter(adds=False),
-        examples=examples.scattered,
-        samples=lambda: _scatter_samples(rows=False),
-        weak=(0, 2),
-    )
-)
+SCATTER_SET = declare(Op(
+    "scatter_set", "indexing", params=("axis",),
+    spec=lambda x, indices, values, axis: _same_shape(
+        "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
+    ),
+    numpy=_scatter_set_numpy, promote=_write_promote("scatter_set"), weak=(0, 2), jvp=_write_jvp,
+    vjp=_scatter_set_vjp,
+    # The reverse rule only moves elements or drops them, so it also carries the mask back.
+    mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
+    batch=batching.write, examples=examples.scattered, sparsity=_set_sparsity,
+    copies=copies.scatter(adds=False), samples=lambda: _scatter_samples(rows=False),
+))  # fmt: skip
 
 
 def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
@@ -342,51 +296,29 @@ def _along_samples(values: bool) -> Rule:
     return samples
 
 
-TAKE_ALONG_AXIS = declare(
-    Op(
-        "take_along_axis",
-        "indexing",
-        spec=_along_spec,
-        numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-        batch=batching.shifted("axis"),
-        jvp=_read_jvp,
-        vjp=lambda index, g, y, inputs, axis: apply(
-            ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
-        ),
-        mask=mask_by_vjp,
-        promote=_read_promote("take_along_axis"),
-        params=("axis",),
-        sparsity=_read_sparsity,
-        copies=copies.take_along_axis,
-        examples=examples.along_axis,
-        samples=_along_samples(values=False),
-        weak=(0,),
-    )
-)
-ADD_ALONG_AXIS: Op = declare(
-    Op(
-        "add_along_axis",
-        "indexing",
-        spec=lambda x, indices, values, axis: _same_shape(
-            "add_along_axis", x, values, _along_spec(x, indices, axis).shape
-        ),
-        numpy=_add_along_numpy,
-        batch=batching.shifted("axis"),
-        jvp=_write_jvp,
-        vjp=lambda index, g, y, inputs, axis: (
-            g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
-        ),
-        mask=mask_by_vjp,
-        promote=_write_promote("add_along_axis"),
-        params=("axis",),
-        sparsity=_added_sparsity(np.take_along_axis),
-        copies=copies.scatter(adds=True, along=True),
-        examples=examples.along_axis,
-        samples=_along_samples(values=True),
-        weak=(0, 2),
-        expensive=True,
-    )
-)
+TAKE_ALONG_AXIS = declare(Op(
+    "take_along_axis", "indexing", params=("axis",), spec=_along_spec,
+    numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+    promote=_read_promote("take_along_axis"), weak=(0,), jvp=_read_jvp,
+    vjp=lambda index, g, y, inputs, axis: apply(
+        ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
+    ),
+    mask=mask_by_vjp, batch=batching.shifted("axis"), examples=examples.along_axis,
+    sparsity=_read_sparsity, copies=copies.take_along_axis, samples=_along_samples(values=False),
+))  # fmt: skip
+ADD_ALONG_AXIS: Op = declare(Op(
+    "add_along_axis", "indexing", params=("axis",),
+    spec=lambda x, indices, values, axis: _same_shape(
+        "add_along_axis", x, values, _along_spec(x, indices, axis).shape
+    ),
+    numpy=_add_along_numpy, promote=_write_promote("add_along_axis"), weak=(0, 2), jvp=_write_jvp,
+    vjp=lambda index, g, y, inputs, axis: (
+        g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
+    ),
+    mask=mask_by_vjp, batch=batching.shifted("axis"), examples=examples.along_axis,
+    sparsity=_added_sparsity(np.take_along_axis), copies=copies.scatter(adds=True, along=True),
+    expensive=True, samples=_along_samples(values=True),
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -9,9 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph.node import Node, constant
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Op, Shape, Undefined, constant, declare, spec
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
 from gradtape.ops.arrays.keys import Key, check_mask, parse
 from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
@@ -19,15 +17,10 @@ from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shap
 from gradtape.ops.arrays.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
 from gradtape.ops.elementwise.arithmetic import add, multiply, record_operand, where
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording import Deferred, record
 from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
-from gradtape.recording.record import record
 
 
 def get_item(x: Any, key: Any) -> Any:
@@ -308,24 +301,17 @@ def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
     return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
 
 
-ONE_HOT = declare(
-    Op(
-        "one_hot",
-        "indexing",
-        spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
-        numpy=_one_hot_numpy,
-        batch=batching.leading,
-        jvp=Undefined("one_hot is a function of integers"),
-        vjp=Undefined("one_hot is a function of integers"),
-        params=("num_classes", "dtype"),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
-            Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
-            Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
-        ],
-    )
-)
+ONE_HOT = declare(Op(
+    "one_hot", "indexing", params=("num_classes", "dtype"),
+    spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
+    numpy=_one_hot_numpy, jvp=Undefined("one_hot is a function of integers"),
+    vjp=Undefined("one_hot is a function of integers"), batch=batching.leading, sparsity=nothing,
+    samples=lambda: [
+        Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
+        Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
+        Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -10,19 +10,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.facts import Join, View
+from gradtape.graph import Join, Op, Spec, View, declare, spec
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, constant_value, outputs
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
-from gradtape.ops.families import batching, copies, examples
-from gradtape.ops.families.casting import promotion
+from gradtape.ops.families import Sample, batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.reads import moved
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import (
     ShapeLike,
     Tensor,
@@ -57,32 +52,20 @@ def _stack_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int
     return apply(SLICE, (g,), (*axis_part(g.shape, axis, index, 1), inputs[index].shape))
 
 
-STACK = declare(
-    Op(
-        "stack",
-        "movement",
-        spec=_stack_spec,
-        numpy=lambda *parts, axis: np.stack(parts, axis),
-        batch=batching.shifted("axis"),
-        jvp=_joined_jvp,
-        vjp=_stack_vjp,
-        mask=mask_moved,
-        promote=promotion("stack", "same", "any"),
-        params=("axis",),
-        join=Join.STACK,
-        copies=copies.stack,
-        examples=examples.joined,
-        sparsity=moved,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
-            Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
-            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.zeros((0, 2)),), {"axis": 2}),
-            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-        ],
-    )
-)
+STACK = declare(Op(
+    "stack", "movement", params=("axis",), spec=_stack_spec,
+    numpy=lambda *parts, axis: np.stack(parts, axis), promote=promotion("stack", "same", "any"),
+    jvp=_joined_jvp, vjp=_stack_vjp, mask=mask_moved, batch=batching.shifted("axis"),
+    examples=examples.joined, sparsity=moved, join=Join.STACK, copies=copies.stack,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
+        Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
+        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.zeros((0, 2)),), {"axis": 2}),
+        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_parts
@@ -136,30 +119,19 @@ def _concat_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: in
     return along_axis(g, axis, start, inputs[index].shape[axis])
 
 
-CONCAT = declare(
-    Op(
-        "concat",
-        "movement",
-        spec=_concat_spec,
-        numpy=lambda *parts, axis: np.concatenate(parts, axis),
-        batch=batching.shifted("axis"),
-        jvp=_joined_jvp,
-        vjp=_concat_vjp,
-        mask=mask_moved,
-        promote=promotion("concat", "same", "any"),
-        params=("axis",),
-        join=Join.CONCAT,
-        copies=copies.concat,
-        examples=examples.joined,
-        sparsity=moved,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
-            Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
-            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-        ],
-    )
-)
+CONCAT = declare(Op(
+    "concat", "movement", params=("axis",), spec=_concat_spec,
+    numpy=lambda *parts, axis: np.concatenate(parts, axis),
+    promote=promotion("concat", "same", "any"), jvp=_joined_jvp, vjp=_concat_vjp, mask=mask_moved,
+    batch=batching.shifted("axis"), examples=examples.joined, sparsity=moved, join=Join.CONCAT,
+    copies=copies.concat,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
+        Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
+        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_parts
@@ -201,28 +173,19 @@ def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node
     return tuple(found)
 
 
-SPLIT = declare(
-    Op(
-        "split",
-        "movement",
-        spec=_split_spec,
-        numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
-        batch=batching.shifted("axis"),
-        jvp=_split_jvp,
-        vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
-        params=("sizes", "axis"),
-        view=View.OTHER,
-        composition=_split_composition,
-        examples=examples.along_axis,
-        sparsity=moved,
-        samples=lambda: [
-            Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
-            Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
-            Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
-            Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
-        ],
-    )
-)
+SPLIT = declare(Op(
+    "split", "movement", params=("sizes", "axis"), spec=_split_spec,
+    numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)), jvp=_split_jvp,
+    vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=moved, view=View.OTHER,
+    composition=_split_composition,
+    samples=lambda: [
+        Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
+        Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
+        Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
+        Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
+    ],
+))  # fmt: skip
 
 
 @parts_of_kind
@@ -329,6 +292,3 @@ def diff(
         start = min(1, x.shape[axis])
         x = step(along_axis(x, axis, start, length), along_axis(x, axis, 0, length))
     return x
-
-
-__all__ = ["concat", "diff", "meshgrid", "split", "stack", "unstack"]

@@ -10,23 +10,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching, copies, examples, identities
+from gradtape.ops.families import Sample, batching, copies, examples, identities, shapes
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import (
-    broadcast_shapes,
-    normalize_axes,
-    normalize_axis,
-    normalize_shape,
-    reduce_to,
-)
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -56,25 +45,20 @@ def _reshape_spec(x: Spec, shape: Shape) -> Spec:
 
 
 RESHAPE = linear(
-    "reshape",
-    "movement",
-    spec=_reshape_spec,
+    "reshape", "movement", params=("shape",), spec=_reshape_spec,
     numpy=lambda x, shape: np.reshape(x, shape),
-    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
-    transpose=lambda g, x, shape: reshape_node(g, x.shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
-    params=("shape",),
-    view=View.RESHAPE,
-    simpler=identities.view,
-    examples=examples.in_place,
-    sparsity=each(lambda operand, result, shape: SAME),
+    transpose=lambda g, x, shape: reshape_node(g, x.shape),
+    batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
+    examples=examples.in_place, sparsity=each(lambda operand, result, shape: SAME),
+    view=View.RESHAPE, simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
         ((2, 3), {"shape": (6,)}),
         ((), {"shape": (1, 1)}),
         ((0, 3), {"shape": (3, 0)}),
     ),
-)
+)  # fmt: skip
 
 
 def reshape_node(node: Node, shape: Shape) -> Node:
@@ -89,7 +73,7 @@ def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> 
     [[1, 2], [3, 4]]
     """
     x = record_operand(x)
-    shape = normalize_shape("reshape", shape)
+    shape = shapes.normalize_shape("reshape", shape)
     if shape.count(-1) == 1:
         rest = -math.prod(shape)
         if rest == 0 or x.size % rest:
@@ -105,33 +89,27 @@ def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> 
 
 
 def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
-    if broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
+    if shapes.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
         raise ShapeError(f"broadcast_to: {x.shape} cannot become {shape}, which is smaller.")
     return spec(shape, x.dtype)
 
 
 BROADCAST_TO = linear(
-    "broadcast_to",
-    "movement",
-    spec=_broadcast_spec,
+    "broadcast_to", "movement", params=("shape",), spec=_broadcast_spec,
     numpy=lambda x, shape: np.broadcast_to(x, shape),
+    mask=lambda index, mask, y, inputs, shape: shapes.reduce_to(mask, inputs[0].shape, "any"),
+    transpose=lambda g, x, shape: shapes.reduce_to(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
-    transpose=lambda g, x, shape: reduce_to(g, x.shape),
-    mask=lambda index, mask, y, inputs, shape: reduce_to(mask, inputs[0].shape, "any"),
-    params=("shape",),
-    view=View.BROADCAST,
-    simpler=identities.view,
-    examples=examples.elementwise,
-    sparsity=moved,
+    examples=examples.elementwise, sparsity=moved, view=View.BROADCAST, simpler=identities.view,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
         ((2, 1), {"shape": (2, 3)}),
         ((), {"shape": (2,)}),
         ((1, 3), {"shape": (0, 3)}),
     ),
-)
+)  # fmt: skip
 
 
 @kind_of_operand
@@ -141,7 +119,9 @@ def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return record(BROADCAST_TO, (record_operand(x),), (normalize_shape("broadcast_to", shape),))
+    return record(
+        BROADCAST_TO, (record_operand(x),), (shapes.normalize_shape("broadcast_to", shape),)
+    )
 
 
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
@@ -151,7 +131,7 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     [(2, 2), (2, 2)]
     """
     given = [record_operand(array) for array in arrays]
-    shape = broadcast_shapes("broadcast_arrays", [array.shape for array in given])
+    shape = shapes.broadcast_shapes("broadcast_arrays", [array.shape for array in given])
     return [broadcast_to(array, shape) for array in given]
 
 
@@ -160,27 +140,21 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 PERMUTE_DIMS = linear(
-    "permute_dims",
-    "movement",
+    "permute_dims", "movement", params=("axes",),
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
-    numpy=lambda x, axes: np.transpose(x, axes),
+    numpy=lambda x, axes: np.transpose(x, axes), mask=mask_moved,
+    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),
-    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
-    mask=mask_moved,
-    params=("axes",),
-    view=View.PERMUTE,
-    simpler=identities.view,
-    examples=examples.permuted,
-    sparsity=moved,
+    examples=examples.permuted, sparsity=moved, view=View.PERMUTE, simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
         ((2, 3, 4), {"axes": (1, 2, 0)}),
         ((2, 0), {"axes": (1, 0)}),
         ((), {"axes": ()}),
     ),
-)
+)  # fmt: skip
 
 
 def permute(x: Any, axes: tuple[int, ...]) -> Any:
@@ -196,7 +170,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
-    order = tuple(normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
+    order = tuple(shapes.normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(
             f"permute_dims: axes {tuple(axes)} do not name each of the {x.ndim} axes once."
@@ -243,8 +217,8 @@ def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Ten
 def _axes_in_order(name: str, axis: object, ndim: int) -> tuple[int, ...]:
     """Non-negative axes in the listed order, or an error if one is listed twice."""
     listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    normalize_axes(name, listed, ndim)
-    return tuple(normalize_axis(name, one, ndim) for one in listed)
+    shapes.normalize_axes(name, listed, ndim)
+    return tuple(shapes.normalize_axis(name, one, ndim) for one in listed)
 
 
 @kind_of_operand
@@ -255,8 +229,8 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
-    first = normalize_axis("swapaxes", axis1, x.ndim)
-    second = normalize_axis("swapaxes", axis2, x.ndim)
+    first = shapes.normalize_axis("swapaxes", axis1, x.ndim)
+    second = shapes.normalize_axis("swapaxes", axis2, x.ndim)
     order = list(range(x.ndim))
     order[first], order[second] = second, first
     return record(PERMUTE_DIMS, (x,), (tuple(order),))
@@ -272,7 +246,7 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
     x = record_operand(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     try:
-        axes = normalize_axes("expand_dims", axis, x.ndim + count)
+        axes = shapes.normalize_axes("expand_dims", axis, x.ndim + count)
     except ShapeError as error:  # the array API standard asks for an IndexError here
         raise IndexRangeError(str(error)) from None
     lengths = iter(x.shape)
@@ -291,7 +265,7 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     if axis is None:
         axes = tuple(at for at, n in enumerate(x.shape) if n == 1)
     else:
-        axes = normalize_axes("squeeze", axis, x.ndim)
+        axes = shapes.normalize_axes("squeeze", axis, x.ndim)
     for at in axes:
         if x.shape[at] != 1:
             raise ShapeError(
@@ -309,31 +283,25 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     [3, 2, 1]
     """
     x = record_operand(x)
-    axes = normalize_axes("flip", axis, x.ndim)
+    axes = shapes.normalize_axes("flip", axis, x.ndim)
     starts = tuple(max(n - 1, 0) if at in axes else 0 for at, n in enumerate(x.shape))
     steps = tuple(-1 if at in axes else 1 for at in range(x.ndim))
     return read_part(x, starts, x.shape, steps, x.shape)
 
 
 ROLL: Op = linear(
-    "roll",
-    "movement",
-    spec=lambda x, shift, axis: x,
-    numpy=lambda x, shift, axis: np.roll(x, shift, axis),
-    batch=batching.shifted("axis"),
+    "roll", "movement", params=("shift", "axis"), spec=lambda x, shift, axis: x,
+    numpy=lambda x, shift, axis: np.roll(x, shift, axis), mask=mask_moved,
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
-    mask=mask_moved,
-    params=("shift", "axis"),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=moved,
     copies=copies.roll,
-    examples=examples.along_axis,
-    sparsity=moved,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
         ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),
         ((3,), {"shift": (7,), "axis": (0,)}),
         ((0, 2), {"shift": (1,), "axis": (0,)}),
     ),
-)
+)  # fmt: skip
 
 
 @kind_of_operand
@@ -351,5 +319,5 @@ def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes. Give one for each.")
     amounts = tuple(operator.index(n) for n in shifts)
-    order = tuple(normalize_axis("roll", one, x.ndim) for one in axes)
+    order = tuple(shapes.normalize_axis("roll", one, x.ndim) for one in axes)
     return record(ROLL, (x,), (amounts, order))

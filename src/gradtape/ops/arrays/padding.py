@@ -11,15 +11,13 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError, SizeError
-from gradtape.graph.node import Node, constant
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Shape, constant, spec
 from gradtape.ops.arrays.gathering import gather_host
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.families import cast, normalize_axis
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -194,6 +192,3 @@ def _filling(value: Any, x: Any) -> Any:
     if type(x) is Node and type(value) is not Node:
         return constant(value, spec((), x.dtype))
     return cast(record_operand(value), x.dtype)
-
-
-__all__ = ["pad", "repeat", "tile"]

@@ -11,18 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.signatures import kind_of_operand
-from gradtape.recording.deferred_number import Deferred
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value
+from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
+from gradtape.recording import Deferred, Value, record, state
 
 
 def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:
@@ -45,26 +37,19 @@ def wrap(name: str, indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     return np.where(found < 0, found + length, found) if low < 0 else found
 
 
-CHECKED = declare(
-    Op(
-        "checked_positions",
-        "indexing",
-        spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
-        numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
-        batch=batching.leading,
-        jvp=Undefined("positions are integers"),
-        vjp=Undefined("positions are integers"),
-        params=("name", "axis", "length"),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
-            Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
-            Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
-        ],
-        may_fail=True,
-        doc="Indices in range as non-negative int64; an IndexError for any other.",
-    )
-)
+CHECKED = declare(Op(
+    "checked_positions", "indexing", params=("name", "axis", "length"),
+    spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
+    numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
+    jvp=Undefined("positions are integers"), vjp=Undefined("positions are integers"),
+    batch=batching.leading, sparsity=nothing, may_fail=True,
+    samples=lambda: [
+        Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
+        Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
+        Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
+    ],
+    doc="Indices in range as non-negative int64; an IndexError for any other.",
+))  # fmt: skip
 
 
 def is_symbolic(x: object) -> bool:

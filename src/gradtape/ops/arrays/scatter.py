@@ -8,22 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
-from gradtape.ops.arrays.gathering import (
-    SCATTER_ADD_ROWS,
-    SCATTER_SET,
-    TAKE_ALONG_AXIS,
-    as_positions,
-    gathered_shape,
-)
+from gradtape.graph import Op, Undefined, declare, spec
+from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
-from gradtape.ops.families import batched_rows
-from gradtape.ops.families.casting import promotion
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families import Sample, batching, generator, nothing, promotion
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -34,7 +24,7 @@ def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, A
         raise ShapeError(f"{name}: a 0-d tensor has no rows. Reshape it to one axis.")
     positions = checked(name, indices, 0, x.shape[0])
     values = as_operand(values)
-    shape = gathered_shape(x.shape, shape_of(positions), 0)
+    shape = gathering.gathered_shape(x.shape, shape_of(positions), 0)
     if values.shape != shape:
         values = broadcast_to(values, shape)
     return x, positions, values
@@ -47,7 +37,7 @@ def scatter_set(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
     >>> gt.scatter_set(gt.asarray([1.0, 2.0, 3.0]), [2, 0], [5.0, 6.0]).tolist()
     [6.0, 2.0, 5.0]
     """
-    return record(SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
+    return record(gathering.SCATTER_SET, _operands("scatter_set", x, indices, values), (0,))
 
 
 @kind_of_operand
@@ -57,7 +47,7 @@ def scatter_add(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
     >>> gt.scatter_add(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 6.0]).tolist()
     [1.0, 2.0, 14.0]
     """
-    return record(SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
+    return record(gathering.SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
 
 
 def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
@@ -88,7 +78,7 @@ def _argmax_numpy(x: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.
 
 def _argmax_promote(inputs: Any) -> Any:
     x, values = promotion("scatter_max", "same", "real")((inputs[0], inputs[2]))
-    return x, as_positions("scatter_max", inputs[1]), values
+    return x, gathering.as_positions("scatter_max", inputs[1]), values
 
 
 def _argmax_samples() -> list[Sample]:
@@ -102,26 +92,12 @@ def _argmax_samples() -> list[Sample]:
     ]
 
 
-def _argmax_spec(x: Spec, indices: Spec, values: Spec) -> Spec:
-    return spec(x.shape, np.dtype(np.int64))
-
-
-SCATTER_ARGMAX = declare(
-    Op(
-        "scatter_argmax",
-        "indexing",
-        spec=_argmax_spec,
-        numpy=_argmax_numpy,
-        batch=batched_rows.scatter_argmax,
-        jvp=Undefined("scatter_argmax gives integers"),
-        vjp=Undefined("scatter_argmax gives integers"),
-        promote=_argmax_promote,
-        sparsity=nothing,
-        samples=_argmax_samples,
-        weak=(0, 2),
-        expensive=True,
-    )
-)
+SCATTER_ARGMAX = declare(Op(
+    "scatter_argmax", "indexing", spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
+    numpy=_argmax_numpy, promote=_argmax_promote, weak=(0, 2),
+    jvp=Undefined("scatter_argmax gives integers"), vjp=Undefined("scatter_argmax gives integers"),
+    batch=batching.scatter_argmax, sparsity=nothing, expensive=True, samples=_argmax_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -139,5 +115,5 @@ def scatter_max(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
         return identity(target)
     winner = record(SCATTER_ARGMAX, (target, positions, updates))
     rows = reshape(updates, (count, *target.shape[1:]))
-    chosen = record(TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
+    chosen = record(gathering.TAKE_ALONG_AXIS, (rows, maximum(winner, 0)), (0,))
     return where(winner < 0, target, chosen)

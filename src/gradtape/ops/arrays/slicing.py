@@ -14,18 +14,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, apply, constant
-from gradtape.graph.op import Op, Rule, declare
-from gradtape.graph.spec import Shape, Spec, spec
-from gradtape.ops.families import batching, copies, examples, identities
-from gradtape.ops.families.casting import cast
+from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
+from gradtape.ops.families import batching, cast, copies, examples, identities, kind_of_operand
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
-from gradtape.ops.families.signatures import kind_of_operand
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
+from gradtape.recording import record, state
 
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]
@@ -145,44 +139,18 @@ def _slice_samples(name: str, whole: bool) -> Rule:
 
 
 _PART = ("starts", "lengths", "steps", "shape")
-SLICE = declare(
-    Op(
-        "slice",
-        "movement",
-        spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
-        numpy=_slice_numpy,
-        batch=_part_batch,
-        jvp=_slice_jvp,
-        vjp=_slice_vjp,
-        mask=mask_moved,
-        params=_PART,
-        sparsity=moved,
-        samples=_slice_samples("slice", whole=True),
-        weak=(),
-        view=View.SLICE,
-        simpler=identities.view,
-        copies=copies.slice_,
-        examples=examples.part_read,
-    )
-)
-UNSLICE = declare(
-    Op(
-        "unslice",
-        "movement",
-        spec=_unslice_spec,
-        numpy=_unslice_numpy,
-        batch=_part_batch,
-        jvp=_slice_jvp,
-        vjp=_unslice_vjp,
-        mask=mask_moved,
-        params=_PART,
-        sparsity=moved,
-        samples=_slice_samples("unslice", whole=False),
-        weak=(),
-        copies=copies.unslice,
-        examples=examples.part_of_zeros,
-    )
-)
+SLICE = declare(Op(
+    "slice", "movement", params=_PART, spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
+    numpy=_slice_numpy, weak=(), jvp=_slice_jvp, vjp=_slice_vjp, mask=mask_moved, batch=_part_batch,
+    examples=examples.part_read, sparsity=moved, view=View.SLICE, simpler=identities.view,
+    copies=copies.slice_, samples=_slice_samples("slice", whole=True),
+))  # fmt: skip
+UNSLICE = declare(Op(
+    "unslice", "movement", params=_PART, spec=_unslice_spec, numpy=_unslice_numpy, weak=(),
+    jvp=_slice_jvp, vjp=_unslice_vjp, mask=mask_moved, batch=_part_batch,
+    examples=examples.part_of_zeros, sparsity=moved, copies=copies.unslice,
+    samples=_slice_samples("unslice", whole=False),
+))  # fmt: skip
 
 
 def cast_value(what: str, x: Node, value: Node) -> Node:
@@ -259,25 +227,11 @@ def _set_samples() -> list[Sample]:
     return found
 
 
-SET_SLICE = declare(
-    Op(
-        "set_slice",
-        "movement",
-        copies=copies.set_slice,
-        examples=examples.part_replaced,
-        spec=_set_spec,
-        numpy=_set_numpy,
-        batch=_set_batch,
-        jvp=_set_jvp,
-        vjp=_set_vjp,
-        mask=_set_mask,
-        promote=_set_promote,
-        params=_PART,
-        sparsity=moved,
-        samples=_set_samples,
-        weak=(0, 1),
-    )
-)
+SET_SLICE = declare(Op(
+    "set_slice", "movement", params=_PART, spec=_set_spec, numpy=_set_numpy, promote=_set_promote,
+    weak=(0, 1), jvp=_set_jvp, vjp=_set_vjp, mask=_set_mask, batch=_set_batch,
+    examples=examples.part_replaced, sparsity=moved, copies=copies.set_slice, samples=_set_samples,
+))  # fmt: skip
 
 
 def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:
@@ -400,9 +354,3 @@ def axis_part(
         (*shape[:axis], length, *shape[axis + 1 :]),
         (1,) * before + (step,) + (1,) * after,
     )
-
-
-__all__ = [
-    "SET_SLICE", "SLICE", "UNSLICE", "along_axis", "axis_part", "cast_value",
-    "mask_moved", "read_part", "write_part",
-]  # fmt: skip

@@ -7,20 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Node, Op, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import promotion
+from gradtape.ops.families import Sample, batching, generator, normalize_axis, nothing, promotion
 from gradtape.ops.families.for_each import each
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample, generator
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -49,21 +43,12 @@ def _argsort_samples() -> list[Sample]:
     ]
 
 
-ARGSORT = declare(
-    Op(
-        "argsort",
-        "sorting",
-        spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
-        numpy=_argsort_numpy,
-        batch=batching.shifted("axis"),
-        jvp=Undefined("argsort gives integers"),
-        vjp=Undefined("argsort gives integers"),
-        params=("axis", "descending", "stable"),
-        sparsity=nothing,
-        samples=_argsort_samples,
-        expensive=True,
-    )
-)
+ARGSORT = declare(Op(
+    "argsort", "sorting", params=("axis", "descending", "stable"),
+    spec=lambda x, axis, descending, stable: spec(x.shape, INT64), numpy=_argsort_numpy,
+    jvp=Undefined("argsort gives integers"), vjp=Undefined("argsort gives integers"),
+    batch=batching.shifted("axis"), sparsity=nothing, expensive=True, samples=_argsort_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -133,26 +118,18 @@ def _searchsorted_spec(x1: Spec, x2: Spec, side: str) -> Spec:
     return spec(x2.shape, INT64)
 
 
-SEARCHSORTED = declare(
-    Op(
-        "searchsorted",
-        "sorting",
-        spec=_searchsorted_spec,
-        numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
-        batch=_search_batch(0),
-        jvp=Undefined("searchsorted gives integers"),
-        vjp=Undefined("searchsorted gives integers"),
-        promote=promotion("searchsorted", "same", "any"),
-        params=("side",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
-            Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
-            Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
-        ],
-        expensive=True,
-    )
-)
+SEARCHSORTED = declare(Op(
+    "searchsorted", "sorting", params=("side",), spec=_searchsorted_spec,
+    numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
+    promote=promotion("searchsorted", "same", "any"), jvp=Undefined("searchsorted gives integers"),
+    vjp=Undefined("searchsorted gives integers"), batch=_search_batch(0), sparsity=nothing,
+    expensive=True,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
+        Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
+        Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -171,26 +148,18 @@ def searchsorted(
     return record(SEARCHSORTED, (x1, x2), (side,))
 
 
-ISIN = declare(
-    Op(
-        "isin",
-        "sorting",
-        spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
-        numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
-        batch=_search_batch(1),
-        jvp=Undefined("isin gives booleans"),
-        vjp=Undefined("isin gives booleans"),
-        promote=promotion("isin", "same", "any"),
-        params=("invert",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
-            Sample((np.array(1), np.array([2, 3])), {"invert": True}),
-            Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
-        ],
-        expensive=True,
-    )
-)
+ISIN = declare(Op(
+    "isin", "sorting", params=("invert",),
+    spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
+    numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
+    promote=promotion("isin", "same", "any"), jvp=Undefined("isin gives booleans"),
+    vjp=Undefined("isin gives booleans"), batch=_search_batch(1), sparsity=nothing, expensive=True,
+    samples=lambda: [
+        Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
+        Sample((np.array(1), np.array([2, 3])), {"invert": True}),
+        Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -276,9 +245,3 @@ def unique_values(x: TensorLike, /) -> Tensor:
     [1, 2]
     """
     return record_operand(np.unique(observed("unique_values", x), equal_nan=False))
-
-
-__all__ = [
-    "argsort", "isin", "nonzero", "searchsorted", "sort", "top_k",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values",
-]  # fmt: skip

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import apply
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Spec
+from gradtape.graph import Op, Spec, apply
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
@@ -34,21 +32,14 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         return x
 
     op = linear(
-        name,
-        "movement",
-        spec=rule,
-        numpy=lambda x, k: kernel(x, k),
-        batch=batching.leading,
-        transpose=lambda g, x, k: apply(op, (g,), (k,)),
-        mask=mask_moved,
-        params=("k",),
+        name, "movement", params=("k",), spec=rule, numpy=lambda x, k: kernel(x, k),
+        mask=mask_moved, transpose=lambda g, x, k: apply(op, (g,), (k,)), batch=batching.leading,
         # The elements that are kept stay in place.
-        examples=examples.in_place,
-        sparsity=moved,
+        examples=examples.in_place, sparsity=moved,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
         ),
-    )
+    )  # fmt: skip
     return op
 
 
@@ -134,6 +125,3 @@ def diag(x: TensorLike, /, *, k: int = 0) -> Tensor:
     part = axis_part((n * n,), 0, start, length, n + 1)
     flat = record(UNSLICE, (x,), (*part, (n * n,)))
     return identity(reshape(flat, (n, n)))
-
-
-__all__ = ["diag", "diagonal", "tril", "triu"]

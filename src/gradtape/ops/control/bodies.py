@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph import Program, Spec, closed, dependents, spec, substitute
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node, constant, placeholder, scratch
-from gradtape.graph.program import Program, closed
 from gradtape.graph.provenance import provenance
-from gradtape.graph.spec import Spec, spec
-from gradtape.graph.walk import dependents, substitute
 from gradtape.ops.families.batching import spread
 
 Flags = tuple[bool, ...]

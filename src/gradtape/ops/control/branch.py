@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import branch_reads
 from gradtape.ops.elementwise.arithmetic import equal, where
@@ -149,27 +147,12 @@ def _samples() -> list[Sample]:
             closed((x, k), (constant(1, of), k * k)),
         )
         for chosen in (0, 1, 2, -4, 9):
-            arrays = (
-                np.array(chosen),
-                rng.uniform(-1, 1, 3).astype(dtype),
-                np.array(0.5, dtype),
-            )
+            arrays = (np.array(chosen), rng.uniform(-1, 1, 3).astype(dtype), np.array(0.5, dtype))
             found.append(Sample(arrays, {"branches": branches}))
     return found
 
 
-BRANCH = declare(
-    Op(
-        "branch",
-        "control",
-        spec=_spec,
-        numpy=_kernel,
-        jvp=_jvp,
-        pullback=_pullback,
-        batch=_batch,
-        sparsity=branch_reads,
-        params=("branches",),
-        samples=_samples,
-        expensive=True,
-    )
-)
+BRANCH = declare(Op(
+    "branch", "control", params=("branches",), spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
+    sparsity=branch_reads, pullback=_pullback, expensive=True, samples=_samples,
+))  # fmt: skip

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph import Node, Program, scratch
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, scratch
-from gradtape.graph.program import Program
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.reads import Listed, Operand, dense
 

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
 from gradtape.graph.node import Node, apply, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
 from gradtape.ops.control.scan_params import PARAMS, Scan
@@ -230,18 +228,7 @@ def _samples() -> list[Sample]:
     return found
 
 
-SCAN = declare(
-    Op(
-        "scan",
-        "control",
-        spec=_spec,
-        numpy=_kernel,
-        jvp=_jvp,
-        pullback=pull_scan,
-        batch=_batch,
-        sparsity=scan_reads,
-        params=PARAMS,
-        samples=_samples,
-        expensive=True,
-    )
-)
+SCAN = declare(Op(
+    "scan", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
+    sparsity=scan_reads, pullback=pull_scan, expensive=True, samples=_samples,
+))  # fmt: skip

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
+from gradtape.graph import Node, Program
 
 _Item = TypeVar("_Item")
 

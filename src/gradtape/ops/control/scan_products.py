@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gradtape.graph.node import Node, apply, placeholder
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import spec
+from gradtape.graph import REGISTRY, Node, apply, placeholder, spec
 from gradtape.ops.families.batching import permuted, reshaped
 
 Recipe = Callable[[], Node]

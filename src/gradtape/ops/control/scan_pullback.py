@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
+from gradtape.graph import REGISTRY, Program, Spec, closed, dependents, topological
 from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import Program, closed
 from gradtape.graph.provenance import provenance
-from gradtape.graph.spec import Spec
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.control import bodies
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
@@ -148,11 +145,7 @@ def pull_scan(
         return [None] * len(wanted)
     op = REGISTRY["scan"]
     values = outputs(apply(op, inputs, replace(scan, body=whole).params))
-    places: dict[str, Sequence[Any]] = {
-        "input": inputs,
-        "output": values,
-        "cotangent": cotangents,
-    }
+    places: dict[str, Sequence[Any]] = {"input": inputs, "output": values, "cotangent": cotangents}
     initial = [bodies.zero_if_absent(cotangents[state], y[state].spec) for state in back.states]
     initial += [constant(0, of) for of in back.sums]
     operands = (

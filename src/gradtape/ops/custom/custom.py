@@ -40,21 +40,13 @@ def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: ob
 
 # Inputs are the computed outputs, then the sources that the rule differentiates by. `key`
 # identifies the function, not the call: the recording holds the closures of each call.
-CUSTOM = declare(
-    Op(
-        "custom_derivative",
-        "custom",
-        spec=lambda *specs, count, key: tuple(specs[:count]),
-        numpy=lambda *values, count, key: tuple(values[:count]),
-        batch=_custom_batch,
-        params=("count", "key"),
-        jvp=Undefined(_WHY),
-        vjp=Undefined(_WHY),
-        sparsity=_custom_sparsity,
-        transparent=True,
-        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
-    )
-)
+CUSTOM = declare(Op(
+    "custom_derivative", "custom", params=("count", "key"),
+    spec=lambda *specs, count, key: tuple(specs[:count]),
+    numpy=lambda *values, count, key: tuple(values[:count]), jvp=Undefined(_WHY),
+    vjp=Undefined(_WHY), batch=_custom_batch, sparsity=_custom_sparsity, transparent=True,
+    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
+))  # fmt: skip
 
 
 def _passing_batch(
@@ -77,22 +69,16 @@ def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: 
 
 # Inputs are the outputs computed for one example, then the arguments; `call` has the rule for
 # many examples. See gradtape.control.custom_vmap.
-CUSTOM_BATCH = declare(
-    Op(
-        "custom_batch",
-        "custom",
-        spec=lambda *specs, count, call: tuple(specs[:count]),
-        numpy=lambda *values, count, call: tuple(values[:count]),
-        batch=_passing_batch,
-        params=("count", "call"),
-        jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
-        vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
-        sparsity=_passing_sparsity,
-        transparent=True,
-        # Derivatives assume outputs computed from the arguments, so samples test values only.
-        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
-    )
-)
+CUSTOM_BATCH = declare(Op(
+    "custom_batch", "custom", params=("count", "call"),
+    spec=lambda *specs, count, call: tuple(specs[:count]),
+    numpy=lambda *values, count, call: tuple(values[:count]),
+    jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
+    vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
+    batch=_passing_batch, sparsity=_passing_sparsity, transparent=True,
+    # Derivatives assume outputs computed from the arguments, so samples test values only.
+    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
+))  # fmt: skip
 
 
 def _barrier_spec(x: Spec) -> Spec:
@@ -101,21 +87,12 @@ def _barrier_spec(x: Spec) -> Spec:
 
 # The same value as a different node: nodes computed from it are not shared with equal nodes
 # computed from the operand, so they are recomputed, as a checkpoint wants.
-BARRIER = declare(
-    Op(
-        "recompute",
-        "custom",
-        spec=_barrier_spec,
-        numpy=lambda x: x,
-        batch=batching.leading,
-        examples=examples.in_place,
-        jvp=lambda tangents, y, inputs: tangents[0],
-        vjp=lambda index, g, y, inputs: g,
-        mask=lambda index, mask, y, inputs: mask,
-        sparsity=elements,
-        samples=lambda: [Sample((np.array([1.0, 2.0]),))],
-    )
-)
+BARRIER = declare(Op(
+    "recompute", "custom", spec=_barrier_spec, numpy=lambda x: x,
+    jvp=lambda tangents, y, inputs: tangents[0], vjp=lambda index, g, y, inputs: g,
+    mask=lambda index, mask, y, inputs: mask, batch=batching.leading, examples=examples.in_place,
+    sparsity=elements, samples=lambda: [Sample((np.array([1.0, 2.0]),))],
+))  # fmt: skip
 
 
 def _assigned_spec(new: Spec, old: Spec) -> Spec:
@@ -126,26 +103,20 @@ def _assigned_spec(new: Spec, old: Spec) -> Spec:
 
 # The value of a variable after an assignment at which derivatives stop: `new` is the value, and
 # the derivative is that of `old`, since all reads of a variable count as one source.
-ASSIGNED = declare(
-    Op(
-        "assigned",
-        "elementwise",
-        spec=_assigned_spec,
-        numpy=lambda new, old: new,
-        batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
-        llvm=lambda b, new, old: new,
-        examples=examples.elementwise,
-        jvp=lambda tangents, y, inputs: tangents[1],
-        vjp=lambda index, g, y, inputs: g if index == 1 else None,
-        mask=lambda index, mask, y, inputs: mask,
-        sparsity=lambda y, operands: (None, SAME),
-        samples=lambda: [
-            Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
-            Sample((np.array(3), np.array(4)), order=0),
-            Sample((np.array(1j), np.array(2j)), order=0),
-        ],
-    )
-)
+ASSIGNED = declare(Op(
+    "assigned", "elementwise", spec=_assigned_spec, numpy=lambda new, old: new,
+    jvp=lambda tangents, y, inputs: tangents[1],
+    vjp=lambda index, g, y, inputs: g if index == 1 else None,
+    mask=lambda index, mask, y, inputs: mask,
+    batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
+    examples=examples.elementwise, sparsity=lambda y, operands: (None, SAME),
+    llvm=lambda b, new, old: new,
+    samples=lambda: [
+        Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
+        Sample((np.array(3), np.array(4)), order=0),
+        Sample((np.array(1j), np.array(2j)), order=0),
+    ],
+))  # fmt: skip
 
 
 def passes_through(node: Node) -> Node | None:

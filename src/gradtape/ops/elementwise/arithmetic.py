@@ -7,18 +7,13 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import Array, promote
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
-from gradtape.ops.elementwise.unary import exp, log, one_like, ones_where, sigmoid, signbit, square
-from gradtape.ops.families import batching, examples, identities, lowering
-from gradtape.ops.families.casting import cast
+from gradtape.ops.elementwise.unary import log, one_like, ones_where, sigmoid, signbit, square
+from gradtape.ops.families import Sample, batching, cast, examples, identities, lowering
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.reads import elements, nothing
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     NodeLike,
@@ -28,8 +23,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
     kind_of_operands,
 )
-from gradtape.recording.handle import Handle
-from gradtape.recording.record import record
+from gradtape.recording import Handle, record
 
 _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",
@@ -51,14 +45,12 @@ _FLOAT: dict[str, Any] = {
 add: Binary = elementwise(
     "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
-    linear=Linear((0, 1), together=True),
-    llvm=lowering.arithmetic("fadd", "add"),
+    linear=Linear((0, 1), together=True), llvm=lowering.arithmetic("fadd", "add"),
 )  # fmt: skip
 subtract: Binary = elementwise(
     "subtract", np.subtract, "Difference of two operands.",
-    ("float(gt.subtract(1.0, 2.0))", "-1.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: -1], **{**_NUMERIC, "accepts": "numeric"},
-    llvm=lowering.arithmetic("fsub", "sub"),
+    ("float(gt.subtract(1.0, 2.0))", "-1.0"), partials=[lambda y, a, b: 1, lambda y, a, b: -1],
+    **{**_NUMERIC, "accepts": "numeric"}, llvm=lowering.arithmetic("fsub", "sub"),
     linear=Linear((0, 1), together=True), simpler=identities.subtract,
 )  # fmt: skip
 multiply: Binary = elementwise(
@@ -121,12 +113,11 @@ power: Binary = elementwise(
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
-    ("float(integer_power(3, 2.0))", "8.0"),
-    partials=[_integer_power_base],
-    promote="same", accepts="numeric", params=("exponent",),
+    ("float(integer_power(3, 2.0))", "8.0"), partials=[_integer_power_base], promote="same",
+    accepts="numeric", params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
-    dtypes=("float64", "float32", "complex128", "int32"),
-    llvm=lowering.integer_power, simpler=identities.integer_power,
+    dtypes=("float64", "float32", "complex128", "int32"), llvm=lowering.integer_power,
+    simpler=identities.integer_power,
     sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
 )  # fmt: skip
 
@@ -188,15 +179,13 @@ maximum: Binary = elementwise(
     "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
     partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
-    llvm=lowering.larger,
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.larger,
 )  # fmt: skip
 minimum: Binary = elementwise(
     "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
     partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL,
-    llvm=lowering.smaller,
+    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.smaller,
 )  # fmt: skip
 
 
@@ -318,38 +307,21 @@ def branch_mask(index: int, node: Node) -> Node:
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 
-WHERE = declare(
-    Op(
-        "where",
-        "elementwise",
-        spec=_where_spec,
-        numpy=np.where,
-        batch=batching.broadcasting,
-        llvm=lowering.select,
-        examples=examples.elementwise,
-        linear=Linear((1, 2), together=True),
-        simpler=identities.where,
-        promote=_where_promote,
-        weak=(1, 2),
-        jvp=_where_jvp,
-        vjp=_where_vjp,
-        mask=mask_of,
-        sparsity=elements,
-        samples=lambda: [
-            Sample(
-                (
-                    np.array([True, False, True]),
-                    np.array([1.0, 2.0, 3.0]),
-                    np.array([4.0, 5.0, 6.0]),
-                )
-            ),
-            Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
-            Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
-            Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
-            Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
-        ],
-    )
-)
+WHERE = declare(Op(
+    "where", "elementwise", spec=_where_spec, numpy=np.where, promote=_where_promote, weak=(1, 2),
+    jvp=_where_jvp, vjp=_where_vjp, mask=mask_of, linear=Linear((1, 2), together=True),
+    batch=batching.broadcasting, examples=examples.elementwise, sparsity=elements,
+    llvm=lowering.select, simpler=identities.where,
+    samples=lambda: [
+        Sample(
+            (np.array([True, False, True]), np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
+        ),
+        Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
+        Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
+        Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
+        Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
+    ],
+))  # fmt: skip
 
 
 @overload
@@ -408,26 +380,14 @@ def _identity_rule(order: int) -> dict[str, Any]:
     }
 
 
-IDENTITY = declare(
-    Op(
-        "identity",
-        "elementwise",
-        jvp=lambda tangents, y, inputs: tangents[0],
-        vjp=lambda index, g, y, inputs: g,
-        sparsity=elements,
-        **_identity_rule(2),
-    )
-)
-STOP_GRADIENT = declare(
-    Op(
-        "stop_gradient",
-        "elementwise",
-        jvp=lambda tangents, y, inputs: None,
-        vjp=lambda index, g, y, inputs: None,
-        sparsity=nothing,
-        **_identity_rule(0),
-    )
-)
+IDENTITY = declare(Op(
+    "identity", "elementwise", jvp=lambda tangents, y, inputs: tangents[0],
+    vjp=lambda index, g, y, inputs: g, sparsity=elements, **_identity_rule(2),
+))  # fmt: skip
+STOP_GRADIENT = declare(Op(
+    "stop_gradient", "elementwise", jvp=lambda tangents, y, inputs: None,
+    vjp=lambda index, g, y, inputs: None, sparsity=nothing, **_identity_rule(0),
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -448,12 +408,3 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
     3.0
     """
     return record(STOP_GRADIENT, (x,))
-
-
-__all__ = [
-    "add", "apply", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "clip", "copysign", "divide", "equal", "exp",
-    "floor_divide", "greater", "greater_equal", "hypot", "identity", "less", "less_equal",
-    "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply",
-    "nextafter", "not_equal", "pow", "remainder", "stop_gradient", "subtract", "where",
-]  # fmt: skip

@@ -5,19 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.lowering import absolute
-from gradtape.ops.families.math_functions import (
-    ATAN2,
-    COPYSIGN,
-    COS,
-    EXP,
-    EXPM1,
-    FABS,
-    HYPOT,
-    LOG,
-    RINT,
-    SIN,
-)
 
 if TYPE_CHECKING:
     from gradtape.graph.vector_code import Builder, LlvmRule, Vector
@@ -36,41 +25,41 @@ def _scaled(b: Builder, x: Vector, factor: float) -> Vector:
 
 def logarithm(base: float) -> LlvmRule:
     """log(x) / log(base)."""
-    return lambda b, x: _scaled(b, b.call(LOG, x), 1.0 / math.log(base))
+    return lambda b, x: _scaled(b, b.call(mathlib.LOG, x), 1.0 / math.log(base))
 
 
 def exp2(b: Builder, x: Vector) -> Vector:
     """exp(x log 2)."""
-    return b.call(EXP, _scaled(b, x, math.log(2.0)))
+    return b.call(mathlib.EXP, _scaled(b, x, math.log(2.0)))
 
 
 def log1p(b: Builder, x: Vector) -> Vector:
     """The logarithm of |1 + x|, and the angle of 1 + x."""
     real, imaginary = b.real(x), b.imaginary(x)
     above = _strict(b, "fadd", real, b.constant(1, real.dtype))
-    size = b.call(HYPOT, above, imaginary)
-    return b.pair(b.call(LOG, size), b.call(ATAN2, imaginary, above))
+    size = b.call(mathlib.HYPOT, above, imaginary)
+    return b.pair(b.call(mathlib.LOG, size), b.call(mathlib.ATAN2, imaginary, above))
 
 
 def expm1(b: Builder, x: Vector) -> Vector:
     """exp(x) - 1 by the formula of the NumPy kernel: a sum of terms that are small near 0."""
     real, imaginary = b.real(x), b.imaginary(x)
     part = real.dtype
-    found = b.call(EXP, x)
+    found = b.call(mathlib.EXP, x)
     far = _strict(b, "fsub", b.real(found), b.constant(1, part))
-    half = b.call(SIN, _strict(b, "fmul", imaginary, b.constant(0.5, part)))
+    half = b.call(mathlib.SIN, _strict(b, "fmul", imaginary, b.constant(0.5, part)))
     bend = _strict(b, "fmul", b.constant(2, part), _strict(b, "fmul", half, half))
-    rise = _strict(b, "fmul", b.call(EXPM1, real), b.call(COS, imaginary))
+    rise = _strict(b, "fmul", b.call(mathlib.EXPM1, real), b.call(mathlib.COS, imaginary))
     # Adding 0 turns a real part of -0.0 into 0.0.
     near = _strict(b, "fadd", _strict(b, "fsub", rise, bend), b.constant(0, part))
-    small = b.compare("olt", "lt", b.call(FABS, real), b.constant(40, part))
-    finite = b.compare("olt", "lt", b.call(FABS, imaginary), b.constant(math.inf, part))
+    small = b.compare("olt", "lt", b.call(mathlib.FABS, real), b.constant(40, part))
+    finite = b.compare("olt", "lt", b.call(mathlib.FABS, imaginary), b.constant(math.inf, part))
     return b.pair(b.select(b.bits("and", small, finite), near, far), b.imaginary(found))
 
 
 def rounded(b: Builder, x: Vector) -> Vector:
     """Both parts rounded to integers."""
-    return b.pair(b.call(RINT, b.real(x)), b.call(RINT, b.imaginary(x)))
+    return b.pair(b.call(mathlib.RINT, b.real(x)), b.call(mathlib.RINT, b.imaginary(x)))
 
 
 def sign(b: Builder, x: Vector) -> Vector:
@@ -83,11 +72,11 @@ def sign(b: Builder, x: Vector) -> Vector:
 
     def direction(a: Vector) -> Vector:
         """1 or -1 for an infinite part, 0 for a finite one."""
-        there = b.compare("oeq", "eq", b.call(FABS, a), infinity)
-        return b.select(there, b.call(COPYSIGN, b.constant(1, part), a), zero)
+        there = b.compare("oeq", "eq", b.call(mathlib.FABS, a), infinity)
+        return b.select(there, b.call(mathlib.COPYSIGN, b.constant(1, part), a), zero)
 
     # Used only where the size is infinite: equal magnitudes then are two infinite parts, so NaN.
-    both = b.compare("oeq", "eq", b.call(FABS, real), b.call(FABS, imaginary))
+    both = b.compare("oeq", "eq", b.call(mathlib.FABS, real), b.call(mathlib.FABS, imaginary))
     unknown = b.constant(math.nan, part)
     missing = b.compare("uno", "ne", size, size)
     parts = []

@@ -11,17 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node
+from gradtape.graph import Linear, Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.families import lowering
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import cast, lowering
 from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing
-
-__all__ = ["abs", "angle", "conj", "imag", "real", "sign"]
 
 _INTEGERS = ("int32", "uint8")
 _INEXACT = ("float64", "float32", "complex128")
@@ -77,9 +73,8 @@ conj = elementwise(
     "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
     ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
-    vjp=lambda index, g, y, inputs: conjugate(g),
-    promote="same", dtypes=(*_INEXACT, *_INTEGERS, "bool"), linear=Linear((0,)),
-    llvm=lowering.conjugate,
+    vjp=lambda index, g, y, inputs: conjugate(g), promote="same",
+    dtypes=(*_INEXACT, *_INTEGERS, "bool"), linear=Linear((0,)), llvm=lowering.conjugate,
 )  # fmt: skip
 
 
@@ -94,9 +89,8 @@ def _abs_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 abs = elementwise(
     "abs", np.abs, "Absolute value; derivative 0 at 0.", ("float(gt.abs(3.0 + 4.0j))", "5.0"),
-    jvp=_abs_jvp, vjp=_abs_vjp, promote="same", accepts="numeric", result="real",
-    domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
-    llvm=lowering.absolute,
+    jvp=_abs_jvp, vjp=_abs_vjp, promote="same", accepts="numeric", result="real", domains=_NONZERO,
+    dtypes=(*_INEXACT, *_INTEGERS), llvm=lowering.absolute,
 )  # fmt: skip
 
 
@@ -134,8 +128,7 @@ def _angle_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 angle = elementwise(
     "angle", lambda z: np.arctan2(z.imag, z.real), "Angle with the real axis, in radians.",
-    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
-    jvp=_angle_jvp, vjp=_angle_vjp, result="real", domains=_NONZERO, dtypes=_INEXACT,
-    sparsity=_if_complex,
-    function=ATAN2, llvm=lowering.angle,
+    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))), jvp=_angle_jvp, vjp=_angle_vjp,
+    result="real", domains=_NONZERO, dtypes=_INEXACT, sparsity=_if_complex, function=ATAN2,
+    llvm=lowering.angle,
 )  # fmt: skip

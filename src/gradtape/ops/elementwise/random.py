@@ -16,16 +16,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
-from gradtape.ops.families import batching
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, nothing
 from gradtape.ops.families.elementwise import elementwise
-from gradtape.ops.families.reads import nothing
-from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.recording.record import record
 
 WORDS_PER_BLOCK = 4
@@ -59,24 +53,16 @@ def _bits_kernel(position: np.ndarray, shape: Shape) -> np.ndarray:
     return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
 
 
-RANDOM_BITS = declare(
-    Op(
-        "random_bits",
-        "random",
-        spec=_bits_spec,
-        numpy=_bits_kernel,
-        batch=batching.leading,
-        jvp=Undefined("random bits do not depend on anything smoothly"),
-        vjp=Undefined("random bits do not depend on anything smoothly"),
-        params=("shape",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
-            for shape in ((5,), (2, 3), (), (0, 2))
-        ],
-        expensive=True,
-    )
-)
+RANDOM_BITS = declare(Op(
+    "random_bits", "random", params=("shape",), spec=_bits_spec, numpy=_bits_kernel,
+    jvp=Undefined("random bits do not depend on anything smoothly"),
+    vjp=Undefined("random bits do not depend on anything smoothly"), batch=batching.leading,
+    sparsity=nothing, expensive=True,
+    samples=lambda: [
+        Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
+        for shape in ((5,), (2, 3), (), (0, 2))
+    ],
+))  # fmt: skip
 
 
 def blocks(count: int) -> int:
@@ -124,25 +110,16 @@ def _exponential_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> 
 
 def _distribution(name: str, kernel: Rule) -> Op:
     why = Undefined("random numbers do not depend on their seed smoothly")
-    return declare(
-        Op(
-            name,
-            "random",
-            spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype),
-            numpy=kernel,
-            batch=batching.leading,
-            jvp=why,
-            vjp=why,
-            params=("shape", "dtype"),
-            sparsity=nothing,
-            samples=lambda: [
-                Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
-                for shape in ((5,), (2, 3), (), (0, 2))
-                for dtype in _SIGNIFICAND
-            ],
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "random", params=("shape", "dtype"),
+        spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype), numpy=kernel,
+        jvp=why, vjp=why, batch=batching.leading, sparsity=nothing, expensive=True,
+        samples=lambda: [
+            Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
+            for shape in ((5,), (2, 3), (), (0, 2))
+            for dtype in _SIGNIFICAND
+        ],
+    ))  # fmt: skip
 
 
 NORMAL = _distribution("standard_normal", _normal_kernel)
@@ -178,32 +155,24 @@ def _truncated_batch(
     return apply(y.op, (position, *bounds), (full, dtype))
 
 
-TRUNCATED_NORMAL = declare(
-    Op(
-        "standard_truncated_normal",
-        "random",
-        spec=_truncated_spec,
-        numpy=_truncated_kernel,
-        batch=_truncated_batch,
-        jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
-        vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
-        params=("shape", "dtype"),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample(
-                (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
-                {"shape": (2, 3), "dtype": np.dtype(np.float64)},
-                order=0,
-            )
-        ],
-        expensive=True,
-    )
-)
+TRUNCATED_NORMAL = declare(Op(
+    "standard_truncated_normal", "random", params=("shape", "dtype"), spec=_truncated_spec,
+    numpy=_truncated_kernel,
+    jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+    vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
+    batch=_truncated_batch, sparsity=nothing, expensive=True,
+    samples=lambda: [
+        Sample(
+            (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
+            {"shape": (2, 3), "dtype": np.dtype(np.float64)},
+            order=0,
+        )
+    ],
+))  # fmt: skip
 
 # A sum that no tier contracts with a product before it, so that all tiers give the same numbers.
 shift = elementwise(
-    "shift", np.add, "Sum of two operands, rounded on its own.",
-    ("float(shift(1.0, 2.0))", "3.0"),
+    "shift", np.add, "Sum of two operands, rounded on its own.", ("float(shift(1.0, 2.0))", "3.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: 1], arity=2,
     llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
 )  # fmt: skip

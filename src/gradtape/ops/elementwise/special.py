@@ -15,23 +15,9 @@ from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families import lowering
+from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
-from gradtape.ops.families.math_functions import (
-    BESSEL_I0,
-    BESSEL_I1,
-    DIGAMMA,
-    ERF,
-    ERFC,
-    ERFINV,
-    LGAMMA,
-    NDTR,
-)  # fmt: skip
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
-
-__all__ = [
-    "digamma", "erf", "erfc", "erfinv", "i0", "i1", "lgamma", "log_sigmoid", "multiply_no_nan",
-    "ndtr", "polygamma", "sinc", "xlogy",
-]  # fmt: skip
 
 _REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
 _POSITIVE = [(0.3, 4.0)]
@@ -47,45 +33,40 @@ def _scipy() -> ModuleType:
 
 erf: Unary = elementwise(
     "erf", lambda x: _scipy().erf(x), "Error function.", ("float(gt.erf(0.0))", "0.0"),
-    partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL,
-    function=ERF,
+    partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL, function=mathlib.ERF,
 )  # fmt: skip
 erfc: Unary = elementwise(
     "erfc", lambda x: _scipy().erfc(x), "1 - erf(x), exact where erf is close to 1.",
     ("float(gt.erfc(0.0))", "1.0"), partials=[lambda y, x: -_SLOPE * exp(-square(x))], **_REAL,
-    function=ERFC,
+    function=mathlib.ERFC,
 )  # fmt: skip
 erfinv: Unary = elementwise(
     "erfinv", lambda x: _scipy().erfinv(x), "Inverse of the error function.",
     ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
-    domains=[(-0.8, 0.8)], **_REAL,
-    function=ERFINV,
+    domains=[(-0.8, 0.8)], **_REAL, function=mathlib.ERFINV,
 )  # fmt: skip
 ndtr: Unary = elementwise(
     "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
     partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
-    function=NDTR,
+    function=mathlib.NDTR,
 )  # fmt: skip
 log_sigmoid: Unary = elementwise(
     "log_sigmoid", lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     "Logarithm of the logistic function, without overflow.",
-    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
-    partials=[lambda y, x: sigmoid(-x)], **_REAL,
-    function=LOG_SIGMOID,
+    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"), partials=[lambda y, x: sigmoid(-x)],
+    **_REAL, function=LOG_SIGMOID,
 )  # fmt: skip
 
 lgamma: Unary = elementwise(
     "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
-    ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)],
-    domains=_POSITIVE, **_REAL,
-    function=LGAMMA,
+    ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)], domains=_POSITIVE,
+    **_REAL, function=mathlib.LGAMMA,
 )  # fmt: skip
 digamma: Unary = elementwise(
     "digamma", lambda x: _scipy().psi(x), "Derivative of lgamma.",
-    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
-    partials=[lambda y, x: polygamma(1, x)], domains=_POSITIVE, **_REAL,
-    function=DIGAMMA,
+    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"), partials=[lambda y, x: polygamma(1, x)],
+    domains=_POSITIVE, **_REAL, function=mathlib.DIGAMMA,
 )  # fmt: skip
 
 
@@ -147,8 +128,7 @@ multiply_no_nan: Binary = elementwise(
     "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
     ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
-    partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL,
-    function=MULTIPLY_NO_NAN,
+    partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL, function=MULTIPLY_NO_NAN,
 )  # fmt: skip
 
 
@@ -188,8 +168,7 @@ _record_sinc: Callable[..., Any] = elementwise(
     "sinc", _sinc_kernel, "Derivative of sinc, of any order from 0.",
     ("float(gt.sinc(0.0))", "1.0"), partials=[lambda y, x, order: _record_sinc(order + 1, x)],
     params=("order",), sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
-    dtypes=("float64", "float32", "complex128"),
-    function=SINC, llvm=lowering.call_of_order(SINC),
+    dtypes=("float64", "float32", "complex128"), function=SINC, llvm=lowering.call_of_order(SINC),
 )  # fmt: skip
 
 
@@ -218,7 +197,7 @@ _record_bessel = elementwise(
     "bessel_i", _bessel_kernel, "Modified Bessel function of the first kind, of integer order.",
     ("float(gt.i0(0.0))", "1.0"), partials=[_bessel_partial], params=("order",),
     sample_params=({"order": 0}, {"order": 1}, {"order": 2}), **_REAL,
-    function=BESSEL_I0, llvm=lowering.call_of_order(BESSEL_I0, BESSEL_I1),
+    function=mathlib.BESSEL_I0, llvm=lowering.call_of_order(mathlib.BESSEL_I0, mathlib.BESSEL_I1),
 )  # fmt: skip
 
 

@@ -7,40 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, constant
+from gradtape.graph import Linear, Node, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
-from gradtape.ops.families import identities, lowering
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import cast, identities, lowering
+from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
-from gradtape.ops.families.math_functions import (
-    ACOS,
-    ACOSH,
-    ASIN,
-    ASINH,
-    ATAN,
-    ATANH,
-    CBRT,
-    CEIL,
-    COS,
-    COSH,
-    EXP,
-    EXP2,
-    EXPM1,
-    FLOOR,
-    LOG,
-    LOG1P,
-    LOG2,
-    LOG10,
-    RINT,
-    SIN,
-    SINH,
-    SQRT,
-    TAN,
-    TANH,
-    TRUNC,
-)  # fmt: skip
 
 _REAL = ("float64", "float32")
 _COMPLEX = ("float64", "float32", "complex128")
@@ -55,129 +27,118 @@ def ones_where(condition: Node, like: Node) -> Node:
 
 sin = elementwise(
     "sin", np.sin, "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"),
-    partials=[lambda y, x: cos(x)], dtypes=_COMPLEX,
-    function=SIN,
+    partials=[lambda y, x: cos(x)], dtypes=_COMPLEX, function=mathlib.SIN,
 )  # fmt: skip
 cos: Unary = elementwise(
     "cos", np.cos, "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"),
-    partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX,
-    function=COS,
+    partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX, function=mathlib.COS,
 )  # fmt: skip
 tan = elementwise(
     "tan", np.tan, "Tangent, in radians.", ("float(gt.tan(0.0))", "0.0"),
     partials=[lambda y, x: 1.0 + y * y], domains=[(-1.0, 1.0)], dtypes=_COMPLEX,
-    function=TAN,
+    function=mathlib.TAN,
 )  # fmt: skip
 asin = elementwise(
     "asin", np.arcsin, "Inverse sine.", ("float(gt.asin(0.0))", "0.0"),
     partials=[lambda y, x: rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
-    function=ASIN,
+    function=mathlib.ASIN,
 )  # fmt: skip
 acos = elementwise(
     "acos", np.arccos, "Inverse cosine.", ("float(gt.acos(1.0))", "0.0"),
     partials=[lambda y, x: -rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
-    function=ACOS,
+    function=mathlib.ACOS,
 )  # fmt: skip
 atan = elementwise(
     "atan", np.arctan, "Inverse tangent.", ("float(gt.atan(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 + x * x)], dtypes=_COMPLEX,
-    function=ATAN,
+    partials=[lambda y, x: reciprocal(1.0 + x * x)], dtypes=_COMPLEX, function=mathlib.ATAN,
 )  # fmt: skip
 sinh = elementwise(
     "sinh", np.sinh, "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"),
-    partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX,
-    function=SINH,
+    partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX, function=mathlib.SINH,
 )  # fmt: skip
 cosh: Unary = elementwise(
     "cosh", np.cosh, "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"),
-    partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX,
-    function=COSH,
+    partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX, function=mathlib.COSH,
 )  # fmt: skip
 tanh = elementwise(
     "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX,
-    function=TANH,
+    partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX, function=mathlib.TANH,
 )  # fmt: skip
 asinh = elementwise(
     "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
     partials=[lambda y, x: rsqrt(x * x + 1.0)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
-    function=ASINH,
+    function=mathlib.ASINH,
 )  # fmt: skip
 acosh = elementwise(
     "acosh", np.arccosh, "Inverse hyperbolic cosine.", ("float(gt.acosh(1.0))", "0.0"),
     # Two roots, not the root of the product, which has other branch cuts.
     partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)], domains=[(1.2, 3.0)], dtypes=_COMPLEX,
-    function=ACOSH,
+    function=mathlib.ACOSH,
 )  # fmt: skip
 atanh = elementwise(
     "atanh", np.arctanh, "Inverse hyperbolic tangent.", ("float(gt.atanh(0.0))", "0.0"),
     partials=[lambda y, x: reciprocal(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
-    function=ATANH,
+    function=mathlib.ATANH,
 )  # fmt: skip
 
 exp = elementwise(
-    "exp", np.exp, "Exponential.", ("float(gt.exp(0.0))", "1.0"),
-    partials=[lambda y, x: y], dtypes=_COMPLEX,
-    function=EXP,
+    "exp", np.exp, "Exponential.", ("float(gt.exp(0.0))", "1.0"), partials=[lambda y, x: y],
+    dtypes=_COMPLEX, function=mathlib.EXP,
 )  # fmt: skip
 exp2 = elementwise(
     "exp2", np.exp2, "Two to the power of each element.", ("float(gt.exp2(3.0))", "8.0"),
     partials=[lambda y, x: y * _LN2], dtypes=_COMPLEX,
-    function=EXP2, of_complex=complex_formulas.exp2,
+    function=mathlib.EXP2, of_complex=complex_formulas.exp2,
 )  # fmt: skip
 expm1 = elementwise(
     "expm1", lambda x: _expm1(x), "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
     partials=[lambda y, x: exp(x)], dtypes=_COMPLEX,
-    function=EXPM1, of_complex=complex_formulas.expm1,
+    function=mathlib.EXPM1, of_complex=complex_formulas.expm1,
 )  # fmt: skip
 log = elementwise(
     "log", np.log, "Natural logarithm.", ("float(gt.log(1.0))", "0.0"),
     partials=[lambda y, x: reciprocal(x)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=LOG,
+    function=mathlib.LOG,
 )  # fmt: skip
 log1p = elementwise(
     "log1p", np.log1p, "log(1 + x), exact near zero.", ("float(gt.log1p(0.0))", "0.0"),
     partials=[lambda y, x: reciprocal(1.0 + x)], domains=[(-0.6, 3.0)], dtypes=_COMPLEX,
-    function=LOG1P, of_complex=complex_formulas.log1p,
+    function=mathlib.LOG1P, of_complex=complex_formulas.log1p,
 )  # fmt: skip
 log2 = elementwise(
     "log2", np.log2, "Logarithm to base 2.", ("float(gt.log2(8.0))", "3.0"),
     partials=[lambda y, x: reciprocal(x * _LN2)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=LOG2, of_complex=complex_formulas.logarithm(2.0),
+    function=mathlib.LOG2, of_complex=complex_formulas.logarithm(2.0),
 )  # fmt: skip
 log10 = elementwise(
     "log10", np.log10, "Logarithm to base 10.", ("float(gt.log10(100.0))", "2.0"),
     partials=[lambda y, x: reciprocal(x * _LN10)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=LOG10, of_complex=complex_formulas.logarithm(10.0),
+    function=mathlib.LOG10, of_complex=complex_formulas.logarithm(10.0),
 )  # fmt: skip
 
 sqrt = elementwise(
     "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.",
-    ("float(gt.sqrt(4.0))", "2.0"),
-    partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=SQRT,
+    ("float(gt.sqrt(4.0))", "2.0"), partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX, function=mathlib.SQRT,
 )  # fmt: skip
 rsqrt: Unary = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
     partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=SQRT, llvm=lowering.reciprocal_root,
+    function=mathlib.SQRT, llvm=lowering.reciprocal_root,
 )  # fmt: skip
 cbrt = elementwise(
     "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
-    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)],
-    accepts="float", dtypes=_REAL,
-    function=CBRT,
+    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)], accepts="float",
+    dtypes=_REAL, function=mathlib.CBRT,
 )  # fmt: skip
 square = elementwise(
     "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
-    partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric",
-    dtypes=(*_COMPLEX, "int32"),
+    partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
     llvm=lowering.square,
 )  # fmt: skip
 reciprocal: Unary = elementwise(
     "reciprocal", lambda x: 1 / x, "One over each element.", ("float(gt.reciprocal(4.0))", "0.25"),
-    partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX,
-    llvm=lowering.reciprocal,
+    partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX, llvm=lowering.reciprocal,
 )  # fmt: skip
 negative = elementwise(
     "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
@@ -196,27 +157,20 @@ _STEP: dict[str, Any] = {
 }  # fmt: skip
 floor: Unary = elementwise(
     "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
-    **_STEP,
-    function=FLOOR, llvm=lowering.rounding(FLOOR),
+    **_STEP, function=mathlib.FLOOR, llvm=lowering.rounding(mathlib.FLOOR),
 )  # fmt: skip
 ceil: Unary = elementwise(
     "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
-    **_STEP,
-    function=CEIL, llvm=lowering.rounding(CEIL),
+    **_STEP, function=mathlib.CEIL, llvm=lowering.rounding(mathlib.CEIL),
 )  # fmt: skip
 trunc: Unary = elementwise(
-    "trunc",
-    np.trunc,
-    "Integer part; derivative 0.",
-    ("float(gt.trunc(-1.5))", "-1.0"),
-    **_STEP,
-    function=TRUNC,
-    llvm=lowering.rounding(TRUNC),
-)
+    "trunc", np.trunc, "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), **_STEP,
+    function=mathlib.TRUNC, llvm=lowering.rounding(mathlib.TRUNC),
+)  # fmt: skip
 round: Unary = elementwise(
     "round", np.round, "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
-    function=RINT, llvm=lowering.rounding(RINT, complex_formulas.rounded),
+    function=mathlib.RINT, llvm=lowering.rounding(mathlib.RINT, complex_formulas.rounded),
 )  # fmt: skip
 
 sigmoid = elementwise(
@@ -231,9 +185,8 @@ softplus = elementwise(
 )  # fmt: skip
 relu = elementwise(
     "relu", lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0); derivative 0 at 0.",
-    ("float(gt.relu(-1.0))", "0.0"), partials=[lambda y, x: ones_where(x > 0.0, x)],
-    promote="same", accepts="real", domains=[(0.2, 2.0)], dtypes=(*_REAL, "int32"),
-    llvm=lowering.relu,
+    ("float(gt.relu(-1.0))", "0.0"), partials=[lambda y, x: ones_where(x > 0.0, x)], promote="same",
+    accepts="real", domains=[(0.2, 2.0)], dtypes=(*_REAL, "int32"), llvm=lowering.relu,
 )  # fmt: skip
 
 
@@ -296,13 +249,11 @@ signbit = _predicate(
 )  # fmt: skip
 logical_not = elementwise(
     "logical_not", np.logical_not, "Logical negation.", ("bool(gt.logical_not(True))", "False"),
-    promote="bool", result="bool", dtypes=("bool",),
-    llvm=lowering.invert,
+    promote="bool", result="bool", dtypes=("bool",), llvm=lowering.invert,
 )  # fmt: skip
 bitwise_invert = elementwise(
     "bitwise_invert", np.invert, "Bits inverted.", ("int(gt.bitwise_invert(5))", "-6"),
-    promote="same", accepts="integer", dtypes=("int32", "bool", "uint8"),
-    llvm=lowering.invert,
+    promote="same", accepts="integer", dtypes=("int32", "bool", "uint8"), llvm=lowering.invert,
 )  # fmt: skip
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node
-from gradtape.graph.spec import Shape
+from gradtape.graph import Node, Shape, View
 
 Strides = tuple[int, ...]
 

@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply, constant, outputs
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import REGISTRY, Node, Shape, Spec, apply, constant, outputs, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]
@@ -136,3 +134,78 @@ def numbers(size: int, step: int, ndim: int) -> Node:
     """0, step, 2 step, ..., one number per example, to be added to examples with `ndim` axes."""
     found = apply(REGISTRY["arange"], (), (0, size, 1, np.dtype(np.int64)))
     return reshaped(found if step == 1 else found * step, (size, *(1,) * ndim))
+
+
+# Batch rules of ops that read and write by position: the rows of all examples are joined. Where
+# positions differ from example to example, the tensors of all examples become one tensor with
+# `size` times as many rows, and each example adds the number of rows before its own to positions.
+def joined_rows(x: Node, axis: int) -> Node:
+    """(size, ..., length, ...) to (size * length, ...), with `axis` counted in one example."""
+    front = moved(x, axis + 1, 1)
+    size, length, *rest = front.shape
+    return reshaped(front, (size * length, *rest))
+
+
+def parted_rows(rows: Node, size: int, axis: int) -> Node:
+    """The inverse of `joined_rows`."""
+    parted = reshaped(rows, (size, rows.shape[0] // size if size else 0, *rows.shape[1:]))
+    return moved(parted, 1, axis + 1)
+
+
+def joined_positions(indices: Node, length: int) -> Node:
+    """The positions of each example, as positions in the joined rows."""
+    if indices.dtype != np.dtype(np.int64):
+        indices = apply(REGISTRY["cast"], (indices,), (np.dtype(np.int64),))
+    return indices + numbers(indices.shape[0], length, indices.ndim - 1)
+
+
+def gather(inputs: Inputs, batched: Flags, y: Node, axis: int) -> Node:
+    """The rule of `gather`: each example reads its own tensor, or all examples read one."""
+    x, indices = inputs
+    if not batched[1]:
+        return apply(y.op, inputs, (axis + 1,))
+    if not batched[0]:
+        return moved(apply(y.op, inputs, (axis,)), axis, 0)
+    length = y.inputs[0].shape[axis]
+    found = apply(y.op, (joined_rows(x, axis), joined_positions(indices, length)), (0,))
+    # In the result, the axes of the indices replace the axis that was read.
+    return moved(found, 1, axis + 1, indices.ndim - 1)
+
+
+def write(inputs: Inputs, batched: Flags, y: Node, axis: int = 0) -> Node:
+    """The rule of scatters, which add or write values by position."""
+    x, indices, values = inputs
+    size = size_of(inputs, batched)
+    x = x if batched[0] else spread(x, size)
+    values = values if batched[2] else spread(values, size)
+    if not batched[1]:
+        op = REGISTRY["scatter_add"] if y.op.name == "scatter_add_rows" else y.op
+        return apply(op, (x, indices, values), (axis + 1,))
+    if not size:
+        return x
+    length, count = y.inputs[0].shape[axis], indices.ndim - 1
+    rows = joined_rows(x, axis)
+    front = moved(values, axis + 1, 1, count)
+    params = () if y.op.name == "scatter_add_rows" else (0,)
+    written = apply(y.op, (rows, joined_positions(indices, length), front), params)
+    return parted_rows(written, size, axis)
+
+
+def last_writer(inputs: Inputs, batched: Flags, y: Node, length: int) -> Node:
+    """The rule of `last_writer`: in joined rows, examples never write to the same position."""
+    (indices,) = inputs
+    size = indices.shape[0]
+    return apply(y.op, (joined_positions(indices, length),), (size * length,))
+
+
+def scatter_argmax(inputs: Inputs, batched: Flags, y: Node) -> Node:
+    """The rule of `scatter_argmax`: winners in joined rows, numbered from 0 in each example."""
+    x, indices, values = spread_all(inputs, batched)
+    size = x.shape[0]
+    if not size:
+        return constant(0, spec((0, *y.shape), y.dtype))
+    positions = joined_positions(indices, y.inputs[0].shape[0])
+    winner = apply(y.op, (joined_rows(x, 0), positions, values))
+    winner = parted_rows(winner, size, 0)
+    own = winner - numbers(size, y.inputs[1].size, y.ndim)
+    return apply(REGISTRY["where"], (winner < 0, winner, own))

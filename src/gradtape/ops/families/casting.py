@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, Array, DType, as_dtype, promote, to_inexact
+from gradtape.dtypes import Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
-from gradtape.graph.facts import Linear
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
 from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
@@ -58,31 +55,19 @@ def _cast_numpy(x: Array, dtype: DType) -> Array:
         return np.asarray(x).astype(dtype)
 
 
-CAST = declare(
-    Op(
-        "cast",
-        "elementwise",
-        spec=_cast_spec,
-        numpy=_cast_numpy,
-        batch=batching.broadcasting,
-        llvm=lowering.cast,
-        examples=examples.elementwise,
-        linear=Linear((0,)),
-        simpler=identities.cast,
-        params=("dtype",),
-        jvp=_cast_jvp,
-        vjp=_cast_vjp,
-        mask=lambda index, mask, y, inputs, dtype: mask,
-        sparsity=elements,
-        samples=lambda: [
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
-            Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
-            Sample((np.array(True),), {"dtype": np.dtype("float64")}),
-        ],
-    )
-)
+CAST = declare(Op(
+    "cast", "elementwise", params=("dtype",), spec=_cast_spec, numpy=_cast_numpy, jvp=_cast_jvp,
+    vjp=_cast_vjp, mask=lambda index, mask, y, inputs, dtype: mask, linear=Linear((0,)),
+    batch=batching.broadcasting, examples=examples.elementwise, sparsity=elements,
+    llvm=lowering.cast, simpler=identities.cast,
+    samples=lambda: [
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
+        Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
+        Sample((np.array(True),), {"dtype": np.dtype("float64")}),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -119,6 +104,3 @@ def promotion(name: str, kind: str, accepted: str) -> Callable[..., Any]:
         return cast_to(inputs, dtype)
 
     return rule
-
-
-__all__ = ["CAST", "COMPLEX_OF", "REAL_OF", "cast", "cast_to", "promotion"]

@@ -14,9 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradtape.graph.node import Node
-from gradtape.graph.operators import OPERATORS
-from gradtape.graph.spec import Shape, spec
+from gradtape.graph import OPERATORS, Node, Shape, spec
 from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
 
 # With more operands than this, setting up one loop per operand takes longer than NumPy's join.

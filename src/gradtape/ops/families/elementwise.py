@@ -12,11 +12,8 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.graph.facts import Linear
-from gradtape.graph.math_function import MathFunction
+from gradtape.graph import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
 from gradtape.graph.node import Node, apply, constant, leaf
-from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.graph.vector_code import LlvmRule
 from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
@@ -24,10 +21,7 @@ from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
-from gradtape.recording.handle import Handle
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.recording import Handle, Recording, record, state
 
 Domain = tuple[float, float]
 # The rough cost of a call of a mathematical function, in units of one load from memory.
@@ -153,29 +147,11 @@ def samples_of(
 # The static type of the declared function follows from `arity` and `params`; the overloads leave
 # out the other options.
 @overload
-def elementwise(
-    name: str,
-    numpy: Callable[..., Any],
-    doc: str,
-    example: tuple[str, str],
-    *,
-    arity: Literal[2],
-    **options: Any,
-) -> Binary: ...
+def elementwise(*declared: Any, arity: Literal[2], **options: Any) -> Binary: ...
 @overload
-def elementwise(
-    name: str,
-    numpy: Callable[..., Any],
-    doc: str,
-    example: tuple[str, str],
-    *,
-    params: tuple[str, ...],
-    **options: Any,
-) -> Callable[..., Any]: ...
+def elementwise(*declared: Any, params: tuple[str, ...], **options: Any) -> Callable[..., Any]: ...
 @overload
-def elementwise(
-    name: str, numpy: Callable[..., Any], doc: str, example: tuple[str, str], **options: Any
-) -> Unary: ...
+def elementwise(*declared: Any, **options: Any) -> Unary: ...
 def elementwise(  # type: ignore[misc]
     name: str,
     numpy: Callable[..., Any],
@@ -217,30 +193,15 @@ def elementwise(  # type: ignore[misc]
     elif result == "bool" or accepts in ("integer", "whole number"):
         jvp = vjp = Undefined(f"{name} gives no floating-point result")
 
-    op = declare(
-        Op(
-            name,
-            "elementwise",
-            spec=spec_of(name, arity, result),
-            numpy=numpy,
-            batch=batching.broadcasting,
-            jvp=jvp,
-            vjp=vjp,
-            mask=mask_of,
-            promote=promotion(name, promote, accepts),
-            params=params,
-            sparsity=sparsity or (sparsity_of(partials) if partials else elements),
-            samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
-            function=function,
-            llvm=llvm,
-            compiled_cost=1 if function is None else CALL_COST,
-            doc=doc,
-            examples=examples.elementwise,
-            linear=linear,
-            simpler=simpler,
-            transparent=transparent,
-        )
-    )
+    op = declare(Op(
+        name, "elementwise", params=params, spec=spec_of(name, arity, result), numpy=numpy,
+        promote=promotion(name, promote, accepts), jvp=jvp, vjp=vjp, mask=mask_of, linear=linear,
+        batch=batching.broadcasting, examples=examples.elementwise,
+        sparsity=sparsity or (sparsity_of(partials) if partials else elements), function=function,
+        llvm=llvm, compiled_cost=1 if function is None else CALL_COST, simpler=simpler,
+        transparent=transparent,
+        samples=lambda: samples_of(name, arity, domains, dtypes, sample_params), doc=doc,
+    ))  # fmt: skip
     make = {1: unary_function, 2: binary_function}[arity]
     recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:

@@ -13,9 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from gradtape.graph.facts import Join
-from gradtape.graph.node import Node
-from gradtape.graph.spec import Shape
+from gradtape.graph import Join, Node, Shape
 
 MIXES = "{op} mixes examples"
 UNPROVED = "cannot prove that {op} keeps examples apart"

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.batching import Flags, Inputs
 from gradtape.ops.families.reads import dense
@@ -82,22 +80,12 @@ def _samples() -> list[Sample]:
     ]
 
 
-FOR_EACH = declare(
-    Op(
-        "for_each",
-        "library",
-        examples=examples.matrices,
-        spec=_spec,
-        numpy=_kernel,
-        batch=_batch,
-        sparsity=dense,
-        jvp=Undefined("it serves ops that give integers or booleans"),
-        vjp=Undefined("it serves ops that give integers or booleans"),
-        params=("op", "params", "over"),
-        samples=_samples,
-        expensive=True,
-    )
-)
+FOR_EACH = declare(Op(
+    "for_each", "library", params=("op", "params", "over"), spec=_spec, numpy=_kernel,
+    jvp=Undefined("it serves ops that give integers or booleans"),
+    vjp=Undefined("it serves ops that give integers or booleans"), batch=_batch,
+    examples=examples.matrices, sparsity=dense, expensive=True, samples=_samples,
+))  # fmt: skip
 
 
 def each(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Rule, declare
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import Shape
+from gradtape.graph import REGISTRY, Node, Op, Rows, Rule, Shape, apply, declare
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 
@@ -35,16 +32,7 @@ def linear(
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **given: Any) -> Node | Rows:
         return transpose(g, inputs[0], **given)
 
-    op = declare(
-        Op(
-            name,
-            family,
-            jvp=jvp,
-            vjp=vjp,
-            mask=mask or mask_by_vjp,
-            **others,
-        )
-    )
+    op = declare(Op(name, family, jvp=jvp, vjp=vjp, mask=mask or mask_by_vjp, **others))
     return op
 
 

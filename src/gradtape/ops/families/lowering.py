@@ -6,16 +6,19 @@ A rule gets a builder and one vector per operand, and returns the vector of resu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph.math_function import MathFunction, NotLowered
+from gradtape.graph import Accumulation, MathFunction, NotLowered
+from gradtape.graph.vector_code import Builder, Combination, Vector
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, FABS, HYPOT, SQRT
 
 if TYPE_CHECKING:
     from gradtape.graph.vector_code import Builder, LlvmRule, Vector
+
 
 _BOOL = np.dtype(bool)
 
@@ -243,3 +246,45 @@ def select(b: Builder, condition: Vector, x: Vector, y: Vector) -> Vector:
 
 def cast(b: Builder, x: Vector, dtype: DType) -> Vector:
     return b.cast(x, dtype)
+
+
+def add(b: Builder, x: Vector, y: Vector) -> Vector:
+    """x + y, never contracted to a fused multiply-add, which would round differently from NumPy."""
+    return b.arithmetic("fadd", "add", x, y, contract=False)
+
+
+def _multiply(b: Builder, x: Vector, y: Vector) -> Vector:
+    return b.arithmetic("fmul", "mul", x, y, contract=False)
+
+
+def _recurrence_step(b: Builder, state: Vector, factor: Vector, term: Vector) -> Vector:
+    """factor * state + term, where a state of 0 adds nothing even if the factor is infinite."""
+    zero = b.constant(0, state.dtype)
+    grown = _multiply(b, factor, state)
+    return add(b, b.select(b.compare("oeq", "eq", state, zero), zero, grown), term)
+
+
+def _lowest(dtype: DType) -> float:
+    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+
+
+def _highest(dtype: DType) -> float:
+    return np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+def _always(value: int) -> Callable[[DType], int]:
+    return lambda dtype: value
+
+
+COMBINATIONS: dict[Accumulation, Combination] = {
+    Accumulation.SUM: Combination(_always(0), add),
+    Accumulation.PROD: Combination(_always(1), _multiply),
+    Accumulation.ANY: Combination(_always(False), bits("or")),
+    Accumulation.ALL: Combination(_always(True), bits("and")),
+    # Kernels do not take booleans (no `b` in kinds): they are rare enough to be left to NumPy.
+    Accumulation.MAX: Combination(_lowest, larger, kinds="iuf"),
+    Accumulation.MIN: Combination(_highest, smaller, kinds="iuf"),
+    Accumulation.ARGMAX: Combination(_lowest, larger, kinds="iuf", better="gt"),
+    Accumulation.ARGMIN: Combination(_highest, smaller, kinds="iuf", better="lt"),
+    Accumulation.RECURRENCE: Combination(_always(0), add, step=_recurrence_step),
+}

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph.node import Node
-from gradtape.graph.spec import Shape, Spec
+from gradtape.graph import Node, Shape, Spec
 
 Pairs = Sequence[tuple[int, int]]
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradtape.errors import AxisError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.spec import Shape
+from gradtape.graph import REGISTRY, Node, Shape, apply
 
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:

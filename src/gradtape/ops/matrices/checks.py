@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph.node import Node, apply, outputs
-from gradtape.graph.spec import Shape, Spec
+from gradtape.graph import Node, Shape, Spec, apply, outputs
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import EYE, constant_beside
 from gradtape.ops.families.samples import generator

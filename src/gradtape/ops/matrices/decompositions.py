@@ -9,48 +9,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices.checks import (
-    batch_mask,
-    explained,
-    identity_like,
-    outputs_of,
-    require_matrix,
-    require_square,
-    sample_matrices,
-    symmetric_part,
-)
+from gradtape.ops.matrices import checks
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.recording.record import record
-
-__all__ = ["QR", "cholesky", "qr"]
 
 _SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
 _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
 
 
 def _cholesky_spec(x: Spec) -> Spec:
-    require_square("cholesky", x)
+    checks.require_square("cholesky", x)
     return x
 
 
 def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
-    return explained(
+    return checks.explained(
         "cholesky",
         "a matrix is not positive definite",
         "Add a small multiple of the identity.",
-        lambda: np.linalg.cholesky(symmetric_part(x)),
+        lambda: np.linalg.cholesky(checks.symmetric_part(x)),
     )
 
 
@@ -60,37 +45,25 @@ def _solve_lower(factor: Node, right: Node) -> Node:
 
 def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
     # L⁻¹ dA L⁻ᴴ = L⁻¹ dL + (L⁻¹ dL)ᴴ: its lower triangle with half the diagonal is L⁻¹ dL.
-    inner = _solve_lower(y, adjoint(_solve_lower(y, symmetric_part(tangents[0]))))
-    halved = tril(inner) - inner * (identity_like(inner) * 0.5)
+    inner = _solve_lower(y, adjoint(_solve_lower(y, checks.symmetric_part(tangents[0]))))
+    halved = tril(inner) - inner * (checks.identity_like(inner) * 0.5)
     return matmul(y, halved)
 
 
 def _positive_samples() -> list[Sample]:
-    matrices = sample_matrices("cholesky", _SQUARE, ("float64", "complex128", "float32"))
+    matrices = checks.sample_matrices("cholesky", _SQUARE, ("float64", "complex128", "float32"))
     return [
         Sample((x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1], dtype=x.dtype),))
         for x in matrices
     ]
 
 
-CHOLESKY = declare(
-    Op(
-        "cholesky",
-        "library",
-        examples=examples.matrices,
-        spec=_cholesky_spec,
-        numpy=_cholesky_kernel,
-        batch=batching.leading,
-        jvp=_cholesky_jvp,
-        mask=batch_mask(2),
-        promote=promotion("cholesky", "float", "inexact"),
-        sparsity=matrices,
-        solves=True,
-        samples=_positive_samples,
-        expensive=True,
-        may_fail=True,
-    )
-)
+CHOLESKY = declare(Op(
+    "cholesky", "library", spec=_cholesky_spec, numpy=_cholesky_kernel,
+    promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=checks.batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
+    expensive=True, may_fail=True, samples=_positive_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -118,7 +91,7 @@ class QR(NamedTuple):
 
 
 def _qr_spec(x: Spec, complete: bool) -> tuple[Spec, Spec]:
-    require_matrix("qr", x)
+    checks.require_matrix("qr", x)
     *batch, rows, columns = x.shape
     inner = rows if complete else min(rows, columns)
     return spec((*batch, rows, inner), x.dtype), spec((*batch, inner, columns), x.dtype)
@@ -143,31 +116,22 @@ def _qr_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], complete: bool) -> 
     rotation = below - adjoint(below)
     if inner.dtype.kind == "c":
         # R keeps a real diagonal, so the phase of each column turns with it.
-        rotation = rotation + cast(imag(inner), inner.dtype) * (identity_like(inner) * 1j)
+        rotation = rotation + cast(imag(inner), inner.dtype) * (checks.identity_like(inner) * 1j)
     dq = scaled + matmul(q, rotation - inner)
     return dq, matmul(adjoint(q), dx - matmul(dq, r))
 
 
-QR_OP = declare(
-    Op(
-        "qr",
-        "library",
-        examples=examples.matrices,
-        spec=_qr_spec,
-        batch=batching.leading,
-        numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
-        jvp=_qr_jvp,
-        promote=promotion("qr", "float", "inexact"),
-        params=("complete",),
-        sparsity=matrices,
-        samples=lambda: [
-            Sample((x,), {"complete": complete}, order=0 if complete else 2)
-            for complete in (False, True)
-            for x in sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
-        ],
-        expensive=True,
-    )
-)
+QR_OP = declare(Op(
+    "qr", "library", params=("complete",), spec=_qr_spec,
+    numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+    promote=promotion("qr", "float", "inexact"), jvp=_qr_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [
+        Sample((x,), {"complete": complete}, order=0 if complete else 2)
+        for complete in (False, True)
+        for x in checks.sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
+    ],
+))  # fmt: skip
 
 
 def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
@@ -182,4 +146,4 @@ def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode {mode!r} is not known. Use 'reduced' or 'complete'.")
-    return QR(*outputs_of(record(QR_OP, (x,), (mode == "complete",))))
+    return QR(*checks.outputs_of(record(QR_OP, (x,), (mode == "complete",))))

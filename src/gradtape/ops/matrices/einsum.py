@@ -16,24 +16,25 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
-from gradtape.ops.matrices.contraction import conjugate, matmul, own
-from gradtape.ops.matrices.subscripts import Labels, canonical, parse, sizes_of
+from gradtape.ops.matrices.contraction import (
+    Labels,
+    canonical,
+    conjugate,
+    matmul,
+    own,
+    parse,
+    sizes_of,
+)
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
-
-__all__ = ["einsum"]
 
 
 def _terms(subscripts: str) -> tuple[list[str], str]:
@@ -98,10 +99,6 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_kernel(a: np.ndarray, b: np.ndarray, subscripts: str) -> np.ndarray:
-    return _lowering(subscripts).run(a, b)
-
-
 def _einsum_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Any:
     total = None
     for index, tangent in enumerate(tangents):
@@ -162,14 +159,7 @@ def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) ->
 def _einsum_samples() -> list[Sample]:
     rng = generator("einsum")
     sizes = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 0}
-    cases = [
-        "ab,bc->ac",
-        "abc,cdb->ad",
-        "abc,bdac->dba",
-        "bac,cab->b",
-        "ab,ab->",
-        "abe,ea->b",
-    ]
+    cases = ["ab,bc->ac", "abc,cdb->ad", "abc,bdac->dba", "bac,cab->b", "ab,ab->", "abe,ea->b"]
     dtypes = ["float64", "complex128"]
     found = []
     for dtype in dtypes:
@@ -188,25 +178,13 @@ def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
     return (tuple(left), tuple(right)), tuple(output)
 
 
-EINSUM = declare(
-    Op(
-        "einsum",
-        "contraction",
-        spec=_einsum_spec,
-        numpy=_einsum_kernel,
-        batch=_einsum_batch,
-        jvp=_einsum_jvp,
-        vjp=_einsum_vjp,
-        mask=_einsum_mask,
-        promote=promotion("einsum", "same", "any"),
-        params=("subscripts",),
-        sparsity=_einsum_sparsity,
-        labels=_einsum_labels,
-        examples=examples.labelled,
-        samples=_einsum_samples,
-        expensive=True,
-    )
-)
+EINSUM = declare(Op(
+    "einsum", "contraction", params=("subscripts",), spec=_einsum_spec,
+    numpy=lambda a, b, subscripts: _lowering(subscripts).run(a, b),
+    promote=promotion("einsum", "same", "any"), jvp=_einsum_jvp, vjp=_einsum_vjp, mask=_einsum_mask,
+    batch=_einsum_batch, examples=examples.labelled, sparsity=_einsum_sparsity,
+    labels=_einsum_labels, expensive=True, samples=_einsum_samples,
+))  # fmt: skip
 
 
 def arrange(x: Any, have: Labels, want: Labels) -> Any:

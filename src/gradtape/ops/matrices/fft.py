@@ -13,28 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import COMPLEX_OF, REAL_OF, to_inexact
+from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, default_dtype, to_inexact
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import Node, Op, Spec, apply, spec
+from gradtape.ops.arrays.creation import check_device
+from gradtape.ops.arrays.movement import roll
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
-from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import conj
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast
+from gradtape.ops.families import batching, broadcast_to, cast, examples, normalize_axis
 from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_to, normalize_axis
-from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
-
-__all__ = [
-    "fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
-]  # fmt: skip
 
 # Maps the scaling of a transform to the scaling of its adjoint (and of hfft to that of irfft).
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -85,17 +79,12 @@ def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -
 
 
 FFT: Op = linear(
-    "fft",
-    "library",
-    examples=examples.along_axis,
-    spec=lambda x, axes, inverse, norm: x,
-    numpy=_fft_numpy,
-    batch=batching.shifted("axes"),
+    "fft", "library", params=("axes", "inverse", "norm"), spec=lambda x, axes, inverse, norm: x,
+    numpy=_fft_numpy, promote=_to_complex, mask=_mask,
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
-    params=("axes", "inverse", "norm"),
-    sparsity=lanes,
+    batch=batching.shifted("axes"), examples=examples.along_axis, sparsity=lanes, expensive=True,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -105,21 +94,15 @@ FFT: Op = linear(
         ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
         ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
     ),
-    expensive=True,
-    promote=_to_complex,
-    mask=_mask,
-)
+)  # fmt: skip
 
 WEIGH_INNER: Op = linear(
-    "weigh_inner_frequencies",
-    "library",
-    examples=examples.along_axis,
+    "weigh_inner_frequencies", "library", params=("axis", "length", "factor"),
     spec=lambda x, axis, length, factor: x,
     numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
-    batch=batching.shifted("axis"),
+    mask=lambda index, mask, y, inputs, **params: mask,
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
-    params=("axis", "length", "factor"),
-    sparsity=elements,
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=elements,
     samples=_samples(
         "weigh_inner_frequencies",
         ("complex128", "complex64"),
@@ -128,8 +111,7 @@ WEIGH_INNER: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "factor": 2.0}),
         ((0, 2), {"axis": 1, "length": 2, "factor": 2.0}),
     ),
-    mask=lambda index, mask, y, inputs, **params: mask,
-)
+)  # fmt: skip
 
 
 def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
@@ -152,15 +134,11 @@ def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Nod
 
 
 RFFT: Op = linear(
-    "rfft",
-    "library",
-    examples=examples.along_axis,
+    "rfft", "library", params=("axis", "norm"),
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
-    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
-    batch=batching.shifted("axis"),
-    transpose=_rfft_transpose,
-    params=("axis", "norm"),
-    sparsity=lanes,
+    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), promote=_to_real, mask=_mask,
+    transpose=_rfft_transpose, batch=batching.shifted("axis"), examples=examples.along_axis,
+    sparsity=lanes, expensive=True,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -170,21 +148,14 @@ RFFT: Op = linear(
         ((2, 1), {"axis": 1, "norm": "backward"}),
         ((0, 4), {"axis": 1, "norm": "backward"}),
     ),
-    expensive=True,
-    promote=_to_real,
-    mask=_mask,
-)
+)  # fmt: skip
 
 IRFFT: Op = linear(
-    "irfft",
-    "library",
-    examples=examples.along_axis,
+    "irfft", "library", params=("axis", "length", "norm"),
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
-    batch=batching.shifted("axis"),
-    transpose=_irfft_transpose,
-    params=("axis", "length", "norm"),
-    sparsity=lanes,
+    promote=_to_complex, mask=_mask, transpose=_irfft_transpose, batch=batching.shifted("axis"),
+    examples=examples.along_axis, sparsity=lanes, expensive=True,
     samples=_samples(
         "irfft",
         ("complex128", "complex64"),
@@ -194,10 +165,7 @@ IRFFT: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
         ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
     ),
-    expensive=True,
-    promote=_to_complex,
-    mask=_mask,
-)
+)  # fmt: skip
 
 
 def _norm(name: str, norm: Any) -> str:
@@ -403,3 +371,66 @@ def ihfft(
     [1.0, 0.5, 0.0]
     """
     return conj(_from_real("ihfft", x, *_one(axis, n), ADJOINT[_norm("ihfft", norm)]))
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """The frequencies of `fft`, for n points a distance d apart.
+
+    >>> gt.fft.fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    return _frequencies("fftfreq", np.fft.fftfreq, n, d, dtype, device)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """The frequencies of `rfft`, for n points a distance d apart.
+
+    >>> gt.fft.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
+    return _frequencies("rfftfreq", np.fft.rfftfreq, n, d, dtype, device)
+
+
+def _frequencies(name: str, of: Any, n: int, d: float, dtype: Any, device: Any) -> Any:
+    check_device(name, device)
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if dtype.kind != "f":
+        raise DtypeError(
+            f"{name}: frequencies are real numbers, not {dtype}. Choose a float dtype."
+        )
+    return identity(of(require_points(name, n), float(d)).astype(dtype))
+
+
+@kind_of_operand
+def fftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Frequency 0 moved to the middle, along all axes by default.
+
+    >>> gt.fft.fftshift(gt.fft.fftfreq(4)).tolist()
+    [-0.5, -0.25, 0.0, 0.25]
+    """
+    x = record_operand(x)
+    order = _shifted_axes("fftshift", x, axes)
+    return roll(x, tuple(x.shape[axis] // 2 for axis in order), axis=order)
+
+
+@kind_of_operand
+def ifftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Frequency 0 moved from the middle back to the front.
+
+    >>> gt.fft.ifftshift([-0.5, -0.25, 0.0, 0.25]).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    x = record_operand(x)
+    order = _shifted_axes("ifftshift", x, axes)
+    return roll(x, tuple(-(x.shape[axis] // 2) for axis in order), axis=order)
+
+
+def _shifted_axes(name: str, x: Any, axes: Any) -> tuple[int, ...]:
+    if axes is None:
+        return tuple(range(x.ndim))
+    listed = axes if isinstance(axes, (tuple, list)) else (axes,)
+    return tuple(normalize_axis(name, axis, x.ndim) for axis in listed)

@@ -9,31 +9,18 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices.checks import (
-    as_column,
-    batch_mask,
-    explained,
-    identity_like,
-    outputs_of,
-    require_matrix,
-    require_square,
-    sample_matrices,
-)
+from gradtape.ops.matrices import checks
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -46,10 +33,6 @@ from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
 from gradtape.recording.record import record
 
-__all__ = [
-    "Slogdet", "det", "inv", "matrix_power", "slogdet", "solve", "triangular_solve",
-]  # fmt: skip
-
 _SINGULAR = "a matrix is singular"
 _PSEUDO = "Add a multiple of the identity, or use gt.linalg.pinv."
 _SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
@@ -57,8 +40,8 @@ _DTYPES = ("float64", "complex128", "float32")
 
 
 def _system_spec(name: str, a: Spec, b: Spec) -> Spec:
-    require_square(name, a)
-    require_matrix(name, b)
+    checks.require_square(name, a)
+    checks.require_matrix(name, b)
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"{name}: shapes {a.shape} and {b.shape} do not match (axis {a.ndim - 1}: "
@@ -74,8 +57,8 @@ def _system_samples(name: str, **params: Any) -> list[Sample]:
     for dtype in _DTYPES:
         shapes: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (2, 2), (2, 1, 2, 2), (0, 0), (3, 3))
         sides: tuple[Shape, ...] = ((3, 2), (2, 2, 1), (3, 2, 2), (3, 2, 1), (0, 2), (3, 0))
-        matrices = sample_matrices(name, shapes, (dtype,))
-        right = sample_matrices(name + " right", sides, (dtype,))
+        matrices = checks.sample_matrices(name, shapes, (dtype,))
+        right = checks.sample_matrices(name + " right", sides, (dtype,))
         found += [Sample((a, b), params) for a, b in zip(matrices, right, strict=True)]
     return found
 
@@ -102,10 +85,6 @@ def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[
     )
 
 
-def _solve_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b))
-
-
 def _solve_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
     da, db = tangents
     right = db
@@ -121,25 +100,14 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return reduce_to(back, inputs[index].shape)
 
 
-SOLVE = declare(
-    Op(
-        "solve",
-        "library",
-        examples=examples.matrices,
-        spec=lambda a, b: _system_spec("solve", a, b),
-        numpy=_solve_kernel,
-        batch=_system_batch,
-        jvp=_solve_jvp,
-        vjp=_solve_vjp,
-        mask=batch_mask(2),
-        promote=promotion("solve", "float", "inexact"),
-        sparsity=_system_sparsity,
-        solves=True,
-        samples=lambda: _system_samples("solve"),
-        expensive=True,
-        may_fail=True,
-    )
-)
+SOLVE = declare(Op(
+    "solve", "library", spec=lambda a, b: _system_spec("solve", a, b),
+    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
+    promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
+    mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
+    sparsity=_system_sparsity, solves=True, expensive=True, may_fail=True,
+    samples=lambda: _system_samples("solve"),
+))  # fmt: skip
 
 
 def solve_matrix(a: Any, b: Any) -> Any:
@@ -160,7 +128,7 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         return sparse_solve(x1, x2)
     a, b = record_operand(x1), record_operand(x2)
     if b.ndim == 1:
-        found = solve_matrix(a, as_column(b))
+        found = solve_matrix(a, checks.as_column(b))
         return own(movement.reshape(found, found.shape[:-1]))
     return solve_matrix(a, b)
 
@@ -215,29 +183,18 @@ def _triangular_vjp(
     return reduce_to(back, inputs[index].shape)
 
 
-TRIANGULAR_SOLVE = declare(
-    Op(
-        "triangular_solve",
-        "library",
-        examples=examples.matrices,
-        spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
-        numpy=_triangular_kernel,
-        batch=_system_batch,
-        jvp=_triangular_jvp,
-        vjp=_triangular_vjp,
-        mask=batch_mask(2),
-        promote=promotion("triangular_solve", "float", "inexact"),
-        params=("lower", "unit_diagonal"),
-        sparsity=_system_sparsity,
-        solves=True,
-        samples=lambda: [
-            *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
-            *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
-        ],
-        expensive=True,
-        may_fail=True,
-    )
-)
+TRIANGULAR_SOLVE = declare(Op(
+    "triangular_solve", "library", params=("lower", "unit_diagonal"),
+    spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
+    numpy=_triangular_kernel, promote=promotion("triangular_solve", "float", "inexact"),
+    jvp=_triangular_jvp, vjp=_triangular_vjp, mask=checks.batch_mask(2), batch=_system_batch,
+    examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
+    may_fail=True,
+    samples=lambda: [
+        *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
+        *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -252,38 +209,29 @@ def triangular_solve(
     a, b = record_operand(x1), record_operand(x2)
     params = (bool(lower), bool(unit_diagonal))
     if b.ndim == 1:
-        found = record(TRIANGULAR_SOLVE, (a, as_column(b)), params)
+        found = record(TRIANGULAR_SOLVE, (a, checks.as_column(b)), params)
         return own(movement.reshape(found, found.shape[:-1]))
     return record(TRIANGULAR_SOLVE, (a, b), params)
 
 
 def _square_spec(name: str) -> Any:
     def rule(x: Spec) -> Spec:
-        require_square(name, x)
+        checks.require_square(name, x)
         return x
 
     return rule
 
 
-INV = declare(
-    Op(
-        "inv",
-        "library",
-        examples=examples.matrices,
-        spec=_square_spec("inv"),
-        batch=batching.leading,
-        numpy=lambda x: explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
-        jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
-        vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
-        mask=batch_mask(2),
-        promote=promotion("inv", "float", "inexact"),
-        sparsity=matrices,
-        solves=True,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("inv", _SQUARE, _DTYPES)],
-        expensive=True,
-        may_fail=True,
-    )
-)
+INV = declare(Op(
+    "inv", "library", spec=_square_spec("inv"),
+    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
+    promote=promotion("inv", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
+    vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
+    mask=checks.batch_mask(2), batch=batching.leading, examples=examples.matrices,
+    sparsity=matrices, solves=True, expensive=True, may_fail=True,
+    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -318,32 +266,22 @@ def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     (x,), (dx,) = inputs, tangents
     inverse = record(INV, (x,))
     moved = matmul(inverse, dx)
-    trace = sum(moved * identity_like(moved), axis=(-2, -1), keepdims=True)
+    trace = sum(moved * checks.identity_like(moved), axis=(-2, -1), keepdims=True)
     change = trace * inverse - matmul(moved, inverse)
     size = movement.reshape(record(DET, (x,)), (*x.shape[:-2], 1, 1))
     return size * movement.matrix_transpose(change)
 
 
-COFACTOR = declare(
-    Op(
-        "cofactor",
-        "library",
-        examples=examples.matrices,
-        spec=_square_spec("cofactor"),
-        batch=batching.leading,
-        numpy=_cofactor_kernel,
-        jvp=_cofactor_jvp,
-        mask=batch_mask(2),
-        promote=promotion("cofactor", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("cofactor", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+COFACTOR = declare(Op(
+    "cofactor", "library", spec=_square_spec("cofactor"), numpy=_cofactor_kernel,
+    promote=promotion("cofactor", "float", "inexact"), jvp=_cofactor_jvp, mask=checks.batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 def _det_spec(x: Spec) -> Spec:
-    require_square("det", x)
+    checks.require_square("det", x)
     return spec(x.shape[:-2], x.dtype)
 
 
@@ -352,23 +290,14 @@ def _det_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return scale * conjugate(record(COFACTOR, inputs))
 
 
-DET = declare(
-    Op(
-        "det",
-        "library",
-        examples=examples.matrices,
-        spec=_det_spec,
-        batch=batching.leading,
-        numpy=lambda x: np.asarray(np.linalg.det(x)),
-        jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
-        vjp=_det_vjp,
-        mask=batch_mask(0),
-        promote=promotion("det", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("det", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+DET = declare(Op(
+    "det", "library", spec=_det_spec, numpy=lambda x: np.asarray(np.linalg.det(x)),
+    promote=promotion("det", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
+    vjp=_det_vjp, mask=checks.batch_mask(0), batch=batching.leading, examples=examples.matrices,
+    sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -393,7 +322,7 @@ class Slogdet(NamedTuple):
 
 
 def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
-    require_square("slogdet", x)
+    checks.require_square("slogdet", x)
     return spec(x.shape[:-2], x.dtype), spec(x.shape[:-2], as_dtype(REAL_OF[x.dtype]))
 
 
@@ -405,21 +334,13 @@ def _slogdet_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[
     return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
 
 
-SLOGDET = declare(
-    Op(
-        "slogdet",
-        "library",
-        examples=examples.matrices,
-        spec=_slogdet_spec,
-        batch=batching.leading,
-        numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
-        jvp=_slogdet_jvp,
-        promote=promotion("slogdet", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in sample_matrices("slogdet", _SQUARE, _DTYPES)],
-        expensive=True,
-    )
-)
+SLOGDET = declare(Op(
+    "slogdet", "library", spec=_slogdet_spec,
+    numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+    promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
+))  # fmt: skip
 
 
 def slogdet(x: TensorLike, /) -> Slogdet:
@@ -430,7 +351,7 @@ def slogdet(x: TensorLike, /) -> Slogdet:
 
     Of a singular matrix they are 0 and minus infinity, and the derivative raises LinAlgError.
     """
-    return Slogdet(*outputs_of(record(SLOGDET, (x,))))
+    return Slogdet(*checks.outputs_of(record(SLOGDET, (x,))))
 
 
 @kind_of_operand
@@ -441,11 +362,11 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     [[1.0, 3.0], [0.0, 1.0]]
     """
     x = record_operand(x)
-    require_square("matrix_power", spec(tuple(x.shape), x.dtype))
+    checks.require_square("matrix_power", spec(tuple(x.shape), x.dtype))
     exponent = operator.index(n)
     if exponent == 0:
         nothing = constant_beside(x, FULL, (tuple(x.shape), 0, x.dtype))
-        return nothing + identity_like(x)
+        return nothing + checks.identity_like(x)
     if exponent == 1:
         return identity(x)
     if exponent < 0:

@@ -9,9 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import to_inexact
 from gradtape.errors import ShapeError
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.joining import concat
@@ -19,31 +17,18 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import diagonal as diagonals
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.elementwise.complexes import abs
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import batching, cast, examples, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices.checks import (
-    as_column,
-    batch_mask,
-    explained,
-    require_matrix,
-    require_square,
-    sample_matrices,
-)
+from gradtape.ops.matrices import checks
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.spectral import svdvals
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
 from gradtape.recording.record import record
-
-__all__ = [
-    "cross", "diagonal", "expm", "lstsq", "matrix_norm", "matrix_rank", "pinv", "trace",
-    "vector_norm",
-]  # fmt: skip
 
 _DTYPES = ("float64", "complex128", "float32")
 
@@ -69,7 +54,7 @@ def _relative(name: str, x: Any, rtol: Any) -> Any:
 
 
 def _pinv_spec(x: Spec, rtol: Any) -> Spec:
-    require_matrix("pinv", x)
+    checks.require_matrix("pinv", x)
     *batch, rows, columns = x.shape
     return spec((*batch, columns, rows), x.dtype)
 
@@ -85,7 +70,9 @@ def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
     def kernel() -> np.ndarray:
         return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
 
-    return explained("pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
+    return checks.explained(
+        "pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel
+    )
 
 
 def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
@@ -101,29 +88,17 @@ def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rto
 
 def _pinv_samples() -> list[Sample]:
     shapes: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2, 2), (2, 0), (0, 0))
-    found = [Sample((x,), {"rtol": None}) for x in sample_matrices("pinv", shapes, _DTYPES)]
+    found = [Sample((x,), {"rtol": None}) for x in checks.sample_matrices("pinv", shapes, _DTYPES)]
     deficient = np.outer([1.0, 2.0, 3.0], [1.0, -1.0])
     return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
 
 
-PINV = declare(
-    Op(
-        "pinv",
-        "library",
-        examples=examples.matrices,
-        spec=_pinv_spec,
-        numpy=_pinv_kernel,
-        batch=batching.leading,
-        jvp=_pinv_jvp,
-        mask=batch_mask(2),
-        promote=promotion("pinv", "float", "inexact"),
-        params=("rtol",),
-        sparsity=matrices,
-        samples=_pinv_samples,
-        expensive=True,
-        may_fail=True,
-    )
-)
+PINV = declare(Op(
+    "pinv", "library", params=("rtol",), spec=_pinv_spec, numpy=_pinv_kernel,
+    promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=checks.batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    may_fail=True, samples=_pinv_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -150,7 +125,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
     inverse = pinv(a, rtol=rtol)
     if b.ndim > 1:
         return matmul(inverse, b)
-    found = matmul(inverse, as_column(b))
+    found = matmul(inverse, checks.as_column(b))
     return own(movement.reshape(found, found.shape[:-1]))
 
 
@@ -162,7 +137,7 @@ def _expm_kernel(x: np.ndarray) -> np.ndarray:
 
 
 def _expm_spec(x: Spec) -> Spec:
-    require_square("expm", x)
+    checks.require_square("expm", x)
     return x
 
 
@@ -176,26 +151,17 @@ def _expm_along(x: Node, direction: Node) -> Node:
     return along_axis(corner, whole.ndim - 1, n, n)
 
 
-EXPM = declare(
-    Op(
-        "expm",
-        "library",
-        examples=examples.matrices,
-        spec=_expm_spec,
-        numpy=_expm_kernel,
-        batch=batching.leading,
-        jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
-        vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
-        mask=batch_mask(2),
-        promote=promotion("expm", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [
-            Sample((x * np.array(0.2, x.dtype),))
-            for x in sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
-        ],
-        expensive=True,
-    )
-)
+EXPM = declare(Op(
+    "expm", "library", spec=_expm_spec, numpy=_expm_kernel,
+    promote=promotion("expm", "float", "inexact"),
+    jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
+    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=checks.batch_mask(2),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    samples=lambda: [
+        Sample((x * np.array(0.2, x.dtype),))
+        for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -209,7 +175,7 @@ def expm(x: TensorLike, /) -> Tensor:
 
 
 def _rank_spec(x: Spec, rtol: Any) -> Spec:
-    require_matrix("matrix_rank", x)
+    checks.require_matrix("matrix_rank", x)
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
@@ -220,26 +186,16 @@ def _rank_kernel(x: np.ndarray, rtol: Any) -> Any:
     return np.sum(values > limit, axis=-1, dtype=np.int64)
 
 
-MATRIX_RANK = declare(
-    Op(
-        "matrix_rank",
-        "library",
-        examples=examples.matrices,
-        spec=_rank_spec,
-        numpy=_rank_kernel,
-        batch=batching.leading,
-        jvp=Undefined("a rank is an integer"),
-        vjp=Undefined("a rank is an integer"),
-        promote=promotion("matrix_rank", "float", "inexact"),
-        params=("rtol",),
-        sparsity=nothing,
-        samples=lambda: [
-            Sample((x,), {"rtol": None}, order=0)
-            for x in sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
-        ],
-        expensive=True,
-    )
-)
+MATRIX_RANK = declare(Op(
+    "matrix_rank", "library", params=("rtol",), spec=_rank_spec, numpy=_rank_kernel,
+    promote=promotion("matrix_rank", "float", "inexact"), jvp=Undefined("a rank is an integer"),
+    vjp=Undefined("a rank is an integer"), batch=batching.leading, examples=examples.matrices,
+    sparsity=nothing, expensive=True,
+    samples=lambda: [
+        Sample((x,), {"rtol": None}, order=0)
+        for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
+    ],
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -295,7 +251,7 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = 
     4.0
     """
     x = record_operand(x)
-    require_matrix("matrix_norm", spec(tuple(x.shape), x.dtype))
+    checks.require_matrix("matrix_norm", spec(tuple(x.shape), x.dtype))
     x = cast(x, to_inexact(x.dtype)) if x.dtype.kind not in "fc" else x
     if ord == "fro":
         return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
@@ -375,24 +331,13 @@ def _cross_samples() -> list[Sample]:
     ]
 
 
-CROSS = declare(
-    Op(
-        "cross",
-        "contraction",
-        examples=examples.crossed,
-        spec=_cross_spec,
-        numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
-        batch=batching.broadcasting,
-        jvp=_cross_jvp,
-        vjp=_cross_vjp,
-        mask=_cross_mask,
-        promote=promotion("cross", "same", "numeric"),
-        params=("axis",),
-        sparsity=each(_cross_reads),
-        samples=_cross_samples,
-        expensive=True,
-    )
-)
+CROSS = declare(Op(
+    "cross", "contraction", params=("axis",), spec=_cross_spec,
+    numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
+    promote=promotion("cross", "same", "numeric"), jvp=_cross_jvp, vjp=_cross_vjp, mask=_cross_mask,
+    batch=batching.broadcasting, examples=examples.crossed, sparsity=each(_cross_reads),
+    expensive=True, samples=_cross_samples,
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -14,8 +14,6 @@ from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.einsum import check_equal_lengths, contract
 
-__all__ = ["dot", "inner", "kron", "outer", "tensordot", "vecdot"]
-
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
 

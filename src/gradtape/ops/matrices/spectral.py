@@ -14,16 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.graph.node import Node
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Shape, Spec, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import real
-from gradtape.ops.families import batching, examples
-from gradtape.ops.families.casting import cast, promotion
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
     as_column,
@@ -91,22 +87,13 @@ def _eigh_samples(name: str, vectors: bool) -> Any:
     return samples
 
 
-EIGH = declare(
-    Op(
-        "eigh",
-        "library",
-        examples=examples.matrices,
-        spec=lambda x: (_eigvalsh_spec("eigh", x), x),
-        batch=batching.leading,
-        numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
-        jvp=_eigh_jvp,
-        promote=promotion("eigh", "float", "inexact"),
-        sparsity=matrices,
-        samples=_eigh_samples("eigh", vectors=True),
-        expensive=True,
-        may_fail=True,
-    )
-)
+EIGH = declare(Op(
+    "eigh", "library", spec=lambda x: (_eigvalsh_spec("eigh", x), x),
+    numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
+    promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
+    samples=_eigh_samples("eigh", vectors=True),
+))  # fmt: skip
 
 
 def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
@@ -114,23 +101,13 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
 
-EIGVALSH = declare(
-    Op(
-        "eigvalsh",
-        "library",
-        examples=examples.matrices,
-        spec=lambda x: _eigvalsh_spec("eigvalsh", x),
-        batch=batching.leading,
-        numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
-        jvp=_eigvalsh_jvp,
-        mask=batch_mask(1),
-        promote=promotion("eigvalsh", "float", "inexact"),
-        sparsity=matrices,
-        samples=_eigh_samples("eigvalsh", vectors=False),
-        expensive=True,
-        may_fail=True,
-    )
-)
+EIGVALSH = declare(Op(
+    "eigvalsh", "library", spec=lambda x: _eigvalsh_spec("eigvalsh", x),
+    numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
+    promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp, mask=batch_mask(1),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    may_fail=True, samples=_eigh_samples("eigvalsh", vectors=False),
+))  # fmt: skip
 
 
 def eigh(x: TensorLike, /) -> Eigh:
@@ -215,34 +192,20 @@ def _svd_matrices(name: str) -> list[np.ndarray]:
     return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
 
 
-SVD_OP = declare(
-    Op(
-        "svd",
-        "library",
-        examples=examples.matrices,
-        spec=_svd_spec,
-        batch=batching.leading,
-        numpy=lambda x, full_matrices: _converged(
-            "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
-        ),
-        jvp=_svd_jvp,
-        promote=promotion("svd", "float", "inexact"),
-        params=("full_matrices",),
-        sparsity=matrices,
-        samples=lambda: [
-            # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
-            Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
-            for full in (False, True)
-            for x in _svd_matrices("svd")
-        ],
-        expensive=True,
-        may_fail=True,
-    )
-)
-
-
-def _svdvals_spec(x: Spec) -> Spec:
-    return _svd_spec(x, False)[1]
+SVD_OP = declare(Op(
+    "svd", "library", params=("full_matrices",), spec=_svd_spec,
+    numpy=lambda x, full_matrices: _converged(
+        "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
+    ),
+    promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp, batch=batching.leading,
+    examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
+    samples=lambda: [
+        # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
+        Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
+        for full in (False, True)
+        for x in _svd_matrices("svd")
+    ],
+))  # fmt: skip
 
 
 def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
@@ -250,23 +213,13 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 
 
-SVDVALS = declare(
-    Op(
-        "svdvals",
-        "library",
-        examples=examples.matrices,
-        spec=_svdvals_spec,
-        batch=batching.leading,
-        numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
-        jvp=_svdvals_jvp,
-        mask=batch_mask(1),
-        promote=promotion("svdvals", "float", "inexact"),
-        sparsity=matrices,
-        samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
-        expensive=True,
-        may_fail=True,
-    )
-)
+SVDVALS = declare(Op(
+    "svdvals", "library", spec=lambda x: _svd_spec(x, False)[1],
+    numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
+    promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp, mask=batch_mask(1),
+    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    may_fail=True, samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
+))  # fmt: skip
 
 
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:

@@ -13,23 +13,16 @@ import numpy as np
 
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import REGISTRY, Op, Rule, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching, copies, examples
+from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
-from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
-
-__all__ = ["cumulative_prod", "cumulative_sum"]
 
 # Up to this length a loop over the axis costs less than importing and calling BLAS.
 SHORT = 64
@@ -51,41 +44,35 @@ def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) 
     return result
 
 
-RESIZE_AXIS = declare(
-    Op(
-        "resize_axis",
-        "movement",
-        spec=_resize_spec,
-        numpy=_resize_kernel,
-        batch=batching.shifted("axis"),
-        params=("axis", "before", "after", "fill"),
-        copies=copies.resize_axis,
-        examples=examples.along_axis,
-        jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
-            tangents[0], axis, before, after
-        ),
-        vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
-            g, axis, -before, -after
-        ),
-        mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
-            mask, axis, -before, -after
-        ),
-        sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
-        samples=lambda: (
-            [
-                Sample(
-                    (np.arange(1.0, 7.0).reshape(2, 3),),
-                    {"axis": axis, "before": before, "after": after, "fill": fill},
-                )
-                for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
-            ]
-            + [
-                Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
-                Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
-            ]
-        ),
-    )
-)
+RESIZE_AXIS = declare(Op(
+    "resize_axis", "movement", params=("axis", "before", "after", "fill"), spec=_resize_spec,
+    numpy=_resize_kernel,
+    jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
+        tangents[0], axis, before, after
+    ),
+    vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
+        g, axis, -before, -after
+    ),
+    mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
+        mask, axis, -before, -after
+    ),
+    batch=batching.shifted("axis"), examples=examples.along_axis,
+    sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
+    copies=copies.resize_axis,
+    samples=lambda: (
+        [
+            Sample(
+                (np.arange(1.0, 7.0).reshape(2, 3),),
+                {"axis": axis, "before": before, "after": after, "fill": fill},
+            )
+            for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
+        ]
+        + [
+            Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
+            Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
+        ]
+    ),
+))  # fmt: skip
 
 
 def resize_axis(x: Any, axis: int, before: int, after: int, fill: Any = 0) -> Any:
@@ -133,20 +120,13 @@ def _samples(name: str) -> Rule:
 
 
 CUMULATIVE_SUM: Op = linear(
-    "cumulative_sum",
-    "cumulative",
-    examples=examples.along_axis,
-    spec=_cumulative_spec,
+    "cumulative_sum", "cumulative", params=("axis", "reverse"), spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
-    batch=batching.shifted("axis"),
-    transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
-    params=("axis", "reverse"),
-    scan=Accumulation.SUM,
-    sparsity=running,
-    samples=_samples("cumulative_sum"),
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-    expensive=True,
-)
+    transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
+    scan=Accumulation.SUM, expensive=True, samples=_samples("cumulative_sum"),
+)  # fmt: skip
 
 
 def _reached(mask: Node, axis: int, reverse: bool) -> Node:
@@ -219,26 +199,15 @@ def _recurrence_vjp(
     return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
 
 
-LINEAR_RECURRENCE = declare(
-    Op(
-        "linear_recurrence",
-        "cumulative",
-        examples=examples.along_axis,
-        spec=_recurrence_spec,
-        numpy=_recurrence_kernel,
-        batch=batching.shifted("axis"),
-        jvp=_recurrence_jvp,
-        vjp=_recurrence_vjp,
-        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-        promote=promotion("linear_recurrence", "float", "inexact"),
-        scan=Accumulation.RECURRENCE,
-        params=("axis", "reverse"),
-        sparsity=running,
-        samples=lambda: _recurrence_samples(),
-        expensive=True,
-        doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
-    )
-)
+LINEAR_RECURRENCE = declare(Op(
+    "linear_recurrence", "cumulative", params=("axis", "reverse"), spec=_recurrence_spec,
+    numpy=_recurrence_kernel, promote=promotion("linear_recurrence", "float", "inexact"),
+    jvp=_recurrence_jvp, vjp=_recurrence_vjp,
+    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
+    scan=Accumulation.RECURRENCE, expensive=True, samples=lambda: _recurrence_samples(),
+    doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
+))  # fmt: skip
 
 
 def _recurrence_samples() -> list[Sample]:
@@ -269,23 +238,13 @@ def _cumulative_prod_jvp(
     return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))
 
 
-CUMULATIVE_PROD = declare(
-    Op(
-        "cumulative_prod",
-        "cumulative",
-        examples=examples.along_axis,
-        spec=_cumulative_spec,
-        numpy=_in_direction(np.cumprod),
-        batch=batching.shifted("axis"),
-        jvp=_cumulative_prod_jvp,
-        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-        params=("axis", "reverse"),
-        sparsity=running,
-        scan=Accumulation.PROD,
-        samples=_samples("cumulative_prod"),
-        expensive=True,
-    )
-)
+CUMULATIVE_PROD = declare(Op(
+    "cumulative_prod", "cumulative", params=("axis", "reverse"), spec=_cumulative_spec,
+    numpy=_in_direction(np.cumprod), jvp=_cumulative_prod_jvp,
+    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
+    scan=Accumulation.PROD, expensive=True, samples=_samples("cumulative_prod"),
+))  # fmt: skip
 
 
 def product_of_others(x: Node, axis: int) -> Node:

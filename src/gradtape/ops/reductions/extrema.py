@@ -11,13 +11,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
+from gradtape.graph import Accumulation, Node, Spec, apply, spec
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
-from gradtape.ops.families import batching, examples, identities
+from gradtape.ops.families import Sample, batching, cast, examples, generator, identities
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -28,15 +26,11 @@ from gradtape.ops.families.axes import (
     reduction_samples,
     require_order,
 )
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
-
-__all__ = ["argmax", "argmin", "max", "median", "min", "quantile"]
 
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
@@ -58,27 +52,17 @@ def _chosen(name: str, kernel: Rule) -> Op:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
 
-    return declare(
-        Op(
-            f"{name}_mask",
-            "reduction",
-            examples=examples.reduction,
-            spec=lambda x, axis: spec(x.shape, _BOOL),
-            numpy=choose,
-            batch=batching.shifted("axis"),
-            jvp=Undefined(f"{name}_mask gives booleans"),
-            vjp=Undefined(f"{name}_mask gives booleans"),
-            params=("axis",),
-            composition=composition,
-            sparsity=nothing,
-            samples=lambda: [
-                Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
-                Sample((np.array(2),), {"axis": ()}),
-                Sample((np.zeros((0, 2)),), {"axis": (1,)}),
-            ],
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        f"{name}_mask", "reduction", params=("axis",), spec=lambda x, axis: spec(x.shape, _BOOL),
+        numpy=choose, jvp=Undefined(f"{name}_mask gives booleans"),
+        vjp=Undefined(f"{name}_mask gives booleans"), batch=batching.shifted("axis"),
+        examples=examples.reduction, sparsity=nothing, composition=composition, expensive=True,
+        samples=lambda: [
+            Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
+            Sample((np.array(2),), {"axis": ()}),
+            Sample((np.zeros((0, 2)),), {"axis": (1,)}),
+        ],
+    ))  # fmt: skip
 
 
 def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
@@ -103,25 +87,13 @@ def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
         share = g / number_chosen(mask, y.dtype, axis, keepdims)
         return where(mask, expand_reduced(share, inputs[0].shape, axis), 0.0)
 
-    return declare(
-        Op(
-            name,
-            "reduction",
-            examples=examples.reduction,
-            spec=spec_rule,
-            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-            batch=batching.shifted("axis"),
-            jvp=jvp,
-            vjp=vjp,
-            mask=mask_reduced,
-            params=("axis", "keepdims"),
-            sparsity=reduced,
-            samples=reduction_samples(name, _ORDERED),
-            reduction=reduction,
-            simpler=identities.reduction,
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "reduction", params=("axis", "keepdims"), spec=spec_rule,
+        numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims), jvp=jvp, vjp=vjp,
+        mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+        sparsity=reduced, reduction=reduction, simpler=identities.reduction, expensive=True,
+        samples=reduction_samples(name, _ORDERED),
+    ))  # fmt: skip
 
 
 MAX = _extremum("max", np.max, Accumulation.MAX)
@@ -182,25 +154,13 @@ def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
             for shape, axis, keepdims in cases
         ]
 
-    return declare(
-        Op(
-            name,
-            "reduction",
-            examples=examples.reduction,
-            spec=spec_rule,
-            numpy=lambda x, axis, keepdims: np.asarray(
-                kernel(x, axis=axis, keepdims=keepdims), _INDEX
-            ),
-            batch=_position_batch,
-            jvp=Undefined(f"{name} gives integers"),
-            vjp=Undefined(f"{name} gives integers"),
-            params=("axis", "keepdims"),
-            sparsity=nothing,
-            samples=samples,
-            reduction=reduction,
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "reduction", params=("axis", "keepdims"), spec=spec_rule,
+        numpy=lambda x, axis, keepdims: np.asarray(kernel(x, axis=axis, keepdims=keepdims), _INDEX),
+        jvp=Undefined(f"{name} gives integers"), vjp=Undefined(f"{name} gives integers"),
+        batch=_position_batch, examples=examples.reduction, sparsity=nothing, reduction=reduction,
+        expensive=True, samples=samples,
+    ))  # fmt: skip
 
 
 ARGMAX = _position("argmax", np.argmax, Accumulation.ARGMAX)
@@ -294,22 +254,13 @@ def _order_samples(**more: Any) -> Rule:
 
 
 # A small change of the operand does not change which elements are chosen: the derivative is 0.
-ORDER_WEIGHTS = declare(
-    Op(
-        "order_weights",
-        "reduction",
-        examples=examples.reduction,
-        spec=lambda x, axis, ranks, weights: x,
-        numpy=_order_weights_kernel,
-        batch=batching.shifted("axis"),
-        jvp=lambda tangents, y, inputs, **params: None,
-        vjp=lambda index, g, y, inputs, **params: None,
-        params=("axis", "ranks", "weights"),
-        sparsity=nothing,
-        samples=_order_samples(),
-        expensive=True,
-    )
-)
+ORDER_WEIGHTS = declare(Op(
+    "order_weights", "reduction", params=("axis", "ranks", "weights"),
+    spec=lambda x, axis, ranks, weights: x, numpy=_order_weights_kernel,
+    jvp=lambda tangents, y, inputs, **params: None, vjp=lambda index, g, y, inputs, **params: None,
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing, expensive=True,
+    samples=_order_samples(),
+))  # fmt: skip
 
 
 def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> Node:
@@ -319,30 +270,22 @@ def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> No
     return where(chosen, found * values, 0.0)
 
 
-ORDER_STATISTIC = declare(
-    Op(
-        "order_statistic",
-        "reduction",
-        examples=examples.reduction,
-        spec=lambda x, axis, keepdims, ranks, weights: spec(
-            reduced_shape(x.shape, axis, keepdims), x.dtype
-        ),
-        numpy=_order_kernel,
-        batch=batching.shifted("axis"),
-        jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
-            _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
-        ),
-        vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
-            expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
-        ),
-        mask=mask_reduced,
-        params=("axis", "keepdims", "ranks", "weights"),
-        sparsity=reduced,
-        samples=_order_samples(keepdims=False),
-        expensive=True,
-        doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
-    )
-)
+ORDER_STATISTIC = declare(Op(
+    "order_statistic", "reduction", params=("axis", "keepdims", "ranks", "weights"),
+    spec=lambda x, axis, keepdims, ranks, weights: spec(
+        reduced_shape(x.shape, axis, keepdims), x.dtype
+    ),
+    numpy=_order_kernel,
+    jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
+        _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
+    ),
+    vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
+        expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
+    ),
+    mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=reduced, expensive=True, samples=_order_samples(keepdims=False),
+    doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
+))  # fmt: skip
 
 
 def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool) -> Any:

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
-from gradtape.graph.node import Node, constant
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, constant, declare, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.axes import (
     Axes,
     add_up,
@@ -24,17 +22,13 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.casting import cast, promotion
 from gradtape.ops.families.elementwise import conjugate, zeros_like
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.recording.record import record
-
-__all__ = ["norm"]
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -155,27 +149,13 @@ def _samples() -> list[Sample]:
     return found
 
 
-NORM = declare(
-    Op(
-        "norm",
-        "reduction",
-        examples=examples.reduction,
-        spec=_spec,
-        numpy=_kernel,
-        batch=batching.shifted("axis"),
-        jvp=_jvp,
-        vjp=_vjp,
-        mask=mask_reduced,
-        promote=promotion("norm", "float", "inexact"),
-        params=("ord", "axis", "keepdims"),
-        composition=_composition,
-        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
-            y, operands, **axes
-        ),
-        samples=_samples,
-        expensive=True,
-    )
-)
+NORM = declare(Op(
+    "norm", "reduction", params=("ord", "axis", "keepdims"), spec=_spec, numpy=_kernel,
+    promote=promotion("norm", "float", "inexact"), jvp=_jvp, vjp=_vjp, mask=mask_reduced,
+    batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(y, operands, **axes),
+    composition=_composition, expensive=True, samples=_samples,
+))  # fmt: skip
 
 
 @kind_of_operand

@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.graph.facts import Accumulation
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, Rule, Undefined, declare
-from gradtape.graph.spec import Spec, spec
-from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.graph import (
+    Accumulation,
+    Node,
+    Op,
+    Rule,
+    Spec,
+    Undefined,
+    apply,
+    constant,
+    declare,
+    spec,
+)
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.elementwise.unary import square
-from gradtape.ops.families import batching, examples, identities
+from gradtape.ops.elementwise.unary import exp, log, square
+from gradtape.ops.families import Sample, batching, examples, identities, promotion
 from gradtape.ops.families.axes import (
     Axes,
     accumulator,
@@ -31,18 +40,17 @@ from gradtape.ops.families.axes import (
 )
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
-from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.reads import lanes, nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
-from gradtape.ops.reductions.extrema import argmax, argmin, max, median, min, quantile
+from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
-from gradtape.recording.record import record
+from gradtape.recording import record
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
-    "max", "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "max",
+    "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
 ]  # fmt: skip
 
 
@@ -51,21 +59,13 @@ def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
 
 
 SUM = linear(
-    "sum",
-    "reduction",
-    examples=examples.reduction,
-    spec=_accumulated_spec,
-    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
-    batch=batching.shifted("axis"),
+    "sum", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims), mask=mask_reduced,
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
-    params=("axis", "keepdims"),
-    sparsity=reduced,
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=reduced,
+    reduction=Accumulation.SUM, simpler=identities.reduction, expensive=True,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
-    mask=mask_reduced,
-    reduction=Accumulation.SUM,
-    simpler=identities.reduction,
-    expensive=True,
-)
+)  # fmt: skip
 
 
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
@@ -119,25 +119,13 @@ def _prod_samples() -> list[Sample]:
     return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
 
 
-PROD = declare(
-    Op(
-        "prod",
-        "reduction",
-        examples=examples.reduction,
-        spec=_accumulated_spec,
-        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
-        batch=batching.shifted("axis"),
-        jvp=_prod_jvp,
-        vjp=_prod_vjp,
-        mask=mask_reduced,
-        params=("axis", "keepdims"),
-        sparsity=reduced,
-        samples=_prod_samples,
-        reduction=Accumulation.PROD,
-        simpler=identities.reduction,
-        expensive=True,
-    )
-)
+PROD = declare(Op(
+    "prod", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims), jvp=_prod_jvp,
+    vjp=_prod_vjp, mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=reduced, reduction=Accumulation.PROD, simpler=identities.reduction, expensive=True,
+    samples=_prod_samples,
+))  # fmt: skip
 
 
 @kind_of_operand
@@ -153,25 +141,15 @@ def prod(
 
 
 def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
-    return declare(
-        Op(
-            name,
-            "reduction",
-            examples=examples.reduction,
-            spec=lambda x, axis, keepdims: spec(
-                reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
-            ),
-            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-            batch=batching.shifted("axis"),
-            jvp=Undefined(f"{name} gives booleans"),
-            vjp=Undefined(f"{name} gives booleans"),
-            params=("axis", "keepdims"),
-            sparsity=nothing,
-            samples=reduction_samples(name, ("bool", "float64", "int32")),
-            reduction=reduction,
-            expensive=True,
-        )
-    )
+    return declare(Op(
+        name, "reduction", params=("axis", "keepdims"),
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), np.dtype(bool)),
+        numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+        jvp=Undefined(f"{name} gives booleans"), vjp=Undefined(f"{name} gives booleans"),
+        batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing,
+        reduction=reduction, expensive=True,
+        samples=reduction_samples(name, ("bool", "float64", "int32")),
+    ))  # fmt: skip
 
 
 ANY = _logical("any", np.any, Accumulation.ANY)
@@ -259,3 +237,94 @@ def std(
     """
     distance, axes, number = _deviations("std", x, axis, correction)
     return norm(distance, 2, axes, keepdims) / math.sqrt(number)
+
+
+def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
+    """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""
+    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
+
+
+def _logsumexp_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
+    terms, highest = _exponentials(x, axis)
+    total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
+    return total.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_kernel(x: np.ndarray, axis: Axes) -> np.ndarray:
+    terms, highest = _exponentials(x, axis)
+    weights = terms / np.sum(terms, axis=axis, keepdims=True)
+    return np.where(highest == -np.inf, x.dtype.type(0), weights)
+
+
+def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
+    """The maximum m, the terms exp(x - m), and their sum, as nodes for the compositions."""
+    highest = apply(MAX, (x,), (axis, True))
+    zero = constant(0, spec((), x.dtype))
+    # The difference is 0 at the maximum even if both are infinite: inf - inf would be NaN.
+    terms = exp(where(equal(x, highest), zero, x - highest))
+    return highest, terms, apply(SUM, (terms,), (axis, True))
+
+
+def _logsumexp_composition(x: Node, axis: Axes, keepdims: bool) -> Node:
+    highest, _, total = _exponential_nodes(x, axis)
+    return reshape_node(log(total) + highest, reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_composition(x: Node, axis: Axes) -> Node:
+    highest, terms, total = _exponential_nodes(x, axis)
+    nothing = equal(highest, constant(-np.inf, spec((), x.dtype)))
+    return where(nothing, constant(0, spec((), x.dtype)), terms / total)
+
+
+def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
+    """The Jacobian of the weights times a vector; it is symmetric, so it serves both modes."""
+    weighted = y * tangent
+    return weighted - y * apply(SUM, (weighted,), (axis, True))
+
+
+# Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
+LOGSUMEXP_WEIGHTS = declare(Op(
+    "logsumexp_weights", "reduction", params=("axis",), spec=lambda x, axis: x,
+    numpy=_weights_kernel,
+    jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+    vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+    mask=lambda index, mask, y, inputs, axis: expand_reduced(
+        apply(ANY, (mask,), (axis, True)), mask.shape, axis
+    ),
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=lanes,
+    composition=_weights_composition, expensive=True,
+    samples=lambda: (
+        [
+            Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
+            for axis in ((1,), (0, 1), ())
+        ]
+        + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
+    ),
+    doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
+))  # fmt: skip
+LOGSUMEXP = declare(Op(
+    "logsumexp", "reduction", params=("axis", "keepdims"),
+    spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+    numpy=_logsumexp_kernel, promote=promotion("logsumexp", "float", "float"),
+    jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+        SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
+    ),
+    vjp=lambda index, g, y, inputs, axis, keepdims: (
+        apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
+    ),
+    mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
+    sparsity=reduced, composition=_logsumexp_composition, expensive=True,
+    samples=reduction_samples("logsumexp", ("float64", "float32")),
+))  # fmt: skip
+
+
+@kind_of_operand
+def logsumexp(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) over axes, all by default, without overflow.
+
+    >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
+    1000.693147
+    """
+    x = record_operand(x)
+    return record(LOGSUMEXP, (x,), (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims)))

@@ -23,8 +23,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.reductions import reduction as core
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
-from gradtape.ops.reductions.logsumexp import logsumexp
 from gradtape.ops.reductions.norm import norm as core_norm
+from gradtape.ops.reductions.reduction import logsumexp
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64

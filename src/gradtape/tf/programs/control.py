@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from gradtape.control import branches, loops, vmap
-from gradtape.control.map import map as core_map
+from gradtape.control.loops import map as core_map
 from gradtape.control.scan import scan as core_scan
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ops.arrays.creation import zeros

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from gradtape.errors import ShapeError
-from gradtape.nn.dense import project
-from gradtape.nn.dropout import Dropout as CoreDropout
+from gradtape.nn.layers import Dropout as CoreDropout
+from gradtape.nn.layers import project
 from gradtape.ops.arrays.movement import reshape
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.nn.normalization import normalized
+from gradtape.nn.layers import normalized
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions import reduction

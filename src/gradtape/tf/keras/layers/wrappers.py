@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.nn.bidirectional import check_mode, merged
+from gradtape.nn.recurrent import check_mode, merged
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import adopt
