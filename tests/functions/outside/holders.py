@@ -126,7 +126,7 @@ HOLDER_READS = {
     "zip": lambda h: next(iter(zip(h, h, strict=True)))[0],
     "comprehension": lambda h: [each for each in h][0],
     "star_call": lambda h: max(*h, 0.0),
-    "hash": lambda h: {h: 1.0}.get(2.0, 5.0),
+    "hash": lambda h: {1.0: 2.0}.get(h, 5.0),
     "text": lambda h: float(f"{h.number:.2f}"),
     "dict_of": lambda h: dict(vars(h))["number"],
     "dir": lambda h: float(len(dir(h))) * h.number,

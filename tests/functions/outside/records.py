@@ -48,7 +48,8 @@ def data_class_replaced() -> Place:
 
 @place
 def data_class_compared() -> Place:
-    own, other = _settings(), _settings()
+    own = _settings()
+    other = type(own)()
     return lambda: 2.0 if own == other else 1.0, _setter(own)
 
 
