@@ -2,15 +2,20 @@
 
 from tests.functions.outside import (  # noqa: F401
     arguments,
+    by_computed_names,
     called,
     classes,
     containers,
+    forms,
     hidden,
     holders,
+    lookups,
+    moving,
     names,
     of_library,
     protocols,
     records,
+    trained,
 )
 from tests.functions.outside.scenarios import SCENARIOS, run_scenario
 

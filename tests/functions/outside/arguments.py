@@ -120,9 +120,7 @@ def argument_function_default() -> Scenario:
     def read(number=1.0):
         return number
 
-    return _argument(
-        lambda o: o(), lambda: read, lambda n: setattr(read, "__defaults__", (n,))
-    )
+    return _argument(lambda o: o(), lambda: read, lambda n: setattr(read, "__defaults__", (n,)))
 
 
 @scenario
@@ -253,7 +251,9 @@ def argument_as_key() -> Scenario:
 @scenario
 def argument_as_range() -> Scenario:
     own = [1]
-    return _argument(lambda o: sum(range(o + 1)), lambda: own[0], lambda n: own.__setitem__(0, int(n)))
+    return _argument(
+        lambda o: sum(range(o + 1)), lambda: own[0], lambda n: own.__setitem__(0, int(n))
+    )
 
 
 @scenario
@@ -267,7 +267,6 @@ def argument_tensor_formatted() -> Scenario:
 
 
 # Tensors with two names.
-
 
 
 def _product_slope(x, y):

@@ -91,6 +91,9 @@ def _holder(read) -> Place:
     return (lambda: read(holder)), (lambda number: setattr(holder, "number", number))
 
 
+TEMPLATE, PERCENT = "{0.number}", "%(number)s"
+
+
 def _with(holder):
     with holder as number:
         return number
@@ -104,7 +107,7 @@ HOLDER_READS = {
     "getitem": lambda h: h[0],
     "len": lambda h: float(len(h)),
     "iter": lambda h: sum(h),
-    "unpack": lambda h: [*h][0],
+    "unpack": lambda h: sum([*h]),
     "float": lambda h: float(h),
     "int": lambda h: float(int(h)),
     "index": lambda h: float(range(10)[h]),
@@ -124,7 +127,7 @@ HOLDER_READS = {
     "max": lambda h: max(h, key=lambda each: each),
     "sorted": lambda h: sorted(h)[0],
     "zip": lambda h: next(iter(zip(h, h, strict=True)))[0],
-    "comprehension": lambda h: [each for each in h][0],
+    "comprehension": lambda h: sum([each * 2.0 for each in h]),
     "star_call": lambda h: max(*h, 0.0),
     "hash": lambda h: {1.0: 2.0}.get(h, 5.0),
     "text": lambda h: float(f"{h.number:.2f}"),
@@ -132,9 +135,9 @@ HOLDER_READS = {
     "dir": lambda h: float(len(dir(h))) * h.number,
     "key": lambda h: sorted([h, Holder(2.5)], key=Holder.get)[0].number,
     "two_names": lambda h: (h.number if h is not None else 0.0) + h.get(),
-    "starred": lambda h: "{0.number}".format(h).__len__() + h.number,
-    "percent": lambda h: float("%(number)s" % vars(h)),
-    "format_field": lambda h: float("{0.number}".format(h)),
+    "percent": lambda h: float(PERCENT % vars(h)),
+    "template": lambda h: float(TEMPLATE.format(h)),
+    "template_mapped": lambda h: float(next(map(TEMPLATE.format, [h]))),
 }
 for _name, _read in HOLDER_READS.items():
     place(functools.partial(_holder, _read), f"holder_{_name}")

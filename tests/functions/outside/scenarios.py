@@ -7,11 +7,16 @@ which no change is visible in the undecorated results would show nothing, and is
 
 from __future__ import annotations
 
+import contextlib
+import decimal
+import os
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from tests.functions.twins import agree, outcome
 
 import gradtape as gt
@@ -66,14 +71,32 @@ class Verdict:
     calls: int = 0
 
 
-def run_scenario(make: Callable[[], Scenario], before: int, after: int = 4) -> Verdict:
-    """Call, change and call again; `before` calls first and `after` calls after each change."""
-    plain, other = make(), make()
-    decorated = (other.decorate or gt.function)(other.function)
-    verdict, seen = Verdict(), []
-    with warnings.catch_warnings():
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Settings of the process that scenarios change are put back."""
+    environment, limit = dict(os.environ), sys.getrecursionlimit()
+    modules, dtype = dict(sys.modules), gt.default_dtype()
+    with decimal.localcontext(), np.printoptions(), warnings.catch_warnings():
         # What is not captured says so; here it only has to be right.
         warnings.filterwarnings("ignore", "gt.function: ")
+        try:
+            yield
+        finally:
+            gt.set_default_dtype(dtype)
+            sys.setrecursionlimit(limit)
+            for name in os.environ.keys() - environment.keys():
+                del os.environ[name]
+            for name in sys.modules.keys() - modules.keys():
+                if name.startswith("settings_"):
+                    del sys.modules[name]
+
+
+def run_scenario(make: Callable[[], Scenario], before: int, after: int = 4) -> Verdict:
+    """Call, change and call again; `before` calls first and `after` calls after each change."""
+    verdict, seen = Verdict(), []
+    with restored():
+        plain, other = make(), make()
+        decorated = (other.decorate or gt.function)(other.function)
         for change in (None, *CHANGES):
             if change is not None:
                 plain.change(change)
