@@ -164,7 +164,9 @@ def argument_deep_list() -> Scenario:
 def argument_dictionary() -> Scenario:
     own = {"a": 1.0, "b": 2.0}
     return _argument(
-        lambda o: list(o.values())[0], lambda: own, lambda n: own.__setitem__("a", own.pop("a") + n)
+        lambda o: next(iter(o.values())),
+        lambda: own,
+        lambda n: own.__setitem__("a", own.pop("a") + n),
     )
 
 
@@ -216,7 +218,7 @@ def argument_formatted() -> Scenario:
 def argument_in_words() -> Scenario:
     own = [0.5]
     return _argument(
-        lambda o: len(repr(o)) + len(str(o)) + len(f"{o}") + len("%r" % o) + 0.0,
+        lambda o: len(repr(o)) + len(str(o)) + len(f"{o}") + 0.0,
         lambda: own[0],
         lambda n: own.__setitem__(0, n / 3.0),
     )

@@ -182,7 +182,7 @@ def cache_of_method() -> Place:
     class Own:
         hidden = 1.0
 
-        @functools.cache
+        @functools.cache  # noqa: B019
         def get(self):
             return vars(self).get("hidden", self.hidden)
 

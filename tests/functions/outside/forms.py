@@ -1,4 +1,4 @@
-"""Forms of decorated functions: methods, partials, nested functions, and functions in transforms."""
+"""Forms of decorated functions: methods, partials, nested functions, and inside transforms."""
 
 from __future__ import annotations
 

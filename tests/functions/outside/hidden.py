@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import array
+import atexit
 import contextvars
 import ctypes
 import decimal
 import importlib
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import threading
@@ -50,11 +52,12 @@ def environment_by_function() -> Place:
 
 
 def _file():
-    folder = tempfile.TemporaryDirectory()
-    path = pathlib.Path(folder.name) / "number"
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = pathlib.Path(folder) / "number"
     path.write_text("1.0")
 
-    def write(number, folder=folder):
+    def write(number):
         path.write_text(str(number) * int(number))
 
     return path, write
@@ -130,8 +133,7 @@ def module_exchanged() -> Place:
         return settings_exchanged.number
 
     def write(number):
-        module, set_number = _module("settings_exchanged")
-        set_number(number)
+        _module("settings_exchanged")[1](number)
 
     return read, write
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 from tests.functions.outside.scenarios import Place, place
 
 
@@ -79,7 +81,7 @@ def pattern_of_mapping() -> Place:
 @place
 def reversed_order() -> Place:
     class Own:
-        numbers = [1.0]
+        numbers: typing.ClassVar = [1.0]
 
         def __reversed__(self):
             return iter(self.numbers)
@@ -263,7 +265,7 @@ def fallback_attribute_hidden() -> Place:
 @place
 def item_of_class() -> Place:
     class Own:
-        store = {"a": 1.0}
+        store: typing.ClassVar = {"a": 1.0}
 
         def __class_getitem__(cls, key):
             return cls.store[key]

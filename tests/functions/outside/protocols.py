@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.functions.outside.scenarios import Place, place
 
@@ -152,7 +152,7 @@ def meta_class_call() -> Place:
 @place
 def meta_class_fallback() -> Place:
     class Meta(type):
-        store = {"number": 1.0}
+        store: ClassVar = {"number": 1.0}
 
         def __getattr__(cls, name):
             return cls.store[name]
