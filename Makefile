@@ -14,6 +14,7 @@
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
+#   make fuzz-functions    gt.function with changing surroundings: 5,000 random programs, all scenarios
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -120,6 +121,12 @@ JACOBIAN_FUZZ ?= 20
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
 	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
+
+FUNCTION_FUZZ ?= 5000
+
+.PHONY: fuzz-functions
+fuzz-functions: $(DEV_READY)
+	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

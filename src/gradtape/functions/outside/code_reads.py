@@ -43,8 +43,10 @@ class CodeReads:
     # Chains that are not called on the spot, but passed on: `map(print, rows)`.
     passed: frozenset[Chain]
     modules: frozenset[str]
-    # Whether it may read attributes whose names it does not write down.
+    # Whether it may read attributes whose names it does not write down, and names that it writes
+    # down as text, as in `getattr(cell, "call")`.
     any_attribute: bool
+    texts: frozenset[str]
     # Whether it has a handler: then it may have noticed that a name is missing.
     handles_errors: bool
     # Names by which it reads scopes and frames of other code.
@@ -98,6 +100,7 @@ def reads_of(code: CodeType) -> CodeReads:
         frozenset(passed - {()}),
         frozenset(found["modules"]),
         matches or not _WHOLE.isdisjoint(read),
+        frozenset(filter(str.isidentifier, texts)),
         handles,
         _ESCAPES & (read | texts),
     )

@@ -139,14 +139,14 @@ class RunObserver:
     def _called(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
+        if is_own_scope(frame.f_globals):
+            return  # layers and optimisers call what is pure
         if isinstance(owner, types.ModuleType):
             key = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
                 self.observation.any_attribute = True
         else:
             key = (owner if isinstance(owner, type) else type(owner), name)
-        if is_own_scope(frame.f_globals):
-            return  # layers and optimisers call what is pure
         pure = self._verdicts.get(key)
         if pure is None:
             pure = self._verdicts[key] = is_pure_builtin(function)

@@ -84,7 +84,7 @@ def _visit_followed(walk: Walk, value: Any, now: str, label: str) -> None:
     """Tensors, variables and generators: the capture itself follows what they hold."""
     if isinstance(value, Tensor):
         walk.tensors.append(weakref.ref(value))
-    elif isinstance(value, Variable) and (walk.any_attribute or "trainable" in walk.names):
+    elif isinstance(value, Variable) and (walk.any_own_attribute or "trainable" in walk.names):
         walk.later(value.trainable, f"{now}.trainable", f"{label}.trainable", told=True)
 
 
@@ -123,7 +123,7 @@ def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
     has_dictionary = type(held) is dict
     if not has_dictionary:
         held = {}
-    everything = walk.any_attribute or reads_whole_objects(kind)
+    everything = _any_name(walk, kind) or reads_whole_objects(kind)
     for name in sorted(held if everything else walk.names & held.keys()):
         if name.isidentifier():
             walk.later(held[name], _reading(kind, now, name), f"{label}.{name}", None, told)
@@ -177,8 +177,9 @@ def _visit_own(walk: Walk, kind: type, label: str) -> None:
     comparisons.begin(f"class {label}", kind)
     own = comparisons.thing(kind.__dict__)
     entries = list(kind.__dict__.items())
-    any_name = walk.any_attribute and not is_own_class(kind)
-    if walk.any_attribute and not any_name:
+    any_name = _any_name(walk, kind)
+    if any_name and is_own_class(kind):
+        any_name = False
         # What a class of the library holds may be replaced, and does not change.
         comparisons.check_values(f"[*{own}.values()]", [entry for _, entry in entries])
     else:
@@ -195,6 +196,11 @@ def _visit_own(walk: Walk, kind: type, label: str) -> None:
         if called and not is_read and not _run(walk, called):
             continue
         walk.later(entry, f"{own}[{name!r}]", f"{label}.{name}")
+
+
+def _any_name(walk: Walk, kind: type) -> bool:
+    """Whether attributes of any name may be read of such objects."""
+    return walk.any_attribute or (walk.any_own_attribute and any(map(is_own_class, kind.__mro__)))
 
 
 def _run(walk: Walk, functions: list[Any]) -> bool:

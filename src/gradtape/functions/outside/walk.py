@@ -76,9 +76,15 @@ class Walk:
         self._must_be_found = [code for code, scope in ran.items() if not is_own_scope(scope)]
         reads = [reads_of(code) for code in self.executed]
         self.names = frozenset().union(*[each.attributes for each in reads])
-        self.any_attribute = any(each.any_attribute for each in reads) or (
+        # Whether any attribute of anything may be read; and any of layers and optimisers, for their
+        # own code reads attributes of others by names that it writes down.
+        dynamic = [each for each in self.executed.items() if reads_of(each[0]).any_attribute]
+        own = [reads_of(code) for code, scope in dynamic if is_own_scope(scope)]
+        self.any_attribute = len(own) < len(dynamic) or (
             observation is not None and observation.any_attribute
         )
+        self.any_own_attribute = self.any_attribute or bool(own)
+        self.names = self.names.union(*[each.texts for each in own])
         self.handles_errors = any(each.handles_errors for each in reads)
         self._chains = _by_global(each.chains for each in reads)
         self._passed = frozenset().union(*[each.passed for each in reads])
