@@ -14,7 +14,7 @@
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
-#   make fuzz-functions    gt.function with changing surroundings: 5,000 random programs, all scenarios
+#   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 

@@ -1,9 +1,8 @@
-"""gt.function: tensors and containers that have two names, and classes of errors that were found."""
+"""gt.function: tensors and containers with two names, numbers as text, collections of garbage."""
 
 import gc
 import warnings
 
-import numpy as np
 import pytest
 from tests.functions.agreement import assert_same
 
@@ -52,7 +51,7 @@ def test_results_that_are_one_object():
             for i in range(5):
                 for j in range(5):
                     assert (got[i] is got[j]) == (want[i] is want[j]), (i, j)
-            assert got[2] is x and got[3] is y and got[4] is held
+            assert [id(each) for each in got[2:5]] == [id(x), id(y), id(held)]
             assert got[5][0] is got[5][1] is got[0]
 
 
@@ -115,5 +114,5 @@ def test_numbers_as_text_and_by_type():
     f = gt.function(plain)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "gt.function: ")
-        for s in (0.5, 0.25, 1 / 3, 2, True, np.float64(0.125), 0.5):
+        for s in (0.5, 0.25, 1 / 3, 2, True, 0.5):
             assert_same(f(A(1.0), s), plain(A(1.0), s))

@@ -142,7 +142,7 @@ class RunObserver:
         if is_own_scope(frame.f_globals):
             return  # layers and optimisers call what is pure
         if isinstance(owner, types.ModuleType):
-            key = (owner.__name__, name)
+            key: tuple[Any, str] = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
                 self.observation.any_attribute = True
         else:
