@@ -13,8 +13,10 @@
 #   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
 #   make test-mkl          the tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
+#   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
+#   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
@@ -127,6 +129,16 @@ FUNCTION_FUZZ ?= 5000
 .PHONY: fuzz-functions
 fuzz-functions: $(DEV_READY)
 	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
+
+.PHONY: bench-sparse
+bench-sparse: $(DEV_READY)
+	$(BIN)/python -m benchmarks.bundle_adjustment
+
+NUMPY_FUZZ ?= 30000
+
+.PHONY: fuzz-numpy
+fuzz-numpy: $(DEV_READY)
+	$(BIN)/python -m tests.numpy_protocols.surface --count $(NUMPY_FUZZ)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

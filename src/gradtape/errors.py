@@ -15,6 +15,7 @@ __all__ = [
     "GraphError",
     "InPlaceError",
     "IndexRangeError",
+    "LostDerivativeError",
     "MatrixError",
     "MixedExamplesError",
     "NoValueError",
@@ -136,6 +137,17 @@ class InPlaceError(TypeError):
 
     >>> issubclass(gt.errors.InPlaceError, TypeError)
     True
+    """
+
+
+class LostDerivativeError(TypeError):
+    """A tensor that a live tape tracks and that leaves as an array, which carries no derivative.
+
+    >>> try:
+    ...     gt.grad(lambda x: gt.sum(np.array([x, x])))(1.0)
+    ... except gt.errors.LostDerivativeError as error:
+    ...     print(str(error)[:42])
+    a tensor that a tape tracks was to become
     """
 
 

@@ -110,7 +110,7 @@ def test_the_outer_map_calls_the_rule_of_what_the_inner_one_shares():
 def test_inside_function_and_in_chunks():
     calls = []
     f = weighted(calls)
-    g = gt.function(gt.vmap(f, in_axes=(0, None)))
+    g = gt.function(gt.vmap(f, in_axes=(0, None)), frozen=True)
     for scale in (1.0, 2.0, 3.0):
         expected = np.sum(np.sin(X * scale) * W, axis=-1)
         np.testing.assert_allclose(g(gt.asarray(X * scale), gt.asarray(W)).numpy(), expected)

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.derive.sparse_programs import SparseProgram
+from gradtape.graph.walk import topological
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 
 W = np.random.default_rng(0).normal(size=(4, 4))
 
@@ -61,3 +64,22 @@ def test_what_was_computed_outside_the_tape_still_counts_as_constant():
     tape.gradient(y, x).numpy()
     # With k constant, the second derivative of k x² is 2 k.
     np.testing.assert_allclose(tape.hessian(y, x).numpy(), np.diag([2.0, 8.0]))
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_sparse_second_derivatives_read_values_computed_outside_the_window(sources):
+    x, y = gt.asarray(np.arange(1.0, 5.0)), gt.asarray(np.arange(2.0, 6.0))
+    outside = gt.exp(W @ x)
+    with gt.GradientTape(persistent=True) as tape:
+        tape.watch([x, y])
+        z = gt.sum(outside * x * x * y * y)
+    asked = [x, y][:sources]
+    dense, sparse = tape.hessian(z, asked), tape.hessian(z, asked, sparse=True)
+    for row, other in zip(dense, sparse, strict=True):
+        for one, matrix in zip(row, other, strict=True):
+            np.testing.assert_allclose(matrix.toarray(), one.numpy())
+    recording = tape._recording
+    prepared = [each for each in recording.table.derived.values() if type(each) is SparseProgram]
+    plans = [each.bound for each in prepared[-sources:]]
+    ops = {node.op for plan in plans for node in topological(plan.outputs)}
+    assert STOP_GRADIENT not in ops

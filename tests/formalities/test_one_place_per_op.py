@@ -31,7 +31,7 @@ OTHER_NAMES = (
     "tf/",  # TensorFlow's functions, keyword arguments and activations
     "nn/",  # activations, reductions and merge modes that users name
     "optimizers/",  # the same
-    "numpy_protocols.py",  # NumPy's functions
+    "numpy_protocols/",  # NumPy's functions and parameters
     "suggestions.py",  # names of other libraries, and ours for them
 )
 

@@ -268,3 +268,34 @@ def test_a_tensor_of_a_number_is_returned_and_looked_at():
             assert float(found) == float(expected)
     alone = gt.function(lambda rate: gt.asarray(rate))
     assert [float(alone(rate)) for rate in (1.0, 2.0, 3.0)] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, r: gt.stack([r, x]),
+        lambda x, r: gt.stack((x, -r, r**2)),
+        lambda x, r: gt.stack([gt.stack([r, x]), gt.stack([x, r])]) @ gt.stack([r, x]),
+        lambda x, r: gt.stack([r, r]),
+        lambda x, r: np.stack([r, x]),
+        lambda x, r: gt.concat([gt.reshape(x, (1,)), [r]]),
+        lambda x, r: gt.asarray([r, x]),
+        lambda x, r: gt.where(x > 0, r, x),
+        lambda x, r: gt.where(x > 0, r, r),
+        lambda x, r: gt.hypot(r, x),
+        lambda x, r: gt.sum([r, x]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "complex64"])
+@pytest.mark.parametrize("number", [0.5, 3, 1 + 2j])
+def test_a_number_has_the_dtype_it_has_without_the_decorator(f, dtype, number):
+    x = A(2, dtype=dtype)
+    try:
+        expected = f(x, number)
+    except TypeError:  # such as a comparison of complex numbers
+        return
+    compiled = gt.function(f)
+    for _ in range(3):
+        found = compiled(x, number)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())

@@ -89,3 +89,24 @@ def test_pending_work_is_cut_where_it_repeats(monkeypatch):
 def test_a_handle_without_recording_and_value_is_a_mistake():
     with pytest.raises(AssertionError, match="neither a recording nor a value"):
         Handle(None, None, None).enter(Recording())
+
+
+def test_a_node_is_applied_once_in_a_recording_whatever_others_applied_in_between():
+    x = gt.asarray([1.0, 2.0])
+    first, second = Recording(), Recording()
+    op = (x * x).node.op
+
+    def apply(where):
+        leaf = x.enter(where)
+        return where.application(op, (leaf, leaf), ())
+
+    order = [first, second, first, second, second, first, first]
+    applied = [(where, apply(where)) for where in order]
+    for own in (first, second):
+        nodes = [node for where, node in applied if where is own]
+        assert own.nodes == nodes
+        assert len(set(nodes)) == len(nodes)
+        assert all(own.has_applied(node) for node in nodes)
+        assert [own.position(node) for node in nodes] == list(range(len(nodes)))
+    # The newer recording has made three applications, the older one four.
+    assert not second.has_applied(first.nodes[-1])

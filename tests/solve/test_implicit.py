@@ -159,7 +159,7 @@ def test_forward_accumulator_and_nested_tapes():
 
 def test_control_flow_on_values_follows_each_point():
     def f(x, a):
-        if float(x) > 1.0:
+        if x > 1.0:
             return x**2 - a
         return x - a
 

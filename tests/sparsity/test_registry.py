@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from gradtape import ops
+from gradtape.control import callbacks  # noqa: F401 - fills the hooks that callbacks call
+from gradtape.derive import body_transforms  # noqa: F401 - fills the hooks that loops call
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined

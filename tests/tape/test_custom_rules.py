@@ -97,3 +97,30 @@ class TestWhatTheyReturn:
         found = gt.grad(lambda x: gt.imag(f(x)))(2.0)
         assert found.dtype == np.float64
         assert float(found) == 1.0
+
+
+@gt.custom_gradient
+def by_cotangent(x):
+    return x * x, lambda dy: dy * 3.0 * x
+
+
+by_tangent = with_rule(lambda x: x * x, lambda p, t: (p[0] * p[0], 3.0 * p[0] * t[0]))
+
+
+class TestEager:
+    @pytest.mark.parametrize("f", [by_cotangent, by_tangent, gt.grad_pass_through(gt.square)])
+    @pytest.mark.parametrize(
+        "x", [0.5, 2, np.float32(0.5), np.array([0.5, 2.0]), gt.asarray(0.5), gt.Variable(0.5)]
+    )
+    def test_values_and_derivatives_are_those_of_the_lazy_mode(self, f, x):
+        def found():
+            point = np.asarray(x, float)
+            once = gt.grad(lambda x: gt.sum(f(x)))(point)
+            return f(x), once, gt.jacobian(f)(point), gt.jvp(f, (point,), (point,))[1]
+
+        expected = found()
+        with gt.eager():
+            eager = found()
+        for one, other in zip(eager, expected, strict=True):
+            assert np.asarray(one).dtype == np.asarray(other).dtype
+            np.testing.assert_array_equal(one, other)

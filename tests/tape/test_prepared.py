@@ -149,7 +149,7 @@ def test_another_mesh_is_another_pattern():
 
 def test_another_path_is_prepared_too():
     def f(x):
-        return x[1:] * x[:-1] if float(x[0]) > 0 else x[:-1] ** 2
+        return x[1:] * x[:-1] if x[0] > 0 else x[:-1] ** 2
 
     prepared = gt.prepare_jacobian(f, np.ones(4), sparse=True)
     assert prepared(np.ones(4)).nnz == 6

@@ -267,3 +267,12 @@ class TestByName:
         first = tf.random.normal([2]).numpy()
         tf.keras.utils.set_random_seed(3)
         np.testing.assert_array_equal(tf.random.normal([2]), first)
+
+
+def test_an_orthogonal_penalty_of_a_row_of_zeros():
+    x = tf.Variable([[0.0, 0.0], [3.0, 4.0], [4.0, 3.0]])
+    with tf.GradientTape() as tape:
+        penalty = tf.keras.regularizers.OrthogonalRegularizer(1.0)(x)
+    # Of three pairs one has the cosine 24 / 25; the row of zeros has no direction.
+    np.testing.assert_allclose(penalty.numpy(), 0.96 / 3, rtol=1e-6)
+    assert np.isfinite(tape.gradient(penalty, x).numpy()).all()

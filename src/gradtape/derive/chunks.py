@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TextIO
@@ -19,7 +19,7 @@ from typing import TextIO
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph import Node, dependents, placeholder, spec
+from gradtape.graph import PICK, Node, dependents, placeholder, spec, user_line
 from gradtape.graph.program import Program, program
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
@@ -108,6 +108,9 @@ class Limits:
         return default_budget() if self.memory_budget is None else self.memory_budget
 
 
+UNLIMITED = Limits()
+
+
 def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
     """The limits that a user gave, checked."""
     if chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1):
@@ -188,9 +191,7 @@ def chunks_for(
     recording = window.recording
     if wanted.chunk_size is None and _total(recording, whole) <= wanted.budget:
         return None
-    if state.tapes or recording.capturing or isinstance(recording, Trace):
-        return None
-    if isinstance(state.recording, Trace) or state.recording.capturing:
+    if state.tapes or needs_graph(recording):
         return None
 
     def derive(rules: PythonRules) -> Chunks | None:
@@ -202,6 +203,25 @@ def chunks_for(
     budget = None if wanted.chunk_size is not None else wanted.budget
     key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
     return window.remembered(key, derive)
+
+
+def check_memory(target: Node, source: Node, notes: Sequence[str] = ()) -> None:
+    """Raise a MemoryError for a dense matrix that is larger than the memory of the machine."""
+    size = target.size * source.size * jacobian_dtype(target, source).itemsize
+    if size <= physical_memory():
+        return
+    because = f" Its zeros are not known: {'; '.join(notes)}." if notes else ""
+    op = (target.inputs[0] if target.op is PICK else target).op.name
+    raise MemoryError(
+        f"jacobian: the dense matrix of shape {(target.size, source.size)} of {op} takes {size} "
+        f"bytes, more than the {physical_memory()} of this machine (asked for at {user_line()})."
+        f"{because} Use sparse=True or give a pattern, or use products (vjp, jvp)."
+    )
+
+
+def needs_graph(recording: Recording) -> bool:
+    """Whether a capture or a trace is recording: numbers will not do for it."""
+    return any(one.capturing or isinstance(one, Trace) for one in (recording, state.recording))
 
 
 def _total(recording: Recording, whole: Node) -> int:
@@ -262,8 +282,8 @@ def _part(
         return None
     recording = window.recording
     steps = program([found], recording.values.keys())
-    frontier = _frontier(recording, steps, offset, wanted.budget)
-    before = [node for node in frontier if type(node.spec) is not tuple]
+    held = frontier(recording, steps, offset, wanted.budget)
+    before = [node for node in held if type(node.spec) is not tuple]
     return Chunks(
         way,
         count,
@@ -275,7 +295,7 @@ def _part(
     )
 
 
-def _frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
+def frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:
     """The nodes that chunks read and that depend on no seed: they are computed once and held.
 
     Views are made again in every chunk, because held they would be copies. So are large values that

@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.derive.python_rules import PythonRules
 from gradtape.graph import Rows, dependents, topological
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import LEAF, PICK, Node, apart_from_recorded, is_slope, pick
+from gradtape.graph.node import PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
@@ -80,23 +80,25 @@ def derive_forward(
 def hold_result(recording: Recording, result: Node | Rows) -> Any:
     """A handle on a derivative.
 
-    The derivative is listed among the applications of the recording, so an outer tape finds it
-    inside its window and differentiates it in turn.
+    The derivative is one more application of the recording, so an outer tape finds it inside its
+    window and differentiates it in turn, and tapes that do not record now take it for a constant.
     """
     kind = hooks.handle_class
     if isinstance(result, Rows):
         indices = recording.hold(result.indices, kind)
-        values = recording.hold(result.values, kind)
+        values = recording.hold(applied(recording, result.values), kind)
         return hooks.row_sparse_class(indices, values, result.spec)
+    return recording.hold(applied(recording, result), kind)
+
+
+def applied(recording: Recording, result: Node) -> Node:
+    """A node of its own for a derivative that is handed out, applied here and now.
+
+    The derivative itself may be a node that another tape was handed, a constant that derivatives
+    share, or something the user computed: the derivative of x + y by x is the cotangent.
+    """
     whole = result.inputs[0] if result.op is PICK else result
-    if whole.op is not LEAF and not whole.inputs:
-        # Other derivatives share this constant: a copy makes a node that is recorded only here.
-        result = recording.application(IDENTITY, (result,), ())
-    elif is_slope(whole) and whole not in recording.rules:
-        # Another tape may ask for the same derivative: like two equal applications of a user, the
-        # two results must be different nodes (twins).
+    if is_slope(whole) and whole.inputs and whole not in recording.rules:
         whole = recording.application(whole.op, whole.inputs, whole.params)
-        result = whole if result.op is not PICK else pick(whole, result.params[0])
-    else:
-        recording.nodes.append(result)
-    return recording.hold(result, kind)
+        return whole if result.op is not PICK else pick(whole, result.params[0])
+    return recording.application(IDENTITY, (result,), ())

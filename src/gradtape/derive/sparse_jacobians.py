@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradtape.derive.chunks import UNLIMITED, Limits, check_memory
 from gradtape.derive.jacobians import derive_slope
 from gradtape.derive.sparse_patterns import (
     Wanted,
@@ -27,7 +28,13 @@ from gradtape.transforms.jacobian import jacobian_dtype
 
 
 def sparse_jacobian(
-    window: Window, target: Node, source: Node, mode: str, wanted: Wanted, dense: Callable[[], Any]
+    window: Window,
+    target: Node,
+    source: Node,
+    mode: str,
+    wanted: Wanted,
+    dense: Callable[[], Any],
+    limits: Limits = UNLIMITED,
 ) -> Any:
     """A CSR array of shape (target.size, source.size), or what `dense` gives if `auto` prefers it.
 
@@ -36,11 +43,12 @@ def sparse_jacobian(
     if not (target.spec.inexact and source.spec.inexact and window.connected(source, (target,))):
         return None
     given = given_pattern(wanted)
-    if is_auto(wanted) and not is_smaller(
-        jacobian_pattern(window, target, source, given), jacobian_dtype(target, source)
-    ):
-        return dense()
-    prepared = prepare_sparse_jacobian(window, target, source, mode, given)
+    if is_auto(wanted):
+        pattern = jacobian_pattern(window, target, source, given)
+        if not is_smaller(pattern, jacobian_dtype(target, source)):
+            check_memory(target, source, pattern.notes)
+            return dense()
+    prepared = prepare_sparse_jacobian(window, target, source, mode, given, limits=limits)
     if not prepared.connected:
         return None
     return _matrix(prepared, window, dense if is_auto(wanted) else None)
@@ -53,21 +61,23 @@ def sparse_hessian(
     second: Node,
     wanted: Wanted,
     dense: Callable[[], Any],
+    limits: Limits = UNLIMITED,
 ) -> Any:
     """A CSR array of second derivatives, or what `dense` gives if `auto` prefers it."""
     slope = derive_slope(window, target, first, second)
     if slope is None or derive_slope(window, target, second, second) is None:
         return None
     if first is not second:
-        alone = Window(window.recording, frozenset(), None)
-        found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense)
+        alone = Window(window.recording, frozenset(), None, slope.isolated)
+        found = sparse_jacobian(alone, slope.node, slope.by, "auto", wanted, dense, limits)
         return no_entries(first, second) if found is None else found
     given = given_pattern(wanted)
-    if is_auto(wanted) and not is_smaller(
-        hessian_pattern(window, target, first, given), first.dtype
-    ):
-        return dense()
-    prepared = prepare_sparse_hessian(window, target, first, "star", given)
+    if is_auto(wanted):
+        pattern = hessian_pattern(window, target, first, given)
+        if not is_smaller(pattern, first.dtype):
+            check_memory(first, first, pattern.notes)
+            return dense()
+    prepared = prepare_sparse_hessian(window, target, first, "star", given, limits=limits)
     return _matrix(prepared, window, dense if is_auto(wanted) else None)
 
 

@@ -12,6 +12,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.derive import sparse_patterns
+from gradtape.derive.chunks import UNLIMITED, Limits, needs_graph
+from gradtape.derive.colour_chunks import (
+    ColourChunks,
+    ColourSeeds,
+    colour_chunks,
+    entries_by_chunks,
+)
 from gradtape.derive.gradient import hold_result
 from gradtape.derive.jacobians import derive_slope
 from gradtape.derive.python_rules import PythonRules
@@ -19,11 +26,10 @@ from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
 from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph import Node, apart_from_recorded, apply, placeholder, spec, substitute
+from gradtape.graph import Node, apart_from_recorded, apply, placeholder, substitute
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
-from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
 from gradtape.recording import Recording, Value, host_value
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
@@ -31,7 +37,7 @@ from gradtape.sparsity.colouring import Colours
 from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
 from gradtape.transforms.forward import forward
 from gradtape.transforms.jacobian import either_way, jacobian_dtype, products
-from gradtape.transforms.seeded import Seeded, numbered
+from gradtape.transforms.seeded import Seeded
 
 # Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
 # Reading the entries reads values out of the function, as with any tensor. A matrix that is only
@@ -109,6 +115,8 @@ class SparseProgram:
     trials: list[PatternTrial] = field(default_factory=list)
     # Whether the pattern depends on the program alone, not on integers that index.
     of_structure: bool = False
+    # If the products with all colours are too large: the plans for some colours at a time.
+    chunks: tuple[ColourChunks, ...] = ()
 
     @property
     def pattern(self) -> Pattern:
@@ -137,6 +145,10 @@ class SparseProgram:
 
     def entries(self, recording: Recording) -> Array:
         """The entries of the matrix, in the order of the pattern."""
+        if self.chunks:
+            assert self.coloured.positions is not None
+            places = np.asarray(self.coloured.positions)
+            return entries_by_chunks(self.chunks, recording, places, self.dtype)
         found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
         if not found:
             return np.zeros(self.pattern.nnz, self.dtype)
@@ -198,6 +210,7 @@ def prepare_sparse_jacobian(
     mode: str,
     given: Pattern | None,
     order: str | None = None,
+    limits: Limits = UNLIMITED,
 ) -> SparseProgram:
     """The program of a sparse Jacobian, kept by structure."""
 
@@ -212,7 +225,7 @@ def prepare_sparse_jacobian(
         def of(found: Coloured) -> SparseProgram:
             outputs = _Products(window, rules, target, source, found)
             outputs.add_jacobian()
-            return outputs.prepared(given)
+            return outputs.prepared(given, limits)
 
         found = coloured(METHODS[_possible_mode(target, source, mode)])
         if mode != "auto":
@@ -224,7 +237,7 @@ def prepare_sparse_jacobian(
         )
 
     key = _key(window, target, source, (mode, order), given)
-    return window.remembered(("sparse", *key, window.recording.available), derive)
+    return window.remembered(("sparse", *key, limits, window.recording.available), derive)
 
 
 def prepare_sparse_hessian(
@@ -234,6 +247,7 @@ def prepare_sparse_hessian(
     method: str,
     given: Pattern | None,
     order: str | None = None,
+    limits: Limits = UNLIMITED,
 ) -> SparseProgram:
     """The program of a sparse Hessian, kept by structure."""
 
@@ -249,13 +263,14 @@ def prepare_sparse_hessian(
         found = window.remembered(("coloured_hessian", *key), coloured)
         slope = derive_slope(window, target, source, source)
         like = source if slope is None else slope.node
-        outputs = _Products(window.of_derivative(), rules, like, source, found)
+        inner = window.of_derivative(None if slope is None else slope.isolated)
+        outputs = _Products(inner, rules, like, source, found)
         if slope is not None:
             outputs.add_forward()
-        return outputs.prepared(given)
+        return outputs.prepared(given, limits)
 
     key = _key(window, target, source, (method, order), given)
-    return window.remembered(("sparse_hessian", *key, window.recording.available), derive)
+    return window.remembered(("sparse_hessian", *key, limits, window.recording.available), derive)
 
 
 def _listed(pattern: Pattern) -> Pattern:
@@ -290,7 +305,7 @@ class _Products:
         self.coloured = coloured
         self.dtype = jacobian_dtype(target, source)
         self.outputs: list[Node] = []
-        self.seeds: dict[Node, Value] = {}
+        self.seeds: list[ColourSeeds] = []
         self.connected = True
 
     def add_jacobian(self) -> None:
@@ -307,15 +322,13 @@ class _Products:
 
     def _coloured(self, way: str, like: Node, colours: Colours | None) -> Node | None:
         """The products with the seeds of each colour, along a new axis 0."""
-        # Seed number k is 1 at the elements of colour k: comparing costs less than reading seeds.
         assert colours is not None
-        numbers = numbered(0, colours.count)
-        of = spec(like.shape, numbers.dtype)
-        chosen = placeholder(of)
-        self.seeds[chosen] = Value(np.ascontiguousarray(colours.of, of.dtype).reshape(of.shape), of)
-        column = reshape_node(numbers, (colours.count, *(1,) * like.ndim))
-        start = Seeded(cast(equal(chosen, column), like.dtype), (0,), ())
-        return products(self.target, self.question, way, start, (colours.count,))
+
+        def product(start: Seeded, count: int) -> Node | None:
+            return products(self.target, self.question, way, start, (count,))
+
+        self.seeds.append(ColourSeeds.of(like, colours, product))
+        return self.seeds[-1].products(colours.count)
 
     def _pushed(self, seed: Node) -> Node | None:
         question = self.question
@@ -327,13 +340,18 @@ class _Products:
         else:
             self.outputs.append(found)
 
-    def prepared(self, given: Pattern | None) -> SparseProgram:
+    def prepared(self, given: Pattern | None, limits: Limits) -> SparseProgram:
         outputs = self.outputs if self.connected else []
-        bound = bind(self.recording, outputs)
+        chunks: tuple[ColourChunks, ...] = ()
+        # A capture or a trace needs the graph, and substitution all products at once.
+        if self.coloured.substitution is None and not needs_graph(self.recording):
+            chunks = colour_chunks(self.recording, self.seeds, outputs, limits)
+        bound = bind(self.recording, [] if chunks else self.window.restored(outputs))
+        seeds = {one.chosen: one.value() for one in self.seeds}
         trials = [] if given is None or not self.connected else self._trials()
         of_structure = not sparse_patterns.leaves_that_index(self.window, self.target, self.source)
         return SparseProgram(
-            self.coloured, bound, self.seeds, self.dtype, self.connected, trials, of_structure
+            self.coloured, bound, seeds, self.dtype, self.connected, trials, of_structure, chunks
         )
 
     def _trials(self) -> list[PatternTrial]:
@@ -346,7 +364,7 @@ class _Products:
             return []
         direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
         direction = direction.astype(self.source.dtype)
-        bound = bind(self.recording, [cast(pushed, self.dtype)])
+        bound = bind(self.recording, self.window.restored([cast(pushed, self.dtype)]))
         return [PatternTrial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
 
 

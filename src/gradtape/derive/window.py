@@ -60,12 +60,18 @@ class Isolated:
 class Window:
     """The part of a recording that a tape differentiates."""
 
-    __slots__ = ("outside", "recording", "watched")
+    __slots__ = ("isolated_by", "outside", "recording", "watched")
 
     def __init__(
-        self, recording: Recording, outside: frozenset[Node], watched: tuple[Node, ...] | None
+        self,
+        recording: Recording,
+        outside: frozenset[Node],
+        watched: tuple[Node, ...] | None,
+        isolated_by: Isolated | None = None,
     ) -> None:
         self.recording = recording
+        # What the derivatives found in this window are restored by, if it is that of a derivative.
+        self.isolated_by = isolated_by
         # The nodes that the tape did not record: constants.
         self.outside = outside
         # The sources that the tape watches; None: every source counts.
@@ -102,9 +108,13 @@ class Window:
     def _is_outside(self, node: Node) -> bool:
         return node in self.outside or (node.op is PICK and node.inputs[0] in self.outside)
 
-    def of_derivative(self) -> Window:
+    def of_derivative(self, isolated: Isolated | None = None) -> Window:
         """The window for differentiating a derivative of an isolated target: nothing is outside."""
-        return Window(self.recording, frozenset(), self.watched)
+        return Window(self.recording, frozenset(), self.watched, isolated)
+
+    def restored(self, nodes: Sequence[Node]) -> list[Node]:
+        """Derivatives found in this window, in terms of the recorded nodes."""
+        return list(nodes) if self.isolated_by is None else self.isolated_by.restored(nodes)
 
     def remembered(self, key: Key, derive: Callable[[PythonRules], R]) -> R:
         """The derivative kept under a key; one that ran a user's Python rule is never kept."""

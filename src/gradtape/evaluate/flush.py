@@ -114,6 +114,7 @@ def _compute_alone(recording: Recording, handle: Handle) -> None:
             bound = BoundPlan(wanted, recording.fastmath)
             content = bound.run(recording)[bound.outputs.index(handle.node)]
             handle.computed = Value(content, handle.node.spec)
+            recording.computed_alone = True
 
 
 def flush(recording: Recording) -> None:
@@ -174,10 +175,13 @@ def _flush(recording: Recording) -> bool:
         node = handle.node
         if node is None:  # listed twice, because it was rebound here
             continue
+        if tracked:
+            # One value for a node: whoever reads it in another recording finds the same leaf.
+            handle.computed = values[node]
+            continue
         content = results[node] if node in results else values[node].content
         handle.computed = Value(content, node.spec)
-        if not tracked:
-            handle.node = handle.recording = None
+        handle.node = handle.recording = None
     recording.updates = 0
     return tracked
 

@@ -16,8 +16,8 @@ import numpy as np
 from gradtape.errors import AuditError
 from gradtape.functions.capture.stand_ins import rebind
 from gradtape.pytree import flatten
-from gradtape.random import Generator
 from gradtape.recording.value import host_value
+from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -93,7 +93,7 @@ class _State:
         for variable, content in self._variables:
             variable.assign(content)
         for generator, state in self._generators:
-            generator.state = state
+            generator.rewind(state[2], generator.place)
         for tensor, content in self._tensors:
             if not np.array_equal(
                 np.asarray(tensor), content, equal_nan=content.dtype.kind in "fc"
@@ -137,7 +137,7 @@ def _compare(label: str, fast: tuple[Any, Any], slow: tuple[Any, Any]) -> None:
 
 
 def _agree(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
+    if isinstance(one, Tensor) != isinstance(other, Tensor):
         return False
     if isinstance(one, (Tensor, np.ndarray, np.generic)):
         a, b = np.asarray(one), np.asarray(other)
@@ -149,6 +149,8 @@ def _agree(one: Any, other: Any) -> bool:
         finite = b[np.isfinite(b)]
         scale = float(np.max(np.abs(finite))) if finite.size else 0.0
         return bool(np.allclose(a, b, rtol=bound, atol=bound * scale, equal_nan=True))
+    if type(one) is not type(other):
+        return False
     if isinstance(one, (float, complex)):
         return one == other or one != one or abs(one - other) <= 1e-9 * abs(other)
     return one is other or bool(one == other)

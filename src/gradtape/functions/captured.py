@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.codegen.cpython import switch
+from gradtape.evaluate.flush import release
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
 from gradtape.functions.capture.capture_run import CaptureRun, Refusal, outside_refusal
@@ -26,6 +27,7 @@ from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.recording.handle import Handle
+from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 
 # Past so many paths through one function, it runs in Python.
@@ -37,6 +39,8 @@ BEGINNINGS = 3
 STAY = 32
 # So many sets of values that are read outside are captured apart.
 OUTSIDE_VALUES = 8
+# Past so many pending applications, calls in Python look whether anybody holds their results.
+PENDING = 256
 
 
 def first_look() -> int:
@@ -78,6 +82,7 @@ class Captured:
         # read outside, this one included.
         self._learned: Observation | None = None
         self.siblings: list[Captured] = [self]
+        self._drop_at = PENDING
 
     @property
     def refused(self) -> str | None:
@@ -100,6 +105,7 @@ class Captured:
                 self._renew()
                 steps = self.steps
             if self.history.refused is not None:
+                self._drop_pending()
                 return self.function(*arguments.args, **arguments.kwargs)
             replay = self.replay = steps.replay()
         if (steps.changed_arguments and steps.cannot_change(arguments.passed())) or (
@@ -120,6 +126,13 @@ class Captured:
         # called again, but told what they returned.
         is_known = not (found.outcomes or steps.read or steps.assigned)
         return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
+
+    def _drop_pending(self) -> None:
+        """Forget results of earlier calls that nobody has looked at and nobody holds."""
+        recording = state.recording
+        if len(recording.nodes) >= self._drop_at:
+            release(recording)
+            self._drop_at = max(PENDING, 2 * len(state.recording.nodes))
 
     def _run_in_python(
         self, arguments: Arguments, error: Exception, outcomes: list[Outcome] | None = None
@@ -265,19 +278,18 @@ class Captured:
         changed = None if guards is None else guards.difference()
         if guards is None or changed is None:
             return self
+        label, old, new = changed
         for each in self.siblings:
             if each.steps.guards is not None and each.steps.guards.difference() is None:
                 return each
         if len(self.siblings) > OUTSIDE_VALUES:
-            words = (
-                "{}, which it reads from outside{}, was {} and is {}, and changes again and again"
-            )
-            line = guards.line(changed[0])
-            why = words.format(changed[0], f" in {line}" if line else "", *changed[1:])
-            self.refuse(outside_refusal(why))
+            line = guards.line(label)
+            where = f" in {line}" if line else ""
+            why = f"{label}, which it reads from outside{where}, was {old} and is {new}"
+            self.refuse(outside_refusal(f"{why}, and changes again and again"))
             return self
-        why = (f"{changed[0]}, which it reads from outside,", *changed[1:])
-        found = Captured(self.name, self.function, self.fastmath, self.frozen, why)
+        change = (f"{label}, which it reads from outside,", old, new)
+        found = Captured(self.name, self.function, self.fastmath, self.frozen, change)
         found.siblings, found._learned = self.siblings, self._learned
         self.siblings.append(found)
         return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import Any
 
 
 class View(Enum):
@@ -60,3 +62,27 @@ class Linear:
 
     operands: tuple[int, ...]
     together: bool = False
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """An op gives eigenvalues or singular values of its operand, and perhaps their vectors.
+
+    Where values are equal, the derivative of their vectors has a pole, and `jvp` leaves its share
+    out. In a function that does not depend on the choice of vectors the pole meets a zero, and the
+    share is a derivative by the values: see `transforms.ties`.
+
+    | field | what it gives |
+    |---|---|
+    | kind | ops of one kind have the same values for the same operand |
+    | values | which output the values are |
+    | direction | `direction(values)` → a change of the values after which no two are equal |
+    | poles | `poles(tangent, y, power)` → tangents of the outputs, None for the values: what |
+    | | `jvp` leaves out, with 1 / pole replaced by pole^(power-1) / slope^power, where the slope |
+    | | is that of the pole along the direction |
+    """
+
+    kind: str
+    values: int
+    direction: Callable[..., Any]
+    poles: Callable[..., Any] | None = None

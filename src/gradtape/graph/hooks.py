@@ -23,6 +23,7 @@ FILLED_BY = {
     "forward": "gradtape.derive.body_transforms",
     "reverse": "gradtape.derive.body_transforms",
     "batch": "gradtape.derive.body_transforms",
+    "tangents": "gradtape.transforms.forward",
     "detect": "gradtape.derive.body_transforms",
     "compile_loops": "gradtape.derive.sparse_patterns",
     "callback_cotangent": "gradtape.control.callbacks",
@@ -58,6 +59,8 @@ class Hooks:
     reverse: Callable[..., Any]
     batch: Callable[..., Any]
     detect: Callable[..., Any]
+    # transforms/: reverse mode differentiates cotangents along a direction, by forward mode.
+    tangents: Callable[..., Any]
     # ops/custom: a callback on tensors is differentiated by running it under a tape.
     callback_cotangent: Callable[..., Any]
     tensor_of_array: Callable[[Any], Any]

@@ -52,7 +52,7 @@ class Node:
         self.params = params
         # A Spec, or a tuple of them if the op has several outputs.
         self.spec: Any = spec
-        # The latest recording that applied this node: a second application there needs a twin.
+        # The newest recording that applied this node: a second application there needs a twin.
         self.stamp = 0
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.facts import Accumulation, Join, Linear, View
+from gradtape.graph.facts import Accumulation, Join, Linear, Spectrum, View
 from gradtape.graph.math_function import MathFunction
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Op:
     | scan | it accumulates along one axis (params axis, reverse), and how |
     | join | it lays its operands side by side, and how |
     | linear | in which operands it is linear (element-wise ops) |
+    | spectrum | it gives eigenvalues or singular values, whose vectors have no derivative at ties |
     | transparent | output n has the value of input n: only derivatives tell them apart |
     | solves | it solves linear systems or factors matrices: saved like matrix products |
 
@@ -124,6 +125,7 @@ class Op:
     scan: Accumulation | None = None
     join: Join | None = None
     linear: Linear | None = None
+    spectrum: Spectrum | None = None
     transparent: bool = False
     solves: bool = False
 

@@ -87,7 +87,8 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """
     x = inexact_operand(x)
     if approximate:
-        return 0.5 * x * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
+        # (1 + tanh(z)) / 2 = sigmoid(2 z), which is exact where x is far below 0.
+        return x * sigmoid(math.sqrt(8.0 / math.pi) * (x + 0.044715 * (x * x * x)))
     # erfc, not 1 + erf: exact where x is far below 0.
     return 0.5 * x * erfc(x * -math.sqrt(0.5))
 

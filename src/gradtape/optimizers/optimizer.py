@@ -176,7 +176,7 @@ class Optimizer(TellsChanges):
         variables = list(variables)
         check_variables(self.name, variables, self.accepts)
         for variable in variables:
-            if variable.number not in self._slots:
+            if self.slots and variable.number not in self._slots:
                 self._slots[variable.number] = tuple(
                     self.make_variable(
                         np.full(variable.shape, self.start_of(slot), variable.dtype),
@@ -270,7 +270,7 @@ class Optimizer(TellsChanges):
         self, variable: Variable, gradient: Tensor, weight: Tensor, rates: Sequence[Tensor]
     ) -> None:
         """Assign new values to one variable and its slots, from its decayed weight."""
-        cells = self._slots[variable.number]
+        cells = self._slots.get(variable.number, ())
         before = [cell.value for cell in cells]
         if isinstance(gradient, RowSparse) and (self.lazy or self.rows_suffice):
             new, after = self.update_sparsely(gradient, weight, before, *rates)

@@ -34,6 +34,10 @@ class Handle:
         """The node that stands for this handle in `recording`."""
         if self.recording is recording:
             return self.node
+        if recording.joined and self.recording in recording.joined:
+            copies = recording.joined[self.recording][0]
+            if self.node in copies:
+                return copies[self.node]
         if recording.outer is not None and self.recording is not None:
             return recording.capture(self)
         if self.recording is not None and self.recording.capturing:

@@ -64,16 +64,21 @@ class Recording:
         "active",
         "available",
         "closed",
+        "computed_alone",
+        "edges",
         "flushing",
         "forks",
         "handles",
         "imported",
         "interned",
+        "joined",
         "leaves",
         "lines",
         "lock",
         "nodes",
         "observed",
+        "placed",
+        "positions",
         "recomputed",
         "repeats",
         "rules",
@@ -95,7 +100,8 @@ class Recording:
     fastmath = False
 
     def __init__(self) -> None:
-        # The number of this recording: nodes and values remember the latest one that used them.
+        # The number of this recording, larger than all before: nodes remember the newest recording
+        # that applied them, values the latest that they entered.
         self.stamp = next(_stamps)
         self.thread = threading.get_ident()
         # In a forked child, the thread that holds this lock may not exist: see `guard`.
@@ -105,8 +111,19 @@ class Recording:
         self.interned = self.table.nodes
         # Values and Python scalars; in a trace, None for a leaf without a value.
         self.leaves: list[Any] = []
-        # The applications in order: a tape records the stretches between its entry and its exit.
+        # The applications in order, each node once: a tape records the stretches between its entry
+        # and its exit. `positions` has where each is, as far as `position` was asked, and `edges`
+        # where tapes began and ended to record.
         self.nodes: list[Node] = []
+        self.positions: dict[Node, int] = {}
+        self.edges: list[int] = []
+        # Applications that count as made earlier, at these positions: tangents, which belong to
+        # the tapes that recorded what they are the tangents of, and copies from other recordings,
+        # with negative positions. `joined` has the latter, and by how much positions are shifted.
+        self.placed: dict[Node, int] = {}
+        self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
+        # Whether a handle has a value of its own, which `values` does not have.
+        self.computed_alone = False
         self.handles: list[Handle] = modes.handle_list()
         # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
@@ -157,6 +174,9 @@ class Recording:
         traffic.applications += len(self.nodes)
         self.leaves = []
         self.nodes = []
+        self.positions = {}
+        self.placed = {}
+        self.joined = {}
         self.handles = []
         self.imported = {}
         self.repeats = {}
@@ -251,11 +271,11 @@ class Recording:
         found = self.interned.get(key)
         if found is None:
             return self.first_application(key, op, inputs, params)
-        if found.stamp == self.stamp:
-            return self.twin(key, found)
-        found.stamp = self.stamp
-        self.nodes.append(found)
-        return found
+        if found.stamp < self.stamp:
+            found.stamp = self.stamp
+            self.nodes.append(found)
+            return found
+        return self.twin(key, found)
 
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
@@ -268,6 +288,31 @@ class Recording:
         self.nodes.append(found)
         return found
 
+    def has_applied(self, node: Node) -> bool:
+        """Whether a node is among the applications of this recording.
+
+        The stamp of a node is the number of the newest recording that applied it, and only grows.
+        So a smaller stamp than this recording's says no, an equal one yes. A larger one says that
+        a newer recording has applied the node as well, while this one was open: then it is looked
+        up. No order in which recordings are entered, left and asked can make that wrong.
+        """
+        if node.stamp <= self.stamp:
+            return node.stamp == self.stamp
+        return self.position(node) is not None
+
+    def position(self, node: Node) -> int | None:
+        """Which application of this recording a node is, or None."""
+        known = self.positions
+        for position in range(len(known), len(self.nodes)):
+            known[self.nodes[position]] = position
+        return self.placed.get(node, known.get(node))
+
+    def list_application(self, node: Node) -> Node:
+        """Add a node that has not been applied here to the applications."""
+        node.stamp = max(node.stamp, self.stamp)
+        self.nodes.append(node)
+        return node
+
     def twin(self, key: Key, first: Node) -> Node:
         """A second node for an application that was made in this recording before.
 
@@ -276,15 +321,15 @@ class Recording:
         application with the twin before it: the next run of the program finds the same twins in
         the same order.
         """
+        if not self.has_applied(first):
+            return self.list_application(first)
         latest = self.repeats.get(key, first)
         found = self.interned.get((*key, latest))
         if found is None:
             found = Node(first.op, first.inputs, first.params, first.spec)
             self.interned[(*key, latest)] = found
         self.repeats[key] = found
-        found.stamp = self.stamp
-        self.nodes.append(found)
-        return found
+        return self.list_application(found)
 
     def drop(self, nodes: set[Node]) -> None:
         """Release kept values, which are computed again if a derivative reads them."""

@@ -11,6 +11,11 @@ from __future__ import annotations
 changes = [0]
 
 
+def tell_change() -> None:
+    """Announce a change."""
+    changes[0] += 1
+
+
 class TellsChanges:
     """A base of classes whose instances are checked by one number.
 
@@ -25,8 +30,8 @@ class TellsChanges:
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
-        changes[0] += 1
+        tell_change()
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        changes[0] += 1
+        tell_change()

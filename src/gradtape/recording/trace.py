@@ -226,8 +226,15 @@ class Trace(Recording):
 
     def capture(self, operand: Any) -> Node:
         """The leaf that stands for a tensor or variable from outside."""
+        return self._captured_by(operand.enter)
+
+    def capture_unnoticed(self, variable: Any) -> Node:
+        """The leaf that stands for a variable from outside; no tape is told of a read."""
+        return self._captured_by(variable.enter_unnoticed)
+
+    def _captured_by(self, enter: Callable[[Recording], Node]) -> Node:
         with self.outside():
-            node = operand.enter(self.outer)
+            node = enter(self.outer)
         return self._stand_in(node, None)
 
     def enter_value(self, value: Value) -> Node:

@@ -19,7 +19,7 @@ from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.solve.solvers import Equation, anderson, iteration, newton, polish
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.tape.flat_vector import Layout, join
-from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.gradient_tape import function_tape
 from gradtape.tape.point import Point
 from gradtape.tensor.tensor import Tensor
 
@@ -228,7 +228,7 @@ class MinimumSearch(Search):
         """
 
         def slope(x: object) -> object:
-            tape = GradientTape(watch_accessed_variables=False)
+            tape = function_tape()
             with tape:
                 tape.watch(x)
                 value = function(x)

@@ -15,6 +15,8 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import LEAF, PICK, Node, Rows, constant, dependents, topological
+from gradtape.ops.control.bodies import held
+from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
 from gradtape.sparsity import dependence
@@ -116,7 +118,7 @@ def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[N
 
 
 def _is_indexing(node: Node) -> bool:
-    return node.op.moves
+    return node.op.moves or any(indexes(body) for body in held(node))
 
 
 def _carries(node: Node) -> bool:
@@ -168,6 +170,8 @@ class Walk:
         self.follows = follows
         self.budget = budget
         self.notes: dict[str, None] = {}
+        # The first node with more entries than can be listed.
+        self.culprit: Node | None = None
         self.found: dict[Node, Found] = {source: dependence.itself(source.size)}
         order = topological(outputs)
         active = _active(order, source, blocked)
@@ -180,10 +184,17 @@ class Walk:
             result = self._through(node)
             if result is not None:
                 self.found[node] = result
+            if self.culprit is None and self._is_too_large(result):
+                self.culprit = node
             for parent in node.inputs:
                 uses[parent] -= 1
                 if not uses[parent]:
                     self.found.pop(parent, None)
+
+    def _is_too_large(self, found: Found) -> bool:
+        """Whether the entries of a value are too many to be listed."""
+        limit = SMALL if found is None or isinstance(found, list) else self.limit(found.size)
+        return isinstance(found, Dependence) and found.total() > max(limit, SMALL)
 
     def limit(self, size: int) -> int:
         return default_limit(size, self.source.size) if self.budget is None else self.budget
@@ -197,14 +208,16 @@ class Walk:
                 shape, np.zeros(output.size + 1, np.int32), np.zeros(0, np.int32), notes
             )
         # Small patterns are listed even if the budget made them dense on the way.
-        if found.total() > max(self.limit(output.size), SMALL):
-            return Pattern(shape, None, True, tuple(dict.fromkeys((*notes, self._note(output)))))
+        if self._is_too_large(found):
+            why = () if notes else (self._note(self.culprit or output, output.size),)
+            return Pattern(shape, None, True, (*notes, *why))
         listed = found.listed()
         return listed_pattern(shape, listed.indptr, listed.indices, notes)
 
     def _note(self, node: Node, size: int | None = None) -> str:
         limit = self.limit(node.size if size is None else size)
-        return f"{node.op.name}: more than {limit} entries, treated as dense"
+        op = (node.inputs[0] if node.op is PICK else node).op
+        return f"{op.name}: more than {limit} entries, treated as dense"
 
     def _through(self, node: Node) -> Found:
         if node.op is PICK:
@@ -273,6 +286,8 @@ class Walk:
                 if isinstance(one, Listed):
                     part = dependence.listed(parent, one.matrix, limit)
                 else:
+                    if one.note:
+                        self.notes[f"{node.op.name}: {one.note}, treated as dense"] = None
                     part = dependence.reading(parent, one, limit)
                 if part is None:
                     self.notes[self._note(node, size)] = None

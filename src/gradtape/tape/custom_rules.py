@@ -80,10 +80,12 @@ def with_rule(
     """The outputs again, whose derivatives by the inputs are those of `rule`."""
     if not outputs:
         return []
-    recording = state.recording
     handles = record(CUSTOM, (*outputs, *inputs), (len(outputs), key))
-    state.recording.rules[handles[0].node.inputs[0]] = rule
-    assert recording is state.recording
+    node = handles[0].node
+    # In the eager mode the results are computed now. Without a tape that closes the recording: no
+    # derivative of them can be asked for.
+    if node is not None:
+        state.recording.rules[node.inputs[0]] = rule
     return list(handles)
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any, Self, overload
 
+from gradtape.derive.gradient import applied, derive_forward
 from gradtape.errors import NotRecordingError
-from gradtape.graph.node import Node
+from gradtape.graph.node import PICK, Node
+from gradtape.graph.walk import topological
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape.recording_scope import Scope, check_unconnected, directions, finish, push
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.recording.trace import Trace
+from gradtape.tape.recording_scope import (
+    Scope,
+    check_unconnected,
+    directions,
+    enter_tangents,
+    finish,
+)
 from gradtape.tensor.tensor import Tensor
 
 __all__ = ["ForwardAccumulator"]
@@ -21,6 +33,15 @@ class ForwardAccumulator(Scope):
     ...     y = x * x
     >>> float(acc.jvp(y))
     6.0
+
+    A tangent counts as computed together with its target, as if it had been carried along: an outer
+    accumulator or tape that recorded the target differentiates the tangent whenever it is asked.
+
+    >>> with gt.ForwardAccumulator(x, gt.asarray(1.0)) as outer:
+    ...     with gt.ForwardAccumulator(x, gt.asarray(1.0)) as inner:
+    ...         y = x * x
+    >>> float(outer.jvp(inner.jvp(y)))
+    2.0
     """
 
     def __init__(self, primals: object, tangents: object) -> None:
@@ -36,6 +57,10 @@ class ForwardAccumulator(Scope):
             for leaf, node in zip(self._leaves, self._nodes, strict=True):
                 self._watch_node(leaf, node)
         return self
+
+    def _rename(self, copies: dict[Node, Node]) -> None:
+        super()._rename(copies)
+        self._nodes = [copies[node] for node in self._nodes or ()]
 
     @overload
     def jvp(self, target: Tensor, unconnected_gradients: str = "none") -> Tensor: ...
@@ -58,11 +83,67 @@ class ForwardAccumulator(Scope):
             raise NotRecordingError("jvp: nothing was recorded. Use `with accumulator:` first.")
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
-        found = push(recording, entered, self._nodes, self._tangents, self._outside())
-        return unflatten(
-            structure,
-            [
-                finish(recording, t, r, unconnected_gradients)
-                for t, r in zip(targets, found, strict=True)
-            ],
-        )
+        found = self._carried(recording, entered)
+        results = [
+            recording.hold(_placed(recording, node, tangent), Tensor)
+            if _is_applied(recording, node) and tangent is not None
+            else finish(recording, leaf, tangent, unconnected_gradients)
+            for leaf, node, tangent in zip(targets, entered, found, strict=True)
+        ]
+        return unflatten(structure, results)
+
+    def _carried(self, recording: Recording, targets: list[Node]) -> list[Node | None]:
+        """The tangents of the targets.
+
+        If other scopes began or ended to record on the way, the tangents are carried from one
+        stretch to the next. Those that a later stretch reads are applications of their own.
+        """
+        assert self._nodes is not None
+        outside = self._outside()
+        sources, tangents = self._nodes, enter_tangents(recording, self._nodes, self._tangents)
+        for nodes in self._stretches(recording, targets, outside):
+            found = derive_forward(recording, nodes, sources, tangents, outside)
+            known = {
+                node: _placed(recording, node, tangent)
+                for node, tangent in zip(nodes, found, strict=True)
+                if tangent is not None and node not in sources
+            }
+            sources, tangents = [*sources, *known], [*tangents, *known.values()]
+        return derive_forward(recording, targets, sources, tangents, outside)
+
+    def _stretches(
+        self, recording: Recording, targets: list[Node], outside: frozenset[Node]
+    ) -> list[list[Node]]:
+        """The applications that the targets consist of, parted where scopes began or ended.
+
+        Empty if they are all in one stretch.
+        """
+        found: dict[int, list[Node]] = {}
+        if len(recording.edges) > 2:  # more than this accumulator's own
+            for node in topological(targets, stop=outside):
+                position = _position(recording, node)
+                if position is not None and node not in outside and type(node.spec) is not tuple:
+                    found.setdefault(bisect_right(recording.edges, position), []).append(node)
+        return [found[stretch] for stretch in sorted(found)] if len(found) > 1 else []
+
+
+def _is_applied(recording: Recording, node: Node) -> bool:
+    """Whether the tangent of a node can be an application at its position.
+
+    A leaf has no position, and in a traced function the tangent becomes a node of the trace.
+    """
+    traced = isinstance(state.recording, Trace) and state.recording is not recording
+    return not traced and _position(recording, node) is not None
+
+
+def _position(recording: Recording, node: Node) -> int | None:
+    return recording.position(node.inputs[0] if node.op is PICK else node)
+
+
+def _placed(recording: Recording, node: Node, tangent: Node) -> Node:
+    """The tangent of a node as an application that counts as made at the node's position."""
+    found = applied(recording, tangent)
+    position = _position(recording, node)
+    assert position is not None
+    recording.placed[found.inputs[0] if found.op is PICK else found] = position
+    return found

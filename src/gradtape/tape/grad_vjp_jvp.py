@@ -11,7 +11,7 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import map_leaves
 from gradtape.tape.function_types import FunctionOf
-from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 
@@ -104,7 +104,7 @@ def value_and_grad(
 
     @functools.wraps(f)
     def both(*args: object, **kwargs: object) -> tuple[object, object]:
-        tape = GradientTape(watch_accessed_variables=False)
+        tape = function_tape()
         with tape:
             sources, given = watched_arguments("grad", tape, args, chosen)
             result = f(*given, **kwargs)
@@ -195,7 +195,7 @@ def recorded_at(
     name: str, f: Callable[..., object], primals: Sequence[object], has_aux: bool
 ) -> tuple[GradientTape, list[Any], Any, Any]:
     """A persistent tape over a call of `f`, with the sources, the value and the aux of the call."""
-    tape = GradientTape(persistent=True, watch_accessed_variables=False)
+    tape = function_tape(persistent=True)
     with tape:
         sources = [as_sources(primal, name, at) for at, primal in enumerate(primals)]
         tape.watch(sources)

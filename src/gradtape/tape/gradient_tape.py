@@ -24,6 +24,13 @@ from gradtape.tensor.variable import Variable
 __all__ = ["GradientTape", "gradients"]
 
 
+def function_tape(persistent: bool = False) -> GradientTape:
+    """The tape over a call of the user's function, for derivatives by its arguments."""
+    tape = GradientTape(persistent, watch_accessed_variables=False)
+    tape.of_function = True
+    return tape
+
+
 class GradientTape(Jacobians):
     """Record what happens to watched tensors, and differentiate it.
 
@@ -139,6 +146,7 @@ class GradientTape(Jacobians):
         self._consumed = False
         if self in state.tapes and recording is not None:
             self._windows = [[len(recording.nodes), None]]
+            recording.edges.append(len(recording.nodes))
         elif recording is not None:
             self._detach()
 

@@ -10,7 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments
-from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tape.tape_jacobians import check_real
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLeaf, TensorLike
@@ -232,11 +232,11 @@ def vhp(f: Callable[..., TensorLike], primals: object, vectors: object) -> objec
     [0.0, 12.0]
     """
     given, along = _arguments(primals, vectors)
-    outer = GradientTape(watch_accessed_variables=False)
+    outer = function_tape()
     with outer:
         sources = [as_sources(primal, "vhp", at) for at, primal in enumerate(given)]
         outer.watch(sources)
-        inner = GradientTape(watch_accessed_variables=False)
+        inner = function_tape()
         with inner:
             inner.watch(sources)
             value = _scalar("vhp", f(*sources))
@@ -262,7 +262,7 @@ def _recorded(
     has_aux: bool,
 ) -> tuple[GradientTape, list[Any], Any, Any]:
     """Call `f` under a tape that watches the chosen arguments."""
-    tape = GradientTape(watch_accessed_variables=False)
+    tape = function_tape()
     with tape:
         sources, given = watched_arguments(name, tape, args, chosen)
         result = f(*given, **kwargs)

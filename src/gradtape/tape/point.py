@@ -28,7 +28,7 @@ from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import host_value
 from gradtape.tape.flat_vector import Layout, join
-from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.gradient_tape import function_tape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Point:
         scalar: str | None = None,
     ) -> None:
         with apart():
-            self._tape = tape = GradientTape(persistent=True, watch_accessed_variables=False)
+            self._tape = tape = function_tape(persistent=True)
             with tape:
                 source = from_value(host_value(x))
                 tape.watch(source)

@@ -7,6 +7,7 @@ that was applied outside these windows is a constant to the tape, unless the tap
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Self
 
@@ -16,10 +17,11 @@ from gradtape.evaluate.flush import flush, release
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
+from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
-from gradtape.recording.graft import graft
+from gradtape.recording.graft import can_be_joined, graft, join
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -37,6 +39,8 @@ class Scope:
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
+    # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
+    of_function = False
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
@@ -49,6 +53,8 @@ class Scope:
         # What is watched, by id: the tensor or variable, and its node when it was watched.
         self._watched: dict[int, tuple[Handle | Variable, Node]] = {}
         self._variables: dict[int, tuple[Variable, Node | None]] = {}
+        # For each node seen by `follows`, whether it depends on something watched.
+        self._followed: dict[Node, bool] = {}
 
     def __enter__(self) -> Self:
         if self._active:
@@ -101,12 +107,35 @@ class Scope:
         if self._recording is None or self._recording.closed:
             self._recording = state.recording
         elif self._recording is not state.recording:
-            raise RuntimeError(
-                "a tape that has ended cannot be entered again inside another one. "
-                "Enter it outside, or make a new tape."
-            )
+            self._join(self._recording, state.recording)
         self._recording.tapes[id(self)] = self.persistent
         return self._recording
+
+    def _join(self, own: Recording, into: Recording) -> None:
+        """Go on in the recording of the tape around, with what this tape has recorded before."""
+        if not can_be_joined(into, own):
+            raise RuntimeError(
+                "this tape has ended and cannot be entered again inside this other one: a custom "
+                "derivative, a traced or captured function, or tensors of the tape that the other "
+                "one has used keep them apart. Enter it outside, or make a new tape."
+            )
+        flush(own)
+        copies, shift = join(into, own)
+        self._windows = [
+            [start + shift, None if end is None else end + shift]  # type: ignore[operator]
+            for start, end in self._windows
+        ]
+        self._rename(copies)
+        self._recording = into
+        del own.tapes[id(self)]
+        release(own)
+
+    def _rename(self, copies: dict[Node, Node]) -> None:
+        """Watch the copies of nodes instead of the nodes."""
+        for key, (leaf, node) in self._watched.items():
+            self._watched[key] = (leaf, copies[node])
+        for key, (variable, read) in self._variables.items():
+            self._variables[key] = (variable, copies.get(read) if read else None)
 
     def _detach(self) -> None:
         recording, self._recording = self._recording, None
@@ -118,6 +147,7 @@ class Scope:
         recording = self._recording
         assert recording is not None
         self._windows.append([len(recording.nodes), None])
+        recording.edges.append(len(recording.nodes))
         state.tapes.append(self)
 
     def _close(self) -> None:
@@ -127,6 +157,7 @@ class Scope:
             recording = self._recording
             if recording is not None:
                 self._windows[-1][1] = len(recording.nodes)
+                recording.edges.append(len(recording.nodes))
 
     def _outside(self) -> frozenset[Node]:
         """Nodes of the recording that were applied while this tape was not recording."""
@@ -135,15 +166,55 @@ class Scope:
         outside: list[Node] = []
         position = 0
         for start, end in self._windows:
-            outside += recording.nodes[position:start]
-            position = len(recording.nodes) if end is None else end
+            # Windows of a recording that was joined lie before the first application here.
+            outside += recording.nodes[position : max(start, 0)]  # type: ignore[type-var]
+            position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
-        return frozenset(outside)
+        if not recording.placed:
+            return frozenset(outside)
+        inside = {node for node in recording.placed if self._recorded_at(recording.placed[node])}
+        return frozenset(outside).union(recording.placed) - inside
+
+    def _recorded_at(self, position: int) -> bool:
+        return any(
+            start <= position and (end is None or position < end)  # type: ignore[operator]
+            for start, end in self._windows
+        )
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))
+        self._followed.clear()
         if self._recording is not None:
             self._recording.watched[node] = None
+
+    def follows(self, tensor: Handle) -> bool:
+        """Whether a derivative by something watched passes through a tensor."""
+        recording = self._recording
+        if not self._watched or recording is None:
+            return False
+        if tensor.recording is recording:
+            return self._depends_on_watched(tensor.node)
+        # A value that was there before is watched if the leaf that it entered as is.
+        stamp, leaf = (0, None) if tensor.computed is None else tensor.computed.entry
+        return leaf is not None and stamp == recording.stamp and self._depends_on_watched(leaf)
+
+    def _depends_on_watched(self, root: Node) -> bool:
+        known = self._followed
+        if not known:
+            known.update(dict.fromkeys(self._watched_nodes(), True))
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            if node in known:
+                waiting.pop()
+                continue
+            inputs: Sequence[Node] = node.inputs if _passes_derivatives(node) else ()
+            unknown = [each for each in inputs if each not in known]
+            if unknown:
+                waiting += unknown
+            else:
+                known[node] = any(known[each] for each in inputs)
+        return known[root]
 
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
@@ -168,6 +239,11 @@ class Scope:
         )
 
 
+def _passes_derivatives(node: Node) -> bool:
+    specs = node.spec if type(node.spec) is tuple else (node.spec,)
+    return node.op is not STOP_GRADIENT and any(each.inexact for each in specs)
+
+
 def push(
     recording: Recording,
     targets: Sequence[Node],
@@ -176,11 +252,18 @@ def push(
     outside: frozenset[Node],
 ) -> list[Node | None]:
     """Tangents of targets, in forward mode; a tangent that is None is zero."""
-    entered = [
+    entered = enter_tangents(recording, nodes, tangents)
+    return derive_forward(recording, targets, nodes, entered, outside)
+
+
+def enter_tangents(
+    recording: Recording, nodes: Sequence[Node], tangents: Sequence[TensorLike | None]
+) -> list[Node]:
+    """The nodes of tangents of some nodes; one that is None is zero."""
+    return [
         slope_constant(0, node.spec) if tangent is None else direction(recording, node, tangent)
         for node, tangent in zip(nodes, tangents, strict=True)
     ]
-    return derive_forward(recording, targets, nodes, entered, outside)
 
 
 def check_unconnected(word: str) -> None:
@@ -202,6 +285,20 @@ def directions(name: str, structure: Structure, given: object) -> list[TensorLik
     return flatten_up_to(structure, given, name)
 
 
+# Directions that live tapes may differentiate by, given to the derivative of an ended tape: for
+# each leaf in that tape's recording, the recording and the node that it came from.
+_origins: weakref.WeakKeyDictionary[Recording, dict[Node, tuple[weakref.ref[Recording], Node]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _note_origin(recording: Recording, entered: Node, tensor: Tensor) -> None:
+    known = _origins.setdefault(recording, {})
+    for leaf in [leaf for leaf, (where, _) in known.items() if where() is None]:
+        del known[leaf]
+    known[entered] = (weakref.ref(state.recording), tensor.node)
+
+
 def direction(recording: Recording, node: Node, given: TensorLike | None) -> Node:
     """The user's direction, or ones, in the dtype and shape of `node`."""
     if given is None:
@@ -212,6 +309,8 @@ def direction(recording: Recording, node: Node, given: TensorLike | None) -> Nod
         entered = trace.stand_in_for(tensor.node)
     else:
         entered = tensor.enter(recording)
+        if state.tapes and tensor.recording is state.recording is not recording:
+            _note_origin(recording, entered, tensor)
     if entered.shape != node.shape and entered.shape != ():
         raise ShapeError(
             f"a derivative of shape {node.shape} was given a direction of shape {entered.shape}. "
@@ -236,6 +335,14 @@ def finish(
     if isinstance(current, Trace) and current is not recording:
         # The derivative was asked for inside a traced function, of work recorded outside it.
         return current.hold(adopt(current, recording, result), Tensor)
-    if current is not recording and state.tapes and isinstance(result, Node):
-        return current.hold(graft(current, recording, result), Tensor)
+    if current is not recording and state.tapes:
+        # Tapes that record now, in another recording, differentiate the derivative in turn.
+        origins = _origins.get(recording, {}).items()
+        known = {leaf: node for leaf, (where, node) in origins if where() is current}
+        if isinstance(result, Rows):
+            values = graft(current, recording, result.values, known)
+            result = Rows(graft(current, recording, result.indices, known), values, result.spec)
+        else:
+            result = graft(current, recording, result, known)
+        recording = current
     return hold_result(recording, result)

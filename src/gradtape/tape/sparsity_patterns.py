@@ -15,7 +15,7 @@ from gradtape.recording.recording import Recording
 from gradtape.sparsity.detect import detect
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape.grad_vjp_jvp import watched_arguments
-from gradtape.tape.gradient_tape import GradientTape
+from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tensor.tensor import asarray
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _recorded(
     f: Callable[..., object], args: tuple[object, ...], argnums: int, name: str
 ) -> tuple[GradientTape, Recording, Any, Any]:
     """A tape over a call of `f`, its recording, the result, and the argument as sources."""
-    tape = GradientTape(persistent=True, watch_accessed_variables=False)
+    tape = function_tape(persistent=True)
     with tape:
         (sources,), given = watched_arguments(name, tape, args, argnums)
         result = f(*given)

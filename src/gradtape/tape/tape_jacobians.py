@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from gradtape.derive.chunks import Limits, chunks_for, limits
+from gradtape.derive.chunks import UNLIMITED, Limits, check_memory, chunks_for, limits
 from gradtape.derive.jacobians import (
     derive_batch_jacobian,
     derive_hessian,
@@ -131,9 +131,9 @@ class Jacobians(Scope):
 
         def block(y: Node, x: Node) -> Matrix | None:
             dense = partial(_dense_jacobian, window, y, x, mode, chunks)
-            return (
-                dense() if wanted is False else sparse_jacobian(window, y, x, mode, wanted, dense)
-            )
+            if wanted is False:
+                return dense()
+            return sparse_jacobian(window, y, x, mode, wanted, dense, chunks)
 
         zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (rows, shape), (nodes, structure))
@@ -238,7 +238,7 @@ class Jacobians(Scope):
             dense = partial(_dense_hessian, window, y, first, second, chunks)
             if wanted is False:
                 return dense()
-            return sparse_hessian(window, y, first, second, wanted, dense)
+            return sparse_hessian(window, y, first, second, wanted, dense, chunks)
 
         zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
@@ -290,12 +290,9 @@ def _prove_independence(window: Window, y: Node, x: Node) -> None:
         ) from None
 
 
-_UNLIMITED = Limits()
-
-
 def _limits(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
     if chunk_size is None and memory_budget is None:
-        return _UNLIMITED
+        return UNLIMITED
     return limits(name, chunk_size, memory_budget)
 
 
@@ -305,6 +302,7 @@ def _dense_jacobian(
     whole = derive_jacobian(window, target, source, mode)
     if whole is None:
         return None
+    check_memory(target, source)
     chunks = chunks_for(window, target, source, mode, whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(window.recording))
@@ -317,6 +315,7 @@ def _dense_hessian(
     whole = derive_hessian(window, target, first, second)
     if whole is None:
         return None
+    check_memory(first, second)
     slope = derive_slope(window, target, first, second)
     assert slope is not None
     chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
@@ -10,13 +11,18 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
+from gradtape.graph import lines
+from gradtape.graph.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
+from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 
 if TYPE_CHECKING:
@@ -36,6 +42,46 @@ def reflected(function: BinaryFunction) -> BinaryMethod:
     return known or (lambda right, left: function(left, right))
 
 
+# Right operands that need no look before they are recorded.
+_KNOWN = frozenset((bool, int, float, complex, np.ndarray, np.float64, list, tuple, Deferred))
+_ARRAY_LIKE = ("enter", "__gradtape__", "__array__", "__array_interface__", "__array_struct__")
+
+
+def is_foreign(other: object, method: str) -> bool:
+    """Whether another library's object should answer an operator with its own `method`.
+
+    Numbers and array-likes become tensors. An object that is neither, or that refuses NumPy's
+    ufuncs by `__array_ufunc__ = None`, has its turn if its class defines the method.
+    """
+    kind = type(other)
+    # Looked for in the classes themselves: `getattr` would find the operators of `type`, too.
+    own = any(method in each.__dict__ for each in kind.__mro__[:-1])
+    if not own or kind.__module__ == "builtins":
+        return False
+    if getattr(kind, "__array_ufunc__", kind) is None:
+        return True
+    return not (
+        isinstance(other, (np.ndarray, np.generic, numbers.Number))
+        or any(hasattr(other, name) for name in _ARRAY_LIKE)
+    )
+
+
+def operator(op: Op, turned: str) -> BinaryFunction:
+    """The method of a binary operator; `turned` is that of the right operand, if it is foreign."""
+
+    def record_or_decline(op: Op, operands: tuple[object, ...]) -> Any:
+        right = operands[1]
+        if type(right) not in _KNOWN and is_foreign(right, turned):
+            return NotImplemented
+        return record(op, operands)
+
+    method: Any = binary_function(op, record_or_decline)
+    method.__name__ = method.__qualname__ = op.name
+    RECORDERS.append(method)
+    found: BinaryFunction = method
+    return found
+
+
 class Operators:
     """Python's operators and NumPy's method names, recorded."""
 
@@ -47,36 +93,45 @@ class Operators:
     dtype: DType
 
     # The functions themselves: a method that calls one would add a Python frame to every record.
-    __add__ = __radd__ = arithmetic.add
-    __sub__ = arithmetic.subtract
+    __add__ = operator(op_of(arithmetic.add), "__radd__")
+    __radd__ = arithmetic.add
+    __sub__ = operator(op_of(arithmetic.subtract), "__rsub__")
     __rsub__ = reflected(arithmetic.subtract)
-    __mul__ = __rmul__ = arithmetic.multiply
-    __truediv__ = arithmetic.divide
+    __mul__ = operator(op_of(arithmetic.multiply), "__rmul__")
+    __rmul__ = arithmetic.multiply
+    __truediv__ = operator(op_of(arithmetic.divide), "__rtruediv__")
     __rtruediv__ = reflected(arithmetic.divide)
-    __floordiv__ = arithmetic.floor_divide
+    __floordiv__ = operator(op_of(arithmetic.floor_divide), "__rfloordiv__")
     __rfloordiv__ = reflected(arithmetic.floor_divide)
-    __mod__ = arithmetic.remainder
+    __mod__ = operator(op_of(arithmetic.remainder), "__rmod__")
     __rmod__ = reflected(arithmetic.remainder)
-    __pow__ = arithmetic.pow
     # Only the exponent makes `pow` more than `power`, and here the exponent is a tensor.
     __rpow__ = reflected(arithmetic.power)
-    __matmul__ = contraction.matmul
+    __matmul__ = operator(contraction.MATMUL, "__rmatmul__")
     __rmatmul__ = reflected(contraction.matmul)
-    __and__ = __rand__ = arithmetic.bitwise_and
-    __or__ = __ror__ = arithmetic.bitwise_or
-    __xor__ = __rxor__ = arithmetic.bitwise_xor
-    __lshift__ = arithmetic.bitwise_left_shift
+    __and__ = operator(op_of(arithmetic.bitwise_and), "__rand__")
+    __rand__ = arithmetic.bitwise_and
+    __or__ = operator(op_of(arithmetic.bitwise_or), "__ror__")
+    __ror__ = arithmetic.bitwise_or
+    __xor__ = operator(op_of(arithmetic.bitwise_xor), "__rxor__")
+    __rxor__ = arithmetic.bitwise_xor
+    __lshift__ = operator(op_of(arithmetic.bitwise_left_shift), "__rlshift__")
     __rlshift__ = reflected(arithmetic.bitwise_left_shift)
-    __rshift__ = arithmetic.bitwise_right_shift
+    __rshift__ = operator(op_of(arithmetic.bitwise_right_shift), "__rrshift__")
     __rrshift__ = reflected(arithmetic.bitwise_right_shift)
     __neg__ = elementwise.negative
     __pos__ = elementwise.positive
     __invert__ = elementwise.bitwise_invert
     __abs__ = complexes.abs
-    __lt__ = arithmetic.less
-    __le__ = arithmetic.less_equal
-    __gt__ = arithmetic.greater
-    __ge__ = arithmetic.greater_equal
+    __lt__ = operator(op_of(arithmetic.less), "__gt__")
+    __le__ = operator(op_of(arithmetic.less_equal), "__ge__")
+    __gt__ = operator(op_of(arithmetic.greater), "__lt__")
+    __ge__ = operator(op_of(arithmetic.greater_equal), "__le__")
+
+    def __pow__(self, exponent: TensorLike) -> Tensor:
+        if type(exponent) not in _KNOWN and is_foreign(exponent, "__rpow__"):
+            return NotImplemented
+        return arithmetic.pow(self, exponent)
 
     def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)
@@ -152,6 +207,8 @@ class Operators:
         return kind(self._single(kind.__name__))
 
     def _single(self, name: str) -> Any:
+        if state.tapes and name not in ("int", "bool"):
+            self._warn_of_lost(name)
         array = self.numpy()
         if array.size != 1:
             raise ShapeError(
@@ -160,12 +217,24 @@ class Operators:
             )
         return array.reshape(())[()]
 
+    def _warn_of_lost(self, name: str) -> None:
+        """Warn if a number is taken out of a function that is being differentiated."""
+        value: Any = getattr(self, "value", self)
+        if any(tape.of_function for tape in state.tapes) and value.is_tracked():
+            lines.warn(
+                f"{name}: a tensor of a function that is being differentiated becomes a number, "
+                "through which no derivative passes. Use gt functions on the tensor (gt.sin, not "
+                "math.sin), or x.numpy() where only the value is meant."
+            )
+
     def item(self) -> Any:
         """The only element, as a Python number."""
         return self._single("item").item()
 
     def tolist(self) -> Any:
         """The values as nested Python lists."""
+        if state.tapes:
+            self._warn_of_lost("tolist")
         return self.numpy().tolist()
 
     def __format__(self, template: str) -> str:
@@ -320,4 +389,11 @@ class Operators:
 
 
 def _incomparable(other: object) -> bool:
-    return other is None or isinstance(other, (str, bytes, dict, type))
+    return (
+        other is None
+        or isinstance(other, (str, bytes, dict, type))
+        or (
+            type(other) not in _KNOWN
+            and (is_foreign(other, "__eq__") or is_foreign(other, "__ne__"))
+        )
+    )

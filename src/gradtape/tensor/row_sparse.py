@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply, constant
+from gradtape.graph.node import Node, apart_from_recorded, apply, constant
 from gradtape.graph.spec import Spec
 from gradtape.ops.arrays.creation import FULL
 from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
@@ -52,14 +52,16 @@ class KeptAsRows(Handle):
 
     def enter(self, recording: Recording) -> Node:
         """The node of the dense tensor in `recording`."""
-        if self.computed is not None:
+        if self.computed is not None and self.values.recording is None:
             return recording.enter_value(self.computed)
         return self.dense_node(recording)
 
     def dense_node(self, recording: Recording) -> Node:
         """The node of the dense tensor, which is not counted as an application there."""
         inputs = (self.indices.enter(recording), self.values.enter(recording))
-        return apply(SCATTER_ADD_ROWS, (constant(0, self.spec), *inputs))
+        # Apart from what users record: an equal node may have been applied outside a tape.
+        with apart_from_recorded():
+            return apply(SCATTER_ADD_ROWS, (constant(0, self.spec), *inputs))
 
     def materialize(self) -> None:
         """Compute the dense value: this handle is pending in no recording of its own."""

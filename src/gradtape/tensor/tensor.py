@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
@@ -10,15 +9,14 @@ import numpy as np
 
 from gradtape.codegen.cpython import switch
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
-from gradtape.errors import InPlaceError, ShapeError
+from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
 from gradtape.graph.spec import Spec, spec
-from gradtape.graph.walk import dependents, topological
 from gradtape.ops.arrays import indexing
-from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT, identity
+from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
 from gradtape.recording.deferred_number import Deferred
@@ -184,13 +182,7 @@ class Tensor(Handle, Operators):
         return asarray, (np.array(self.numpy()),)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        if self.is_tracked():
-            warnings.warn(
-                "a tensor that a live tape tracks left as a NumPy array: no derivative passes "
-                "there. Use gt functions on the tensor, or gt.stop_gradient to say that it is "
-                "meant.",
-                stacklevel=2,
-            )
+        self._refuse_to_lose("a NumPy array")
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             return array.astype(dtype)
@@ -198,11 +190,17 @@ class Tensor(Handle, Operators):
 
     def is_tracked(self) -> bool:
         """Whether a tape that records now watches this tensor, or one that it depends on."""
-        recording = self.recording
-        if recording is None or not recording.active or not recording.watched:
-            return False
-        order = topological([self.node], parents=_followed)
-        return self.node in dependents(order, recording.watched)
+        tapes = state.tapes
+        return bool(tapes) and any(tape.follows(self) for tape in tapes)
+
+    def _refuse_to_lose(self, what: str) -> None:
+        """Raise if a derivative would end here without a word."""
+        if state.tapes and self.is_tracked():
+            raise LostDerivativeError(
+                f"a tensor that a tape tracks was to become {what}, where no derivative passes. "
+                "Use NumPy's or gt functions on the tensor itself (gt.stack for a list of "
+                "tensors), or x.numpy() where only the value is meant."
+            )
 
     def __dlpack__(
         self,
@@ -213,6 +211,7 @@ class Tensor(Handle, Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
+        self._refuse_to_lose("memory of another library")
         array = self.numpy()
         # Consumers of older versions cannot be told that memory is read-only: they get a copy.
         if max_version is None or max_version < (1, 0):
@@ -236,11 +235,6 @@ class Tensor(Handle, Operators):
 Tensor.result_class = Tensor
 hooks.handle_class = Tensor
 switch.offer(tiers.MODE != "off")
-
-
-def _followed(node: Node) -> tuple[Node, ...]:
-    """The inputs that derivatives of a node are passed on to."""
-    return () if node.op is STOP_GRADIENT else node.inputs
 
 
 def _refuse_dtype(old: Tensor, new: Tensor, what: str) -> NoReturn:

@@ -18,7 +18,7 @@ from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.recording.capturing import capturing
 from gradtape.recording.recording import Recording
-from gradtape.recording.tells_changes import changes
+from gradtape.recording.tells_changes import tell_change
 from gradtape.recording.thread_state import state
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import UNENTERED, Value
@@ -113,7 +113,7 @@ class Variable(Operators):
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
         self._trainable = trainable
-        changes[0] += 1
+        tell_change()
 
     @property
     def value(self) -> Tensor:
@@ -152,6 +152,9 @@ class Variable(Operators):
 
     def enter_unnoticed(self, recording: Recording) -> Node:
         """The node of the current value; no tape is told of the read."""
+        if isinstance(recording, Trace) and self._handle.recording is not recording:
+            bound = recording.bound(self)
+            return recording.capture_unnoticed(self) if bound is None else bound.node
         return self._node(recording, self._handle)
 
     def _node(self, recording: Recording, handle: Tensor) -> Node:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gradtape.graph import Undefined, dependents, topological
+from gradtape.graph import PICK, Undefined, dependents, placeholder, substitute, topological
+from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, derive_from, outputs
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.transforms.reverse import Tangent, jvp_from_vjp
+from gradtape.transforms.ties import TERMS, along_values, has_poles
 
 # How a custom derivative written in Python is called: (node, tangents) -> tangents of its outputs.
 PythonRule = Callable[[Node, Sequence[Node | None]], Sequence[Node | None]]
@@ -37,8 +39,52 @@ def forward(
         # A source that depends on another source has the tangent that was given for it.
         if found is not None and node not in given:
             pushed[node] = found
+    found_tangents = [_single(pushed.get(target)) for target in targets]
+    for node in order:
+        if node in active and node not in blocked and has_poles(node):
+            moving = _single(pushed.get(node.inputs[0]))
+            if moving is not None:
+                derive_from(node)
+                shares = _shares_of_ties(targets, node, moving, {*blocked, *given}, python_rule)
+                pairs = zip(found_tangents, shares, strict=True)
+                found_tangents = [_sum(a, b) for a, b in pairs]
     derive_from(None)
-    return [_single(pushed.get(target)) for target in targets]
+    return found_tangents
+
+
+def _shares_of_ties(
+    targets: Sequence[Node],
+    node: Node,
+    tangent: Node,
+    blocked: Collection[Node],
+    python_rule: PythonRule | None,
+) -> list[Node | None]:
+    """What the pairs of equal values of a spectrum add to the tangents of the targets."""
+    spectrum = node.op.spectrum
+    assert spectrum is not None
+    assert spectrum.poles is not None
+    picks = [
+        found
+        for found in topological(targets)
+        if found.op is PICK and found.inputs[0] is node and found not in blocked
+    ]
+    vectors = [found for found in picks if found.params[0] != spectrum.values]
+    # The derivative along the values leaves the tangents of the vectors as they are.
+    unknown = [placeholder(vector.spec) for vector in vectors]
+    moved = forward(targets, vectors, unknown, blocked, python_rule) if vectors else []
+    total: list[Node | None] = [None] * len(targets)
+    for power, factor in TERMS if vectors else ():
+        moved = along_values(moved, node)
+        known = spectrum.poles(tangent, outputs(node), power)
+        given = {u: known[v.params[0]] for u, v in zip(unknown, vectors, strict=True)}
+        for number, one in enumerate(moved):
+            if one is not None:
+                total[number] = _sum(total[number], substitute([one], given)[0] * factor)
+    return total
+
+
+def _sum(a: Node | None, b: Node | None) -> Node | None:
+    return a if b is None else b if a is None else a + b
 
 
 def _single(tangent: Tangent | None) -> Node | None:
@@ -76,3 +122,6 @@ def _through(
     y = outputs(node) if several else node
     result: Tangent | None = jvp(tangents, y, node.inputs, **node.keywords)
     return result
+
+
+hooks.tangents = forward

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gradtape.graph import OPERATORS, Rows, Undefined, dependents, substitute, topological
 from gradtape.graph.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
@@ -10,6 +10,7 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
 from gradtape.transforms.cotangent import Cotangent, Slope, masked
+from gradtape.transforms.ties import TERMS, along_values, has_poles
 
 # How a custom derivative written in Python is called: (node, cotangents) -> input cotangents.
 PythonRule = Callable[[Node, tuple[Node, ...]], Sequence[Slope | None]]
@@ -159,6 +160,26 @@ def _through_several(
         slope = _pulled(node, index, dense)
         if slope is not None:
             _accumulate(found, parent, Cotangent(slope))
+        if has_poles(node):
+            for share in _shares_of_ties(node, dense):
+                _accumulate(found, parent, Cotangent(share))
+
+
+def _shares_of_ties(node: Node, cotangents: Sequence[Node]) -> Iterator[Node]:
+    """What the pairs of equal values of a spectrum add to the cotangent of its operand."""
+    spectrum = node.op.spectrum
+    assert spectrum is not None
+    assert spectrum.poles is not None
+    moved: Sequence[Node | None] = cotangents
+    for power, factor in TERMS:
+        moved = along_values(moved, node)
+        tangent = placeholder(node.inputs[0].spec)
+        poles = zip(spectrum.poles(tangent, outputs(node), power), moved, strict=True)
+        pairs = [(p, m) for p, m in poles if p is not None and m is not None]
+        if pairs:
+            (share,) = reverse([p for p, _ in pairs], [m for _, m in pairs], [tangent])
+            if share is not None:
+                yield _dense(share) * factor
 
 
 def _pulled_back(

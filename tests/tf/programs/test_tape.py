@@ -126,6 +126,23 @@ class TestGradientsWithoutATape:
         by_x, by_v = tf.gradients(y, [x, v])
         assert (by_x.numpy(), by_v.numpy()) == (12.0, 9.0)
 
+    @pytest.mark.parametrize("where", ["function", "cond", "loop"])
+    def test_of_variables_inside_functions_branches_and_loops(self, where):
+        v = tf.Variable(3.0)
+
+        def slope(a):
+            return tf.gradients(v * v.read_value() * a, v)[0]
+
+        ways = {
+            "function": tf.function(lambda a: slope(a)),
+            "cond": tf.function(lambda a: tf.cond(a > 0, lambda: slope(a), lambda: a)),
+            "loop": lambda a: tf.map_fn(slope, tf.reshape(a, [1]))[0],
+        }
+        for _ in range(3):
+            assert ways[where](tf.constant(2.0)).numpy() == 12.0
+        v.assign(4.0)
+        assert ways[where](tf.constant(2.0)).numpy() == 16.0
+
     def test_second_derivatives(self):
         x = tf.constant([1.0, 2.0])
         y = tf.reduce_sum(x**4)

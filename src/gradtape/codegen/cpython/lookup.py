@@ -26,6 +26,7 @@ FUNCTIONS = (
     "PyErr_Occurred",
     "PyList_Append",
     "PyLong_AsLongAndOverflow",
+    "PyLong_AsSsize_t",
     "PyLong_FromSsize_t",
     "PyObject_CallFunctionObjArgs",
     "PyObject_CallNoArgs",
@@ -337,8 +338,11 @@ define internal ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, 
 entry:
   %stamp.at = getelementptr i8, ptr %node, i64 $Node_stamp
   %old = load ptr, ptr %stamp.at
-  %repeated = icmp eq ptr %old, %stamp
-  br i1 %repeated, label %refuse, label %lists
+  ; Only a smaller stamp says that the recording has not applied the node: `has_applied`.
+  %last = call i64 @PyLong_AsSsize_t(ptr %old)
+  %own = call i64 @PyLong_AsSsize_t(ptr %stamp)
+  %fresh = icmp slt i64 %last, %own
+  br i1 %fresh, label %lists, label %refuse
 lists:
   %handles = at(ptr %recording, i64 $Recording_handles)
   %handles.kind = at(ptr %handles, i64 8)

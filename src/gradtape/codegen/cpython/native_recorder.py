@@ -55,6 +55,9 @@ _SLOTS = {
     "negative": ("__neg__",),
     "compare": ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
 }
+# The method of each slot and comparison for the left operand.
+_METHODS = {slot: specials[0] for slot, specials in _SLOTS.items()}
+_METHODS |= dict(zip(_COMPARISONS, _SLOTS["compare"], strict=True))
 
 lock = threading.RLock()
 _kinds_lock = threading.Lock()
@@ -141,7 +144,8 @@ class Native:
         tensor: Any = hooks.handle_class
         found: dict[str, Any] = {}
         for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
-            closure: Any = binary_function(getattr(OPERATORS, name))
+            special = getattr(tensor, _METHODS[name])
+            closure: Any = binary_function(getattr(OPERATORS, name), special.otherwise)
             found[name] = (closure.op, closure, closure.reflected, None)
         # What cannot be compared is for Python to say.
         found["equal"] = (op_of(equal), tensor.__eq__, None, None)
@@ -189,7 +193,8 @@ class Native:
     def _function(self, function: Any) -> Any:
         """A built-in function that records one op."""
         unary = not hasattr(function, "reflected")
-        closure: Any = (unary_function if unary else binary_function)(function.op)
+        op = function.op
+        closure: Any = unary_function(op) if unary else binary_function(op, function.otherwise)
         reflected = None if unary else closure.reflected
         context = self.keep((function.op, closure, reflected, None))
         name, flags = ("unary_function", METH_O) if unary else ("binary_function", METH_FASTCALL)

@@ -69,7 +69,7 @@ class CaptureRun:
         # What is outside before the run, as far as code and earlier runs tell what is read; None
         # if what is outside counts as constant.
         self._before = None if frozen else OutsideReads(function, self._roots, learned)
-        self.observation = Observation({} if learned is None else learned.everything())
+        self.observation = Observation() if learned is None else learned.next_run()
         self.guards: OutsideReads | None = None
         # What the run changed outside; and whether it read something that was not looked at before,
         # so that nobody knows whether the run has changed it.

@@ -49,6 +49,10 @@ class Observation:
         """Code that ran in any run so far."""
         return self.earlier | self.executed
 
+    def next_run(self) -> Observation:
+        """What is known when the next run begins."""
+        return Observation(self.everything(), any_attribute=self.any_attribute)
+
 
 class RunObserver:
     """Notes what a run executes; a context manager.
@@ -144,7 +148,7 @@ class RunObserver:
         if isinstance(owner, types.ModuleType):
             key: tuple[Any, str] = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
-                self.observation.any_attribute = True
+                self.observation.any_attribute |= not is_own_scope(frame.f_globals)
         else:
             key = (owner if isinstance(owner, type) else type(owner), name)
         pure = self._verdicts.get(key)

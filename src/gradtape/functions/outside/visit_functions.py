@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
     what_it_may_do,
 )
+from gradtape.graph.op import Op
 
 if TYPE_CHECKING:
     from gradtape.functions.outside.walk import Walk
@@ -29,6 +31,8 @@ _MACHINERY = tuple(
     for room in ("graph", "recording", "codegen", "runtime", "evaluate", "tensor",
                  "functions.capture", "functions.replay", "functions.native", "functions.arguments")
 )  # fmt: skip
+# Functions of the library that were searched in vain.
+_HOLD_NOTHING: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()
 
 
 def visit_module(
@@ -176,10 +180,19 @@ def search_held(walk: Walk, holder: Any, label: str) -> None:
 
     Code of the library tells the capture what it reads, so its own objects are not compared.
     """
+    for part in _held(holder):
+        walk.enter_root(label, part)
+
+
+def _held(holder: Any) -> list[Any]:
+    if isinstance(holder, types.FunctionType) and holder in _HOLD_NOTHING:
+        return []
+    found = []
     stack, seen = [holder], {id(holder): holder}
     while stack:
         each = stack.pop()
-        for part in _parts(each):
+        for held in _parts(each):
+            part = held.__wrapped__ if isinstance(held, functools._lru_cache_wrapper) else held
             if id(part) in seen:
                 continue
             seen[id(part)] = part
@@ -188,12 +201,22 @@ def search_held(walk: Walk, holder: Any, label: str) -> None:
             elif isinstance(part, (types.FunctionType, types.MethodType, functools.partial)) or (
                 not isinstance(part, (type, types.ModuleType)) and _is_users(part)
             ):
-                walk.enter_root(label, part)
+                found.append(part)
+    if (
+        not found
+        and isinstance(holder, types.FunctionType)
+        and "<locals>" not in holder.__qualname__
+    ):
+        # Functions of the library's modules hold what they were made with.
+        _HOLD_NOTHING.add(holder)
+    return found
 
 
 def _is_of_library(part: Any) -> bool:
     if isinstance(part, types.FunctionType):
         return is_trusted_function(part)
+    if isinstance(part, Op):
+        return True  # declared by the library, or by the user with functions of their own
     return is_library_class(type(part)) and not type(part).__module__.startswith(_MACHINERY)
 
 

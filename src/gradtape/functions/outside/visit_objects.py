@@ -20,7 +20,7 @@ from gradtape.functions.outside.trusted_code import (
     what_it_may_do,
 )
 from gradtape.pytree import registered
-from gradtape.random import Generator
+from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -104,7 +104,8 @@ def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
         listed = comparisons.local(f"[*{comparisons.thing(base.__iter__)}({now})]")
         visit_containers.visit_items(walk, items, listed, f"an element of {label}, ")
     elif base in (int, float, complex, str, bytes):
-        convert = str.__str__ if base is str else functools.partial(base.__new__, base)
+        make: Any = base.__new__
+        convert = str.__str__ if base is str else functools.partial(make, base)
         comparisons.check_value(f"{comparisons.thing(convert)}({now})", convert(value))
     elif base not in (object, types.SimpleNamespace, *_WRAPPERS):
         name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

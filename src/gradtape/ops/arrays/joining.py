@@ -26,6 +26,7 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
+from gradtape.recording.operands import SCALARS
 from gradtape.recording.record import record
 
 
@@ -91,10 +92,7 @@ def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     """The operands of a join. Python scalars stay scalars, which adapt to the others' dtype."""
     if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
         arrays = unstack(arrays)
-    parts = tuple(
-        part if type(part) in (bool, int, float, complex) else record_operand(part)
-        for part in arrays
-    )
+    parts = tuple(part if type(part) in SCALARS else record_operand(part) for part in arrays)
     if not parts:
         raise ValueError(f"{name}: there is nothing to join. Pass at least one tensor.")
     return parts

@@ -291,7 +291,7 @@ def repeated_read(x: Any, key: slice) -> Any:
     if source is None:
         return None
     node = recording.table.reads.get((source, start, stop, step, _Loops.count))
-    if node is None or node.stamp == recording.stamp:
+    if node is None or node.stamp >= recording.stamp:
         return None
     node.stamp = recording.stamp
     recording.nodes.append(node)
@@ -323,7 +323,7 @@ def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
     interned, leaves = recording.interned, recording.leaves
     operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
     node = interned.get((SLICE, params, source, *operands))
-    if node is None or node.stamp == recording.stamp:
+    if node is None or node.stamp >= recording.stamp:
         return None
     leaves.extend(moving)
     node.stamp = recording.stamp

@@ -7,15 +7,18 @@ patterns compose by their product. Beyond a budget the pattern is dense.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from gradtape.graph import Node, Program, scratch
+from gradtape.graph import Node, Program, placeholder, scratch, spec
 from gradtape.graph.hooks import hooks
+from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
-from gradtape.ops.families.reads import Listed, Operand, dense
+from gradtape.ops.families.batching import spread
+from gradtape.ops.families.reads import Listed, Operand, dense, everything
 
 # The most entries in all patterns together, and the most steps for which patterns are composed.
 BUDGET = 2_000_000
@@ -93,15 +96,138 @@ def _answers(
 
 
 def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
-    """Compose the body's pattern over all steps of a scan."""
+    """The body's pattern in each step: beside each other, or composed if steps use the last one."""
+    scan = Scan(**params)
+    pattern = body_pattern(scan.body) if scan.carries else None
+    if scan.carries and (pattern is None or _uses_carry(scan, pattern)):
+        if scan.length > STEPS:
+            return _given_up(y, operands, f"more than {STEPS} steps that use the one before")
+        found = None if pattern is None else _composed(y, operands, scan, pattern)
+        return _given_up(y, operands) if found is None else found
+    results = _separate(y, operands, scan)
+    return [*_final(operands, scan, pattern), *results] if scan.carries else results
+
+
+def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> Any:
+    """Every element reads everything, with a note why."""
+    note = why or f"more than {BUDGET} entries in all steps or branches"
+    return [
+        tuple(None if one is None else replace(one, note=note) for one in answers)
+        for answers in dense(y, operands)
+    ]
+
+
+def indexes(body: Program) -> bool:
+    """Whether a body moves elements to places that its integer inputs may decide."""
+    found = body.derived.get("indexes")
+    if found is None:
+        found = body.derived["indexes"] = any(
+            (node.op.moves and any(not of.spec.inexact for of in node.inputs))
+            or any(indexes(inner) for inner in held(node))
+            for node in body.nodes
+        )
+    return bool(found)
+
+
+def _uses_carry(scan: Scan, pattern: Any) -> bool:
+    """Whether a result of a step depends on what the step before changed."""
+    ends = _starts(scan.body.inputs)
+    rows = pattern[_starts(scan.body.outputs)[scan.carries] :].tocsc()
+    return any(
+        rows[:, ends[number] : ends[number + 1]].nnz
+        for number in range(scan.constants, scan.first)
+        if _changes(scan, number)
+    )
+
+
+def _changes(scan: Scan, number: int) -> bool:
+    """Whether input `number` of the body is carried and not passed on as it is."""
+    at = number - scan.constants
+    return 0 <= at < scan.carries and scan.body.outputs[at] is not scan.body.inputs[number]
+
+
+def _separate(y: Node, operands: tuple[Operand, ...], scan: Scan) -> list[tuple[Any, ...]]:
+    """The results of steps that do not depend on each other: those of the batched body."""
+    body, length = scan.body, scan.length
+    sources = list(body.inputs)
+    with scratch():
+        for number, node in enumerate(body.inputs[scan.first :], start=scan.first):
+            sources[number] = placeholder(spec((length, *node.shape), node.dtype))
+        given = dict(zip(body.inputs[scan.first :], sources[scan.first :], strict=True))
+        outputs = [
+            one if isinstance(one, Node) else spread(one.node, length)
+            for one in hooks.batch(body.outputs[scan.carries :], given)
+        ]
+        known = {}
+        if indexes(body):
+            known = {
+                source: operand.value
+                for number, (source, operand) in enumerate(zip(sources, operands, strict=True))
+                if not source.spec.inexact and not _changes(scan, number)
+            }
+        columns: list[list[Any]] = []
+        for number, (source, operand) in enumerate(zip(sources, operands, strict=True)):
+            if not operand.active or _changes(scan, number) or not source.spec.inexact:
+                columns.append([None] * len(outputs))
+                continue
+            patterns = hooks.detect(outputs, source, known)
+            columns.append(
+                [
+                    None
+                    if not node.spec.inexact
+                    else everything(source.shape, node.shape)
+                    if pattern.rows is None
+                    else Listed(pattern.matrix)
+                    for pattern, node in zip(patterns, outputs, strict=True)
+                ]
+            )
+    return list(zip(*columns, strict=True))
+
+
+def _final(operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> list[tuple[Any, ...]]:
+    """The last carried values: each reads all that any number of steps may bring to it."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
 
-    scan = Scan(**params)
+    split, ends = _starts(scan.body.outputs), _starts(scan.body.inputs)
+    columns = pattern[: split[scan.carries]].tocsc()
+    reached = sparse.eye_array(split[scan.carries], dtype=bool, format="csr")
+    moving = columns[:, ends[scan.constants] : ends[scan.first]].tocsr()
+    while True:
+        more = _union(reached, moving @ reached)
+        if more.nnz == reached.nnz:
+            break
+        reached = more
+    found = []
+    for of, (a, b) in zip(scan.body.outputs, pairwise(split[: scan.carries + 1]), strict=False):
+        answers: list[Any] = []
+        for number, operand in enumerate(operands):
+            if not operand.active or not of.spec.inexact:
+                answers.append(None)
+                continue
+            if scan.constants <= number < scan.first:
+                start = ends[scan.constants]
+                answers.append(
+                    Listed(reached[a:b, ends[number] - start : ends[number + 1] - start])
+                )
+                continue
+            block = (reached[a:b] @ columns[:, ends[number] : ends[number + 1]]).tocsr()
+            if number < scan.constants:
+                answers.append(Listed(block.astype(bool)))
+            elif block.nnz * scan.length > BUDGET:
+                answers.append(everything(operand.shape, of.shape))
+            else:
+                answers.append(Listed(sparse.hstack([block] * scan.length, format="csr")))
+        found.append(tuple(answers))
+    return found
+
+
+def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> Any:
+    """The patterns of the steps composed one after another; None past the budget."""
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    import scipy.sparse as sparse
+
     body, constants, first, length = scan.body, scan.constants, scan.first, scan.length
-    pattern = body_pattern(body) if length <= STEPS else None
-    if pattern is None:
-        return dense(y, operands)
     place, ends = _starts(operands), _starts(body.inputs)
     width = place[-1]
     columns = pattern.tocsc()
@@ -120,7 +246,7 @@ def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
         step = _union(*parts)
         entries += step.nnz
         if entries > BUDGET:
-            return dense(y, operands)
+            return None
         carried, rows[position] = step[:count], step[count:]
     split = _starts(body.outputs)
     results = [carried[a:b] for a, b in pairwise(split[: scan.carries + 1])]
@@ -135,7 +261,7 @@ def branch_reads(y: Node, operands: tuple[Operand, ...], *, branches: tuple[Prog
     """The union of the patterns of all branches."""
     patterns = [body_pattern(body) for body in branches]
     if any(pattern is None for pattern in patterns):
-        return dense(y, operands)
+        return _given_up(y, operands)
     every = _placed(_union(*patterns), operands[0].size, _starts(operands)[-1])
     ends = pairwise(_starts(y.spec))
     return _answers([every[a:b] for a, b in ends], y, operands)
@@ -156,7 +282,7 @@ def while_reads(
 
     pattern = body_pattern(body)
     if pattern is None:
-        return dense(y, operands)
+        return _given_up(y, operands)
     place = _starts(operands)
     count, width = place[-1] - place[constants], place[-1]
     columns = pattern.tocsc()
@@ -168,7 +294,7 @@ def while_reads(
         if more.nnz == carried.nnz:
             break
         if more.nnz > BUDGET:
-            return dense(y, operands)
+            return _given_up(y, operands)
         carried = more
     ends = [(a - place[constants], b - place[constants]) for a, b in pairwise(place[constants:])]
     counted = sparse.csr_array((1, width), dtype=bool)

@@ -146,7 +146,9 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
 atan2: Binary = elementwise(
     "atan2", np.arctan2, "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
-    partials=[lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)],
+    # The squares of huge and of tiny numbers are out of range.
+    partials=[lambda y, a, b: b / hypot(a, b) / hypot(a, b),
+              lambda y, a, b: -a / hypot(a, b) / hypot(a, b)],
     domains=[(0.4, 2.0)], **_FLOAT, function=ATAN2,
 )  # fmt: skip
 hypot: Binary = elementwise(

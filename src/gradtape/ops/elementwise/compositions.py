@@ -36,6 +36,12 @@ def _sigmoid(body: FunctionBody[V], x: V) -> V:
     return body.select(x >= 0.0, 1.0, small) / (small + 1.0)
 
 
+def _sigmoid_slope(body: FunctionBody[V], x: V) -> V:
+    small = body.apply(EXP, -body.absolute(x))
+    whole = small + 1.0
+    return small / (whole * whole)
+
+
 def _softplus(body: FunctionBody[V], x: V) -> V:
     positive = body.select(x < 0.0, 0.0, x)
     return positive + body.apply(LOG1P, body.apply(EXP, -body.absolute(x)))
@@ -124,6 +130,7 @@ def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
 
 
 SIGMOID = Composition("sigmoid", _sigmoid)
+SIGMOID_SLOPE = Composition("sigmoid_slope", _sigmoid_slope)
 SOFTPLUS = Composition("softplus", _softplus)
 LOG_SIGMOID = Composition("log_sigmoid", _log_sigmoid)
 LOGADDEXP = Composition("logaddexp", _logaddexp, 2)

@@ -16,6 +16,7 @@ from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, 
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families import lowering
 from gradtape.ops.families import math_functions as mathlib
+from gradtape.ops.families.axes import inexact_operand
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
@@ -45,6 +46,18 @@ erfinv: Unary = elementwise(
     ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
     domains=[(-0.8, 0.8)], **_REAL, function=mathlib.ERFINV,
 )  # fmt: skip
+erfcinv: Unary = elementwise(
+    # SciPy gives -0.0 at 1; adding 0 gives 0.0.
+    "erfcinv", lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
+    "Inverse of erfc, exact for tiny arguments.",
+    ("float(gt.erfcinv(1.0))", "0.0"), partials=[lambda y, x: _erfcinv_slope(x)],
+    domains=[(0.3, 1.7)], **_REAL,
+)  # fmt: skip
+_erfcinv_slope: Unary = elementwise(
+    "erfcinv_slope", lambda x: _erfcinv_slope_kernel(x), "Derivative of erfcinv.",
+    ("float(gt.erfcinv(1.0))", "0.0"),
+    partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)], domains=[(0.3, 1.7)], **_REAL,
+)  # fmt: skip
 ndtr: Unary = elementwise(
     "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
@@ -57,6 +70,25 @@ log_sigmoid: Unary = elementwise(
     ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"), partials=[lambda y, x: sigmoid(-x)],
     **_REAL, function=LOG_SIGMOID,
 )  # fmt: skip
+
+
+@kind_of_operand
+def ndtri(x: TensorLike, /) -> Tensor:
+    """Inverse of ndtr: the quantile function of the standard normal.
+
+    >>> float(gt.ndtri(0.5))
+    0.0
+    """
+    return 0.0 - math.sqrt(2.0) * erfcinv(2.0 * inexact_operand(x))  # 0.0, not -0.0, at 0.5
+
+
+def _erfcinv_slope_kernel(x: np.ndarray) -> np.ndarray:
+    # exp(y²) = erfcx(y) / erfc(y): the rounding error of y² is not multiplied by y².
+    nearer = np.minimum(x, 2 - x)
+    special = _scipy()
+    found: np.ndarray = special.erfcx(special.erfcinv(nearer)) / nearer
+    return found * x.dtype.type(-1.0 / _SLOPE)
+
 
 lgamma: Unary = elementwise(
     "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
@@ -138,11 +170,13 @@ def _sinc_kernel(x: np.ndarray, order: int) -> np.ndarray:
     The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹ multiplies errors by n / u at each step, and the terms
     of the series Σ ±uʲ / (j! (j+n+1)) grow with u: at u = n / 2 both lose little.
     """
-    u = np.asarray(x, np.result_type(x, np.float64)) * math.pi
+    wide = np.asarray(x, np.result_type(x, np.float64))
+    u = wide * math.pi
     near = np.abs(u) < max(1.0, order / 2.0)
     # Each formula gets only arguments at which it is accurate.
     small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
-    result = np.where(near, _sinc_series(small, order), _sinc_recurrence(large, order))
+    far = _sinc_recurrence(np.where(near, 0.0, wide), large, order)
+    result = np.where(near, _sinc_series(small, order), far)
     return (result * math.pi**order).astype(x.dtype)
 
 
@@ -155,8 +189,11 @@ def _sinc_series(u: np.ndarray, order: int) -> np.ndarray:
     return total * u if lowest else total
 
 
-def _sinc_recurrence(u: np.ndarray, order: int) -> np.ndarray:
-    sine, cosine = np.sin(u), np.cos(u)
+def _sinc_recurrence(x: np.ndarray, u: np.ndarray, order: int) -> np.ndarray:
+    # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
+    nearest = np.rint(np.real(x))
+    sign = 1.0 - 2.0 * np.mod(nearest, 2.0)
+    sine, cosine = sign * np.sin((x - nearest) * math.pi), sign * np.cos((x - nearest) * math.pi)
     derivatives = (sine, cosine, -sine, -cosine)
     found = sine / u
     for n in range(1, order + 1):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import Linear, Node, constant
+from gradtape.graph import REGISTRY, Linear, Node, apply, constant
 from gradtape.ops.elementwise import complex_formulas
-from gradtape.ops.elementwise.compositions import SIGMOID, SOFTPLUS
+from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS
 from gradtape.ops.families import cast, identities, lowering
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
@@ -62,11 +62,12 @@ cosh: Unary = elementwise(
 )  # fmt: skip
 tanh = elementwise(
     "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 - y * y], dtypes=_COMPLEX, function=mathlib.TANH,
+    partials=[lambda y, x: _tanh_slope(y, x)], dtypes=_COMPLEX,
+    function=mathlib.TANH,
 )  # fmt: skip
 asinh = elementwise(
     "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
-    partials=[lambda y, x: rsqrt(x * x + 1.0)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
+    partials=[lambda y, x: _asinh_slope(x)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
     function=mathlib.ASINH,
 )  # fmt: skip
 acosh = elementwise(
@@ -107,12 +108,12 @@ log1p = elementwise(
 )  # fmt: skip
 log2 = elementwise(
     "log2", np.log2, "Logarithm to base 2.", ("float(gt.log2(8.0))", "3.0"),
-    partials=[lambda y, x: reciprocal(x * _LN2)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    partials=[lambda y, x: (1.0 / _LN2) / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
     function=mathlib.LOG2, of_complex=complex_formulas.logarithm(2.0),
 )  # fmt: skip
 log10 = elementwise(
     "log10", np.log10, "Logarithm to base 10.", ("float(gt.log10(100.0))", "2.0"),
-    partials=[lambda y, x: reciprocal(x * _LN10)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    partials=[lambda y, x: (1.0 / _LN10) / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
     function=mathlib.LOG10, of_complex=complex_formulas.logarithm(10.0),
 )  # fmt: skip
 
@@ -175,8 +176,15 @@ round: Unary = elementwise(
 
 sigmoid = elementwise(
     "sigmoid", lambda x: _sigmoid(x), "Logistic function 1 / (1 + exp(-x)).",
-    ("float(gt.sigmoid(0.0))", "0.5"), partials=[lambda y, x: y * (1.0 - y)],
+    ("float(gt.sigmoid(0.0))", "0.5"), partials=[lambda y, x: sigmoid_slope(x)],
     accepts="float", dtypes=_REAL, function=SIGMOID,
+)  # fmt: skip
+# y (1 - y) has no digits left where y is close to 1.
+sigmoid_slope: Unary = elementwise(
+    "sigmoid_slope", lambda x: _sigmoid_slope(x), "Derivative of sigmoid, exact in its tails.",
+    ("float(sigmoid_slope(gt.asarray(0.0)))", "0.25"),
+    partials=[lambda y, x: -y * tanh(0.5 * x)],
+    accepts="float", dtypes=_REAL, function=SIGMOID_SLOPE,
 )  # fmt: skip
 softplus = elementwise(
     "softplus", lambda x: np.logaddexp(x, x.dtype.type(0)), "log(1 + exp(x)), without overflow.",
@@ -194,6 +202,22 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     # exp(-|x|) never overflows, and both branches use it.
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def _sigmoid_slope(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))
+    return small / np.square(1 + small)
+
+
+def _tanh_slope(y: Node, x: Node) -> Node:
+    return 1.0 - y * y if x.dtype.kind == "c" else 4.0 * sigmoid_slope(2.0 * x)
+
+
+def _asinh_slope(x: Node) -> Node:
+    # The square of a huge number overflows.
+    if x.dtype.kind == "c":
+        return rsqrt(x * x + 1.0)
+    return reciprocal(apply(REGISTRY["hypot"], (x, one_like(x))))
 
 
 def _tanh(x: np.ndarray) -> np.ndarray:

@@ -202,7 +202,7 @@ def elementwise(  # type: ignore[misc]
         transparent=transparent,
         samples=lambda: samples_of(name, arity, domains, dtypes, sample_params), doc=doc,
     ))  # fmt: skip
-    make = {1: unary_function, 2: binary_function}[arity]
+    make: Any = {1: unary_function, 2: binary_function}[arity]
     recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:
         RECORDERS.append(recorder)
@@ -246,7 +246,7 @@ def unary_function(op: Op) -> Unary:
                         return record(op, (x,))
             key = (op, a)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != stamp:
+            if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
@@ -272,7 +272,8 @@ def unary_function(op: Op) -> Unary:
     return function
 
 
-def binary_function(op: Op) -> Binary:
+def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> Binary:
+    """The recorder of `op`; operands without a node in the recording go to `otherwise`."""
     native: Any = None
     reflected = reflected_function(op)
 
@@ -296,7 +297,7 @@ def binary_function(op: Op) -> Binary:
                     # A variable, or a value new to this recording: entering it may flush.
                     a = x.enter(recording)
                     if state.recording is not recording:
-                        return record(op, (x, y))
+                        return otherwise(op, (x, y))
             kind = type(y)
             if kind is float or (kind is int and a.spec.inexact):
                 # `scalar_leaf` written out: the call would cost time.
@@ -317,7 +318,7 @@ def binary_function(op: Op) -> Binary:
                             return record(op, (x, y))
             key = (op, a, b)
             node = recording.interned.get(key)
-            if node is not None and node.stamp != stamp:
+            if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
             elif recording.is_full():
@@ -337,9 +338,10 @@ def binary_function(op: Op) -> Binary:
                 return record(op, (x, y))
             return handle
         except AttributeError:
-            return reflected(y, x) if type(x) in REFLECTED else record(op, (x, y))
+            return reflected(y, x) if type(x) in REFLECTED else otherwise(op, (x, y))
 
     function.op = op  # type: ignore[attr-defined]
+    function.otherwise = otherwise  # type: ignore[attr-defined]
     function.use = use  # type: ignore[attr-defined]
     function.reflected = reflected  # type: ignore[attr-defined]
     return function
@@ -409,7 +411,7 @@ def application(
     """Record an application to nodes of this recording, and return its handle."""
     key = (op, params, *inputs) if params else (op, *inputs)
     node = recording.interned.get(key)
-    if node is not None and node.stamp != recording.stamp:
+    if node is not None and node.stamp < recording.stamp:
         node.stamp = recording.stamp
         recording.nodes.append(node)
     elif recording.is_full():

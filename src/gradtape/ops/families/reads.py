@@ -68,6 +68,8 @@ class Reads:
     positions: Array | None = None
     groups: Array | None = None
     count: int = 0
+    # Why a rule that gave up says that everything is read.
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 Derivative rules are written for forward mode; reverse mode transposes them. Vectors are unique only
 up to sign or phase, and the rules hold this choice constant: a function that does not depend on it
-has an exact derivative. If eigenvalues or singular values are equal, their vectors have no
-derivative. The term of such a pair is taken as 0, which is right for every function that treats
-both alike, such as a sum of eigenvalues.
+has an exact derivative. If eigenvalues or singular values are equal up to rounding, their vectors
+have no derivative, and `jvp` leaves the terms of such a pair out. A function that treats both
+alike, such as V f(w) Vᵀ, has one: `transforms.ties` adds the limit of these terms.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.graph.facts import Spectrum
+from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.triangles import diagonal
-from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
-from gradtape.ops.elementwise.complexes import real
-from gradtape.ops.families import Sample, batching, cast, examples, promotion
+from gradtape.ops.elementwise.arithmetic import (
+    equal,
+    less_equal,
+    record_operand,
+    stop_gradient,
+    where,
+)
+from gradtape.ops.elementwise.complexes import abs, real
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices.checks import (
@@ -34,7 +43,7 @@ from gradtape.ops.matrices.checks import (
     symmetric_part,
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
-from gradtape.ops.reductions.reduction import sum
+from gradtape.ops.reductions.reduction import max, sum
 from gradtape.recording.record import record
 
 __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
@@ -43,10 +52,50 @@ _SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
 _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
 
 
-def _reciprocal_or_zero(x: Node) -> Node:
-    """1 / x where x is not 0, else 0."""
-    flat = equal(x, 0)
-    return where(flat, 0.0, 1.0 / where(flat, 1.0, x))
+# Values that differ by this many units of rounding of the largest one count as equal.
+TIE = 16
+
+
+def _direction(values: Node) -> Node:
+    """1, 2, 3, …: along it no two values, nor a value and minus another, stay equal."""
+    n = values.shape[-1]
+    return broadcast_to(apply(ARANGE, (), (1, n + 1, 1, values.dtype)), values.shape)
+
+
+class _Poles:
+    """1 / p for a pole p of a derivative, without its share at ties; or that share's limit."""
+
+    def __init__(self, values: Node, power: int = 0) -> None:
+        self.power = power
+        self.values = values
+        self.slopes = _direction(values)
+        largest = max(abs(values), axis=-1, keepdims=True) if values.shape[-1] else values
+        unit = float(np.finfo(values.dtype).eps) * TIE * (values.shape[-1] or 1)
+        self.tolerance = stop_gradient(largest * unit)
+
+    def of(self, pole: Node, slope: Node, tolerance: Node) -> Node:
+        tie = less_equal(abs(pole), tolerance)
+        if not self.power:
+            return where(tie, 0.0, 1.0 / where(tie, 1.0, pole))
+        flat = equal(slope, 0)
+        unit = where(flat, 0.0, 1.0 / where(flat, 1.0, slope))
+        return where(tie, unit if self.power == 1 else pole * square(unit), 0.0)
+
+    def differences(self) -> Node:
+        """For each pair: of the column's value less the row's."""
+        w, t = self.values, self.slopes
+        pole, slope = as_row(w) - as_column(w), as_row(t) - as_column(t)
+        return self.of(pole, slope, as_row(self.tolerance))
+
+    def sums(self) -> Node:
+        """For each pair of different values: of their sum."""
+        w, t = self.values, self.slopes
+        found = self.of(as_row(w) + as_column(w), as_row(t) + as_column(t), as_row(self.tolerance))
+        return found * (1.0 - identity_like(found))
+
+    def single(self) -> Node:
+        """For each value: of itself."""
+        return self.of(self.values, self.slopes, self.tolerance)
 
 
 class Eigh(NamedTuple):
@@ -68,8 +117,17 @@ def _eigvalsh_spec(name: str, x: Spec) -> Spec:
 def _eigh_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
     w, v = y
     inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
-    gaps = _reciprocal_or_zero(as_row(w) - as_column(w))
-    return real(diagonal(inner)), matmul(v, inner * cast(gaps, inner.dtype))
+    return real(diagonal(inner)), _turned(w, v, inner, 0)
+
+
+def _turned(w: Node, v: Node, inner: Node, power: int) -> Node:
+    return matmul(v, inner * cast(_Poles(w, power).differences(), inner.dtype))
+
+
+def _eigh_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node | None, Node]:
+    w, v = y
+    inner = matmul(adjoint(v), matmul(symmetric_part(tangent), v))
+    return None, _turned(w, v, inner, power)
 
 
 def _converged(name: str, kernel: Any) -> Any:
@@ -90,7 +148,8 @@ def _eigh_samples(name: str, vectors: bool) -> Any:
 EIGH = declare(Op(
     "eigh", "library", spec=lambda x: (_eigvalsh_spec("eigh", x), x),
     numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
-    promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp, batch=batching.leading,
+    promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
+    spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
     samples=_eigh_samples("eigh", vectors=True),
 ))  # fmt: skip
@@ -104,7 +163,8 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
 EIGVALSH = declare(Op(
     "eigvalsh", "library", spec=lambda x: _eigvalsh_spec("eigvalsh", x),
     numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
-    promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp, mask=batch_mask(1),
+    promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
+    spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     may_fail=True, samples=_eigh_samples("eigvalsh", vectors=False),
 ))  # fmt: skip
@@ -118,7 +178,7 @@ def eigh(x: TensorLike, /) -> Eigh:
     [1.0, 3.0]
 
     Of a matrix that is not symmetric, the symmetric part is taken. Where eigenvalues are equal,
-    their eigenvectors have no derivative, and the share of such a pair is taken as 0.
+    their eigenvectors have no derivative; functions that treat them alike, such as v f(w) vᵀ, have.
     """
     return Eigh(*outputs_of(record(EIGH, (x,))))
 
@@ -158,34 +218,44 @@ def _svd_spec(x: Spec, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
 
 
 def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: bool) -> Any:
-    (u, s, vh), (x,), (dx,) = y, inputs, tangents
+    (u, _, vh), (x,), (dx,) = y, inputs, tangents
     rows, columns = x.shape[-2:]
     if full_matrices and rows != columns:
         Undefined(
             "the vectors of a full basis past the singular ones are arbitrary. "
             "Use full_matrices=False"
         ).refuse("svd", "the derivative")
+    ds = real(diagonal(matmul(adjoint(u), matmul(dx, adjoint(vh)))))
+    du, dvh = _turned_bases(dx, y, 0)
+    return du, ds, dvh
+
+
+def _turned_bases(dx: Node, y: tuple[Node, ...], power: int) -> tuple[Node, Node]:
+    u, s, vh = y
     v = adjoint(vh)
     moved = matmul(dx, v)
     inner = matmul(adjoint(u), moved)
-    ds = real(diagonal(inner))
-    # (s_j - s_i)(s_j + s_i) loses fewer digits than the difference of squares.
-    gaps = _reciprocal_or_zero((as_row(s) - as_column(s)) * (as_row(s) + as_column(s)))
-    gaps = cast(gaps, inner.dtype)
-    right, left = cast(as_row(s), inner.dtype), cast(as_column(s), inner.dtype)
-    inverse = cast(_reciprocal_or_zero(s), inner.dtype)
-    turn = symmetric_part(inner * right) * 2.0 * gaps
+    poles = _Poles(s, power)
+    single = cast(poles.single(), inner.dtype)
+    # A change that is symmetric in this basis turns both bases alike, an antisymmetric one apart.
+    alike = symmetric_part(inner) * cast(poles.differences(), inner.dtype)
+    apart = (inner - adjoint(inner)) * 0.5 * cast(poles.sums(), inner.dtype)
+    turn = alike + apart
     if inner.dtype.kind == "c":
         # The phases of a left and a right vector change together; U takes the whole change.
-        turn = turn + (inner - adjoint(inner)) * 0.5 * (identity_like(inner) * as_row(inverse))
-    du = matmul(u, turn)
-    dv = matmul(v, symmetric_part(left * inner) * 2.0 * gaps)
-    if rows > columns:
-        du = du + (moved - matmul(u, inner)) * as_row(inverse)
-    if columns > rows:
+        turn = turn + (inner - adjoint(inner)) * 0.5 * (identity_like(inner) * as_row(single))
+    du, dv = matmul(u, turn), matmul(v, alike - apart)
+    if u.shape[-2] > u.shape[-1]:
+        du = du + (moved - matmul(u, inner)) * as_row(single)
+    if v.shape[-2] > v.shape[-1]:
         back = matmul(adjoint(dx), u)
-        dv = dv + (back - matmul(v, adjoint(inner))) * as_row(inverse)
-    return du, ds, adjoint(dv)
+        dv = dv + (back - matmul(v, adjoint(inner))) * as_row(single)
+    return du, adjoint(dv)
+
+
+def _svd_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node, None, Node]:
+    du, dvh = _turned_bases(tangent, y, power)
+    return du, None, dvh
 
 
 def _svd_matrices(name: str) -> list[np.ndarray]:
@@ -197,7 +267,8 @@ SVD_OP = declare(Op(
     numpy=lambda x, full_matrices: _converged(
         "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
     ),
-    promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp, batch=batching.leading,
+    promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp,
+    spectrum=Spectrum("singular values", 1, _direction, _svd_poles), batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
     samples=lambda: [
         # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
@@ -216,7 +287,8 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
 SVDVALS = declare(Op(
     "svdvals", "library", spec=lambda x: _svd_spec(x, False)[1],
     numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
-    promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp, mask=batch_mask(1),
+    promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp,
+    spectrum=Spectrum("singular values", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     may_fail=True, samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
 ))  # fmt: skip
@@ -230,7 +302,7 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     [2.0, 1.0]
 
     Differentiable for square matrices, or with full_matrices=False. Where singular values are equal
-    or 0, their vectors have no derivative, and the share of such a pair is taken as 0.
+    or 0, their vectors have no derivative; functions that treat them alike have, such as u @ vh.
     """
     x = record_operand(x)
     full = bool(full_matrices) and x.ndim >= 2 and x.shape[-1] != x.shape[-2]

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.numpy_protocols import array_ufunc
+from gradtape.numpy_protocols.ufuncs import array_ufunc
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
+from gradtape.graph import lines
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.value import Value, host_value
 from gradtape.tensor import tensor as core
@@ -165,6 +166,13 @@ class Tensor(core.Tensor):
     # Copies and exports.
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self.is_tracked():
+            # TensorFlow allows it without a word.
+            lines.warn(
+                "a tensor that a tape tracks becomes a NumPy array, through which no derivative "
+                "passes. Use TensorFlow's functions on it, or x.numpy() where only the value is "
+                "meant."
+            )
         array = self.read()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             return array.astype(dtype)

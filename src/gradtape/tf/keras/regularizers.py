@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.ops.arrays.movement import matrix_transpose
+from gradtape.ops.elementwise.arithmetic import maximum
 from gradtape.ops.elementwise.complexes import abs as size
-from gradtape.ops.elementwise.unary import sqrt, square
+from gradtape.ops.elementwise.unary import square
+from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
 
@@ -104,7 +106,8 @@ class OrthogonalRegularizer(Regularizer):
         if x.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer: expected a matrix, got shape {x.shape}.")
         x = x if self.mode == "rows" else matrix_transpose(x)
-        unit = x / sqrt(total(square(x), axis=1, keepdims=True))
+        # A row of zeros has no direction: its cosines count as 0.
+        unit = x / maximum(norm(x, axis=1, keepdims=True), 1e-7)
         count = x.spec.shape[0]
         apart = size(unit @ matrix_transpose(unit)) * (1.0 - np.eye(count, dtype=x.spec.dtype))
         return self.factor * 0.5 * total(apart) / max(count * (count - 1) / 2.0, 1.0)

@@ -246,9 +246,9 @@ softsign: Callable[..., Tensor] = unary(lambda x: x / (1.0 + complexes.abs(x)), 
 erf = unary(special.erf, "f", "The error function.", "erf(0.0)", "0.0")
 erfc = unary(special.erfc, "f", "One minus the error function.", "erfc(0.0)", "1.0")
 erfinv = unary(special.erfinv, "f", "The inverse of the error function.", "erfinv(0.0)", "0.0")
-erfcinv = unary(lambda x: special.erfinv(1.0 - x), "f", "The inverse of erfc.", "erfcinv(1.0)",
+erfcinv = unary(special.erfcinv, "f", "The inverse of erfc.", "erfcinv(1.0)",
     "0.0")
-ndtri = unary(lambda x: special.erfinv(2.0 * x - 1.0) * 2.0**0.5, "f",
+ndtri = unary(special.ndtri, "f",
     "The quantile function of the standard normal.", "ndtri(0.5)", "0.0")
 lgamma = unary(special.lgamma, "f", "The logarithm of |gamma(x)|.", "lgamma(1.0)", "0.0")
 digamma = unary(special.digamma, "f", "The derivative of lgamma.", "digamma(1e30)", "69.0775527954")

@@ -190,8 +190,7 @@ def _recording(name: str, targets: list[Any], sources: list[Any]) -> Recording:
 
 def _node(leaf: object, recording: Recording) -> Node:
     if isinstance(leaf, Variable):
-        # The current value, without reporting a read to any tape.
-        return leaf._handle.enter(recording)
+        return leaf.enter_unnoticed(recording)
     return convert(leaf).enter(recording)
 
 

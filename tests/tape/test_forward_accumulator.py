@@ -1,0 +1,65 @@
+"""Accumulators: a tangent belongs to the tapes that recorded its target."""
+
+import pytest
+
+import gradtape as gt
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_nested_accumulators_give_second_derivatives_whenever_they_are_asked(inside):
+    x = gt.asarray(2.0)
+    with gt.ForwardAccumulator(x, 1.0) as outer:
+        with gt.ForwardAccumulator(x, 1.0) as inner:
+            y = x * x * x
+        if inside:
+            tangent = inner.jvp(y)
+    if not inside:
+        tangent = inner.jvp(y)
+    assert float(tangent) == 12.0
+    assert float(outer.jvp(tangent)) == 12.0
+
+
+def test_three_accumulators_asked_after_all_have_closed():
+    x = gt.asarray([2.0, 3.0])
+    ones = gt.ones(2)
+    with (
+        gt.ForwardAccumulator(x, ones) as first,
+        gt.ForwardAccumulator(x, ones) as second,
+        gt.ForwardAccumulator(x, ones) as third,
+    ):
+        y = x**4
+    assert first.jvp(second.jvp(third.jvp(y))).tolist() == [48.0, 72.0]
+
+
+def test_a_tape_around_differentiates_a_tangent_asked_for_later():
+    x = gt.asarray(2.0)
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        with gt.ForwardAccumulator(x, 1.0) as accumulator:
+            y = x * x * x
+    assert float(tape.gradient(accumulator.jvp(y), x)) == 12.0
+
+
+def test_a_tape_that_began_on_the_way_takes_earlier_tangents_for_constants():
+    x = gt.asarray(2.0)
+    with gt.ForwardAccumulator(x, 1.0) as accumulator:
+        early = x * x
+        with gt.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = early * x
+        late = y * x
+    tangent = accumulator.jvp(y)  # 2 x dx * x + early dx, with 2 x dx and early from before
+    assert float(tangent) == 12.0
+    assert float(tape.gradient(tangent, x)) == 4.0
+    assert tape.gradient(accumulator.jvp(late), x) is None
+    assert tape.gradient(accumulator.jvp(early), x) is None
+
+
+def test_a_tensor_with_several_elements_or_a_zero_is_returned_as_it_is():
+    x = gt.asarray([1.0, 2.0])
+    with gt.ForwardAccumulator(x, [0.0, 0.0]) as accumulator:
+        y = x * x
+    assert accumulator.jvp(y).tolist() == [0.0, 0.0]
+    with gt.ForwardAccumulator(x, [1.0, 1.0]) as accumulator:
+        z = gt.sum(x - x)
+    assert float(accumulator.jvp(z)) == 0.0
