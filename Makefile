@@ -17,6 +17,7 @@
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
+#   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
@@ -136,6 +137,12 @@ fuzz-interrupts: $(DEV_READY)
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
 	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
+
+FUNCTION_FUZZ ?= 5000
+
+.PHONY: fuzz-functions
+fuzz-functions: $(DEV_READY)
+	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
 
 .PHONY: bench-sparse
 bench-sparse: $(DEV_READY)

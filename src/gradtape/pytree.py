@@ -78,6 +78,11 @@ def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
     return kind
 
 
+def registered(kind: type) -> tuple[Flatten, Unflatten] | None:
+    """The functions with which a class was registered as a container, if it was."""
+    return _registered.get(kind)
+
+
 def _children(tree: Any) -> tuple[type, Any, tuple[Any, ...]] | None:
     """Kind, context and children of a container; None for a leaf."""
     kind = type(tree)

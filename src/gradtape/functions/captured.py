@@ -218,6 +218,8 @@ class Captured:
         elif run.read_more:
             # The next run on this path is one that can be kept.
             self._grown += 1
+            if run.unlike_others:
+                self._begin_anew()
             if self._grown > PATHS:
                 self.refuse(outside_refusal("every run of it reads other things outside"))
         elif not run.capture.failed:

@@ -78,6 +78,8 @@ class CaptureRun:
         # The result, if it has containers that have to be themselves.
         self._shared: SharedContainers | None = None
         self.read_more = False
+        # Whether later runs have other guards than those that were captured so far.
+        self.unlike_others = False
         self.capture = Capture(root, fed, fastmath)
         # A function that asks for the type of a number must not get a stand-in for it.
         plain = self._before is not None and self._before.asks_for_types
@@ -185,7 +187,10 @@ class CaptureRun:
             self.changed = f"it changes {label}, which is outside,{where} from {old} to {new}"
         elif guards.unknown:
             return outside_refusal(guards.unknown[0])
-        elif not guards.places <= before.places or guards.asks_for_types > before.asks_for_types:
+        elif guards.asks_for_types != before.asks_for_types:
+            # The numbers of this run were stand-ins and those of the next are not, or vice versa.
+            self.read_more = self.unlike_others = True
+        elif not guards.places <= before.places:
             self.read_more = True
         else:
             self.guards = guards

@@ -15,8 +15,17 @@ _GLOBAL = frozenset(
 _ATTRIBUTE = frozenset(
     ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM")
 )
-# Special attributes that show all others: whoever reads one may read any attribute.
-_WHOLE = frozenset(("__dict__", "__getattribute__", "__getattr__", "__slots__", "__annotations__"))
+# Names with which code reads attributes that it does not name: special attributes that show all
+# others, built-ins, and templates such as "{0.rate}".
+_WHOLE = frozenset(
+    ("__dict__", "__getattribute__", "__getattr__", "__slots__", "__annotations__", "getattr",
+     "hasattr", "setattr", "delattr", "vars", "dir", "format", "format_map")
+)  # fmt: skip
+# Attributes by which code leaves what it can name: scopes of other functions, and frames.
+_ESCAPES = frozenset(
+    ("__globals__", "__builtins__", "__closure__", "cell_contents", "f_globals", "f_locals",
+     "f_builtins", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "__subclasses__")
+)  # fmt: skip
 _SKIPPED = frozenset(("CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PUSH_NULL", "PRECALL"))
 
 Chain = tuple[str, ...]
@@ -34,10 +43,14 @@ class CodeReads:
     # Chains that are not called on the spot, but passed on: `map(print, rows)`.
     passed: frozenset[Chain]
     modules: frozenset[str]
-    # Whether it may read attributes whose names it does not write down.
+    # Whether it may read attributes whose names it does not write down, and names that it writes
+    # down as text, as in `getattr(cell, "call")`.
     any_attribute: bool
+    texts: frozenset[str]
     # Whether it has a handler: then it may have noticed that a name is missing.
     handles_errors: bool
+    # Names by which it reads scopes and frames of other code.
+    escapes: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -47,7 +60,7 @@ def reads_of(code: CodeType) -> CodeReads:
     chains: set[Chain] = set()
     passed: set[Chain] = set()
     chain: Chain = ()
-    called = handles = False
+    called = handles = matches = False
     before = ""
 
     def end_chain() -> None:
@@ -73,17 +86,23 @@ def reads_of(code: CodeType) -> CodeReads:
             if operation == "IMPORT_NAME":
                 found["modules"].add(name)
             handles = handles or operation in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
+            # `case Rate(number=1.0)` reads attributes whose names are constants or in the class.
+            matches = matches or operation == "MATCH_CLASS"
             # `except:` without a class.
             handles = handles or (operation == "POP_TOP" and before == "PUSH_EXC_INFO")
         before = operation
+    texts = {each for each in code.co_consts if isinstance(each, str)}
+    read = found["globals"] | found["attributes"]
     return CodeReads(
         frozenset(found["globals"]),
         frozenset(found["attributes"]),
         frozenset(chains - {()}),
         frozenset(passed - {()}),
         frozenset(found["modules"]),
-        not _WHOLE.isdisjoint(found["attributes"]),
+        matches or not _WHOLE.isdisjoint(read),
+        frozenset(filter(str.isidentifier, texts)),
         handles,
+        _ESCAPES & (read | texts),
     )
 
 

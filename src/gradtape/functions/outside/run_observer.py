@@ -7,6 +7,7 @@ that are not known to be pure, with the line.
 
 from __future__ import annotations
 
+import dis
 import sys
 import types
 from dataclasses import dataclass, field
@@ -17,12 +18,19 @@ from gradtape.functions.outside.trusted_code import (
     DYNAMIC_BUILTINS,
     is_own_scope,
     is_pure_builtin,
+    is_standard,
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
 # The function that calls callbacks.
 _CALLBACK = isolated.__code__
+# The functions that write tensors and variables as text, which sets no guard.
+_TEXTS = frozenset(each.__repr__.__code__ for each in (Tensor, Variable)) | {
+    Tensor.__format__.__code__
+}
 
 
 @dataclass
@@ -84,6 +92,9 @@ class RunObserver:
         if event == "call":
             if code is _CALLBACK or code.co_filename.startswith("<frozen importlib"):
                 self._elsewhere += 1
+                self._check_import(frame)
+            elif code in _TEXTS:
+                self._wrote(frame)
             elif not self._elsewhere and code not in self.observation.executed:
                 self._entered(frame)
         elif event == "return":
@@ -99,18 +110,43 @@ class RunObserver:
         if isinstance(module, str):
             if is_trusted_module(module):
                 return
-            caller = frame.f_back
-            own = caller is not None and caller.f_code in self.observation.executed
-            if not own and module.partition(".")[0] in sys.stdlib_module_names:
-                return  # trusted code calls on
+            if is_standard(frame.f_globals) and self._user_of(frame) is None:
+                return  # the library calls on
         self.observation.executed[frame.f_code] = frame.f_globals
+
+    def _user_of(self, frame: FrameType) -> FrameType | None:
+        """The frame of the user's that called, through nothing but the standard library."""
+        caller = frame.f_back
+        while caller is not None and caller.f_code not in self.observation.executed:
+            if not is_standard(caller.f_globals):
+                return None
+            caller = caller.f_back
+        return caller
+
+    def _check_import(self, frame: FrameType) -> None:
+        """An import that is no `import` statement may give any module."""
+        caller = frame.f_back
+        if caller is not None and caller.f_code in self.observation.executed:
+            operation = dis.opname[caller.f_code.co_code[caller.f_lasti]]
+            if operation != "IMPORT_NAME":
+                self._note_impure("an import by a computed name", caller)
+
+    def _wrote(self, frame: FrameType) -> None:
+        user = self._user_of(frame)
+        if user is not None:
+            self._note_impure("the text of a tensor", user)
+
+    def _note_impure(self, what: str, frame: FrameType) -> None:
+        if self.observation.impure is None:
+            self.observation.impure = (what, f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
     def _called(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
-        key: tuple[object, str]
+        if is_own_scope(frame.f_globals):
+            return  # layers and optimisers call what is pure
         if isinstance(owner, types.ModuleType):
-            key = (owner.__name__, name)
+            key: tuple[Any, str] = (owner.__name__, name)
             if owner.__name__ == "builtins" and name in DYNAMIC_BUILTINS:
                 self.observation.any_attribute |= not is_own_scope(frame.f_globals)
         else:
@@ -118,8 +154,8 @@ class RunObserver:
         pure = self._verdicts.get(key)
         if pure is None:
             pure = self._verdicts[key] = is_pure_builtin(function)
-        if not pure and self.observation.impure is None:
+        if not pure:
             shown = getattr(function, "__qualname__", name)
             if isinstance(owner, types.ModuleType) and owner.__name__ != "builtins":
                 shown = f"{owner.__name__}.{name}"
-            self.observation.impure = (shown, f"{frame.f_code.co_filename}:{frame.f_lineno}")
+            self._note_impure(shown, frame)

@@ -7,9 +7,14 @@ what else it reads (variables, random generators, modes). Everything else counts
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import operator
+import sys
 import types
 from typing import Any
+
+import numpy as np
 
 from gradtape.recording.tells_changes import TellsChanges
 
@@ -23,6 +28,9 @@ _MODULES: dict[str, bool] = {
     "gradtape.tf.keras": False,
     "numpy": True,
     "numpy.random": False,
+    # What an array looks like as text depends on options of the process.
+    "numpy._core.arrayprint": False,
+    "numpy.core.arrayprint": False,
     "numpy.lib._npyio_impl": False,
     "numpy.lib.npyio": False,
     "scipy": True,
@@ -32,34 +40,38 @@ _MODULES: dict[str, bool] = {
     **dict.fromkeys(
         (
             "abc", "_abc", "_collections_abc", "_weakrefset", "bisect", "cmath", "collections",
-            "contextlib", "copy", "copyreg", "dataclasses", "decimal", "enum", "fractions",
-            "functools", "genericpath", "heapq", "importlib", "itertools", "keyword", "math",
-            "numbers", "operator", "posixpath", "re", "reprlib", "statistics", "string", "textwrap",
-            "threading.local", "types", "typing", "warnings", "weakref", "zipimport", "sre_compile",
-            "sre_parse", "_py_abc", "_operator", "_functools", "_collections", "_bisect", "_heapq",
-            "_decimal", "_weakref", "_string", "_struct", "struct", "_sre", "_typing", "_warnings",
-            "__future__", "ctypes", "_ctypes", "linecache", "tokenize", "traceback",
+            "contextlib", "copy", "copyreg", "dataclasses", "enum", "fractions", "functools",
+            "heapq", "itertools", "keyword", "math", "numbers", "operator", "re", "reprlib",
+            "statistics", "textwrap", "types", "typing", "weakref", "sre_compile", "sre_parse",
+            "_py_abc", "_operator", "_functools", "_collections", "_bisect", "_heapq", "_string",
+            "_struct", "struct", "_sre", "_typing", "__future__",
         ),
         True,
     ),
-    "importlib.resources": False,
 }  # fmt: skip
 
 # Built-ins that read what their arguments do not tell, or have effects.
 _IMPURE_BUILTINS = frozenset(
-    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals",
-     "help", "exit", "quit", "memoryview")
+    ("print", "input", "open", "exec", "eval", "compile", "breakpoint", "globals", "id",
+     "help", "exit", "quit", "memoryview", "__import__")
 )  # fmt: skip
 # Built-ins that read or write attributes by names that are not written down in the code.
 DYNAMIC_BUILTINS = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))
+
+# Methods of arrays that write files.
+_FILE_METHODS = frozenset(("tofile", "dump"))
+# Classes of C whose objects read attributes of others, by names that no code writes down.
+_READERS = (operator.attrgetter, operator.methodcaller)
 
 # The flag of classes that are made while the program runs, in Python or in C.
 _HEAP_TYPE = 1 << 9
 
 
 @functools.lru_cache(maxsize=4096)
-def is_trusted_module(name: str) -> bool:
+def is_trusted_module(name: object) -> bool:
     """Whether the Python functions of a module need not be looked into."""
+    if not isinstance(name, str):
+        return False  # `__module__` of a class may be anything
     if name.startswith("namedtuple_"):
         return True  # the constructor of a named tuple
     while name:
@@ -88,8 +100,7 @@ def is_compiled(value: Any) -> bool:
 
 def is_library_class(kind: type) -> bool:
     """Whether a class is one of gradtape's that tell a capture what they read."""
-    module = kind.__module__
-    return module.partition(".")[0] == "gradtape" and is_trusted_module(module)
+    return is_own_class(kind) and is_trusted_module(kind.__module__)
 
 
 def what_it_may_do(name: str) -> str:
@@ -104,8 +115,40 @@ def tells_changes(value: Any) -> bool:
 
     Classes of the user may write to the `__dict__` of an object, past the announcement.
     """
-    module = type(value).__module__
-    return isinstance(value, TellsChanges) and module.partition(".")[0] == "gradtape"
+    return isinstance(value, TellsChanges) and is_own_class(type(value))
+
+
+def is_own_class(kind: type) -> bool:
+    """Whether a class is one of gradtape's, trusted or not."""
+    module: object = kind.__module__
+    return str(module).partition(".")[0] == "gradtape"
+
+
+def is_pure_class(kind: type) -> bool:
+    """Whether the C part of a class, which no observer sees running, has no hidden state."""
+    base = c_base(kind)
+    return base not in _READERS and (base.__module__ == "builtins" or _is_plain(base))
+
+
+def reads_whole_objects(kind: type) -> bool:
+    """Whether code that is not looked into reads attributes of such objects, whatever their names.
+
+    The standard library does so where it has written a base, and where it or the library itself
+    takes apart data classes.
+    """
+    if dataclasses.is_dataclass(kind) or c_base(kind) is not object:
+        return True
+    return any(
+        is_trusted_module(each.__module__) and not is_library_class(each)
+        for each in kind.__mro__
+        if each is not object
+    )
+
+
+def is_standard(scope: dict[str, Any]) -> bool:
+    """Whether these are the globals of a module of the standard library."""
+    name = scope.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] in sys.stdlib_module_names
 
 
 def is_own_scope(scope: dict[str, Any]) -> bool:
@@ -125,6 +168,10 @@ def is_pure_builtin(function: Any) -> bool:
     Methods that change a container count as pure: what is changed outside is found by looking.
     """
     owner = getattr(function, "__self__", None)
+    if function is np.fromfile or (
+        isinstance(owner, np.ndarray) and function.__name__ in _FILE_METHODS
+    ):
+        return False
     if owner is None or isinstance(owner, types.ModuleType):
         module = getattr(function, "__module__", None) or getattr(owner, "__name__", None) or ""
         if module == "builtins":

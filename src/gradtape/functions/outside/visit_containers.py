@@ -29,11 +29,10 @@ def visit_array(walk: Walk, value: Any, expression: str, label: str) -> None:
 
 
 def _may_change(array: Any) -> bool:
+    # Whoever holds a read-only array can make it writeable again, unless it shows immutable bytes.
     while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return True
         array = array.base
-    return array is not None
+    return not isinstance(array, bytes)
 
 
 def visit_sequence(walk: Walk, value: Any, expression: str, label: str, told: bool) -> None:

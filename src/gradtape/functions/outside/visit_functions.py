@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradtape.functions.outside.walk import Walk
 
 _MISSING = object()
+_FUNCTION = types.FunctionType
 # Rooms whose objects hold no function of the user but those that a function's own objects hold.
 _MACHINERY = tuple(
     f"gradtape.{room}."
@@ -44,8 +45,10 @@ def visit_module(
     names: Iterable[str] = walk.names
     if chains is not None and () not in chains:
         names = {chain[0] for chain in chains}
-    elif walk.any_attribute and not is_trusted_module(value.__name__):
-        names = vars(value)
+    elif walk.any_attribute and (id(value), "") not in walk.scopes:
+        walk.scopes[id(value), ""] = None
+        names = [*walk.names, *_names_of(walk, value)]
+    _check_absent(walk, value, names)
     held = ""
     for name in sorted(names):
         if name in vars(value) and (id(value), name) not in walk.scopes:
@@ -55,6 +58,33 @@ def visit_module(
             if chains is not None:
                 rest = frozenset(chain[1:] for chain in chains if chain and chain[0] == name)
             walk.later(vars(value)[name], f"{held}[{name!r}]", f"{label}.{name}", rest or None)
+
+
+def _names_of(walk: Walk, module: Any) -> Iterable[str]:
+    """The names of a module of which any may be read, as far as their values can change."""
+    held, comparisons = vars(module), walk.comparisons
+    place = comparisons.thing(held)
+    comparisons.check(f"len({place}) != {len(held)}")
+    if not is_trusted_module(module.__name__):
+        return list(held)
+    # What a trusted module holds may be replaced, and does not change.
+    comparisons.check_values(f"[*{place}.values()]", list(held.values()))
+    functions = ((name, each) for name, each in held.items() if isinstance(each, _FUNCTION))
+    return [name for name, each in functions if not is_trusted_function(each)]
+
+
+def _check_absent(walk: Walk, value: Any, names: Iterable[str]) -> None:
+    """Names that a module does not have, where the user's code or its own can tell that."""
+    held = vars(value)
+    fallback = held.get("__getattr__")
+    if is_trusted_module(value.__name__) or not (walk.handles_errors or fallback is not None):
+        return
+    place = walk.comparisons.thing(held)
+    absent = frozenset(names) - held.keys()
+    if absent:
+        walk.comparisons.check(f"not {place}.keys().isdisjoint({walk.comparisons.thing(absent)})")
+    if fallback is not None:
+        walk.later(fallback, f"{place}['__getattr__']", f"{value.__name__}.__getattr__")
 
 
 def visit_builtin(walk: Walk, value: Any, expression: str, label: str) -> None:
@@ -78,7 +108,10 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
     now = walk.meet(value, expression)
     comparisons.check(f"{now} is not {comparisons.thing(value)}", now, told)
     if is_trusted_function(value):
-        search_held(walk, value, label)
+        if is_own_scope(value.__globals__):
+            search_held(walk, value, label)
+        else:
+            _visit_parts(walk, value, now, label)
         return
     code = value.__code__
     if not walk.observed and code not in walk.executed:
@@ -93,8 +126,14 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
             search_held(walk, value, label)
         return
     comparisons.check(f"{now}.__code__ is not {comparisons.thing(code)}", now)
-    for name in sorted(walk.names & value.__dict__.keys()):
-        walk.later(value.__dict__[name], f"{now}.{name}", f"{label}.{name}")
+    held = value.__dict__
+    for name in sorted(held if walk.any_attribute else walk.names & held.keys()):
+        walk.later(held[name], f"{now}.__dict__[{name!r}]", f"{label}.{name}")
+    if walk.any_attribute:
+        comparisons.check(f"len({now}.__dict__) != {len(held)}")
+    elif walk.handles_errors:
+        absent = comparisons.thing(walk.names - held.keys())
+        comparisons.check(f"not {now}.__dict__.keys().isdisjoint({absent})")
     if code in walk.executed:
         _visit_parts(walk, value, now, label)
 

@@ -12,12 +12,14 @@ from gradtape.functions.outside import visit_containers, visit_functions
 from gradtape.functions.outside.trusted_code import (
     c_base,
     is_library_class,
+    is_own_class,
     is_trusted_function,
     is_trusted_module,
+    reads_whole_objects,
     tells_changes,
     what_it_may_do,
 )
-from gradtape.recording.tells_changes import TellsChanges
+from gradtape.pytree import registered
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from gradtape.functions.outside.walk import Walk
 
 _MISSING = object()
-_NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
+# Registrations of abstract classes are counted by Python.
+_NO_ENTRIES = frozenset(
+    ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl")
+)
 # Wrappers of Python functions, with the attributes that hold them.
 _WRAPPERS: dict[type, tuple[str, ...]] = {
     functools.partial: ("func", "args", "keywords"),
@@ -61,7 +66,9 @@ def visit_object(walk: Walk, value: Any, expression: str, label: str, told: bool
             if kind is wrapper:
                 return
     if isinstance(value, functools._lru_cache_wrapper):
-        _visit_cached(walk, value.__wrapped__, f"{now}.__wrapped__", label)
+        # A function that was not run this time may be run next time, and read anything.
+        if not is_trusted_function(value.__wrapped__):
+            walk.unknown.append(f"it reads {label}, whose cache may be emptied")
         return
     if is_library_class(kind):
         visit_functions.search_held(walk, value, label)
@@ -77,17 +84,8 @@ def _visit_followed(walk: Walk, value: Any, now: str, label: str) -> None:
     """Tensors, variables and generators: the capture itself follows what they hold."""
     if isinstance(value, Tensor):
         walk.tensors.append(weakref.ref(value))
-    elif isinstance(value, Variable) and (walk.any_attribute or "trainable" in walk.names):
+    elif isinstance(value, Variable) and (walk.any_own_attribute or "trainable" in walk.names):
         walk.later(value.trainable, f"{now}.trainable", f"{label}.trainable", told=True)
-
-
-def _visit_cached(walk: Walk, function: Any, expression: str, label: str) -> None:
-    """A cached function: what it would read counts, for the cache may be emptied."""
-    is_users = isinstance(function, types.FunctionType) and not is_trusted_function(function)
-    if is_users and function.__code__ not in walk.executed:
-        walk.executed[function.__code__] = function.__globals__
-        walk.enter_globals(function.__code__, function.__globals__)
-    walk.later(function, expression, label)
 
 
 def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
@@ -110,7 +108,7 @@ def _visit_content(walk: Walk, value: Any, now: str, label: str) -> bool:
         convert = str.__str__ if base is str else functools.partial(make, base)
         comparisons.check_value(f"{comparisons.thing(convert)}({now})", convert(value))
     elif base not in (object, types.SimpleNamespace, *_WRAPPERS):
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
         if "random" in name.lower() or "random" in label:
             walk.unknown.append(f"it reads {label}, {what_it_may_do('random')}")
         else:
@@ -126,10 +124,7 @@ def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
     has_dictionary = type(held) is dict
     if not has_dictionary:
         held = {}
-    # The parameters of a module are found by looking through all its attributes.
-    everything = (
-        walk.any_attribute or isinstance(value, TellsChanges) or is_trusted_module(kind.__module__)
-    )
+    everything = _any_name(walk, kind) or reads_whole_objects(kind)
     for name in sorted(held if everything else walk.names & held.keys()):
         if name.isidentifier():
             walk.later(held[name], _reading(kind, now, name), f"{label}.{name}", None, told)
@@ -145,7 +140,7 @@ def _visit_attributes(walk: Walk, value: Any, now: str, label: str) -> None:
     elif has_dictionary:
         # An attribute of the object would come before that of its class.
         absent = {name for name in walk.names - held.keys() if not _is_special(name)}
-        if not walk.handles_errors:
+        if not (walk.handles_errors or _in_class(kind, "__getattr__")):
             absent = {name for name in absent if _in_class(kind, name)}
         if absent:
             hidden = comparisons.thing(frozenset(absent))
@@ -165,21 +160,13 @@ def visit_class(walk: Walk, kind: type, label: str) -> None:
     comparisons.check(f"{comparisons.thing(kind)}.__mro__ is not {comparisons.thing(kind.__mro__)}")
     if type(kind) is not type:
         visit_class(walk, type(kind), type(kind).__qualname__)
-    for number, each in enumerate(ways):
-        if is_trusted_module(each.__module__):
-            continue
-        _visit_own(walk, each, label if each is kind else each.__qualname__)
-        # A name that a later base has could be given to this class.
-        later = {
-            name
-            for name in (*walk.names, *walk.special)
-            if name not in each.__dict__
-            and any(name in base.__dict__ for base in ways[number + 1 :])
-        }
-        if later:
-            comparisons.begin(f"class {label}", kind)
-            own = f"{comparisons.thing(each)}.__dict__"
-            comparisons.check(f"not {own}.keys().isdisjoint({comparisons.thing(frozenset(later))})")
+    functions = registered(kind)
+    if functions is not None:
+        now = f"{comparisons.thing(registered)}({comparisons.thing(kind)})"
+        walk.later(functions, now, f"flatten and unflatten of {label}")
+    for each in ways:
+        if not is_trusted_module(each.__module__):
+            _visit_own(walk, each, label if each is kind else each.__qualname__)
 
 
 def _visit_own(walk: Walk, kind: type, label: str) -> None:
@@ -187,16 +174,34 @@ def _visit_own(walk: Walk, kind: type, label: str) -> None:
     if (id(kind), "own") in walk.scopes:
         return
     walk.scopes[id(kind), "own"] = None
-    own = ""
-    for name, entry in list(kind.__dict__.items()):
+    comparisons = walk.comparisons
+    comparisons.begin(f"class {label}", kind)
+    own = comparisons.thing(kind.__dict__)
+    entries = list(kind.__dict__.items())
+    any_name = _any_name(walk, kind)
+    if any_name and is_own_class(kind):
+        any_name = False
+        # What a class of the library holds may be replaced, and does not change.
+        comparisons.check_values(f"[*{own}.values()]", [entry for _, entry in entries])
+    else:
+        # A new name may come before that of a base, or be one that Python looks up by itself.
+        comparisons.check(f"{own}.keys() != {comparisons.thing(frozenset(kind.__dict__))}")
+    for name, entry in entries:
         called = _functions(entry)
-        is_read = name in walk.names or (walk.any_attribute and not _is_special(name))
+        is_read = name in walk.names or (any_name and not (_is_special(name) and not called))
+        if any_name and not is_read and name not in _NO_ENTRIES:
+            # Data that Python keeps for itself, such as `__match_args__`.
+            comparisons.check(f"{own}[{name!r}] is not {comparisons.thing(entry)}")
         if name in _NO_ENTRIES or not (is_read or (_is_special(name) and called)):
             continue
         if called and not is_read and not _run(walk, called):
             continue
-        own = own or walk.comparisons.thing(kind.__dict__)
         walk.later(entry, f"{own}[{name!r}]", f"{label}.{name}")
+
+
+def _any_name(walk: Walk, kind: type) -> bool:
+    """Whether attributes of any name may be read of such objects."""
+    return walk.any_attribute or (walk.any_own_attribute and any(map(is_own_class, kind.__mro__)))
 
 
 def _run(walk: Walk, functions: list[Any]) -> bool:

@@ -8,7 +8,8 @@ such as an object whose state is hidden in C, is named in `unknown`.
 
 from __future__ import annotations
 
-import enum
+import abc
+import builtins
 import sys
 import types
 import weakref
@@ -24,10 +25,10 @@ from gradtape.functions.outside.code_reads import Chain, nested_code, reads_of
 from gradtape.functions.outside.comparisons import PLAIN, SINGLE, Comparisons
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.outside.trusted_code import (
-    DYNAMIC_BUILTINS,
     is_compiled,
     is_impure_name,
     is_own_scope,
+    is_pure_class,
     what_it_may_do,
 )
 
@@ -45,10 +46,13 @@ _BUILTINS = (
 _FIXED = (
     range, slice, np.dtype, np.ufunc, type(np.sum), types.GetSetDescriptorType,
     types.MemberDescriptorType, types.CodeType, type(_Pair.first), types.GenericAlias,
-    types.UnionType, enum.Enum,
+    types.UnionType,
 )  # fmt: skip
-_FIXED_MODULES = ("decimal", "fractions", "datetime", "re", "typing", "pathlib", "uuid")
-_BUILTIN_NAMES = frozenset(vars(sys.modules["builtins"]))
+_FIXED_MODULES = ("fractions", "datetime", "re", "typing", "pathlib", "uuid")
+# The built-ins as the interpreter has them.
+_BUILT_IN = dict(vars(builtins))
+
+_MISSING = object()
 
 Chains = frozenset[Chain] | None
 
@@ -72,16 +76,19 @@ class Walk:
         self._must_be_found = [code for code, scope in ran.items() if not is_own_scope(scope)]
         reads = [reads_of(code) for code in self.executed]
         self.names = frozenset().union(*[each.attributes for each in reads])
-        # Layers and optimisers look through the attributes of modules and of nothing else.
-        users = [reads_of(code) for code, scope in self.executed.items() if not is_own_scope(scope)]
-        self.any_attribute = any(each.any_attribute for each in users)
-        if observation is not None:
-            self.any_attribute |= observation.any_attribute
-        elif any(not each.globals.isdisjoint(DYNAMIC_BUILTINS) for each in users):
-            self.any_attribute = True
+        # Whether any attribute of anything may be read; and any of layers and optimisers, for their
+        # own code reads attributes of others by names that it writes down.
+        dynamic = [each for each in self.executed.items() if reads_of(each[0]).any_attribute]
+        own = [reads_of(code) for code, scope in dynamic if is_own_scope(scope)]
+        self.any_attribute = len(own) < len(dynamic) or (
+            observation is not None and observation.any_attribute
+        )
+        self.any_own_attribute = self.any_attribute or bool(own)
+        self.names = self.names.union(*[each.texts for each in own])
         self.handles_errors = any(each.handles_errors for each in reads)
         self._chains = _by_global(each.chains for each in reads)
         self._passed = frozenset().union(*[each.passed for each in reads])
+        self.compares_registrations = False
         # Special methods that ran: Python looks them up in the class, by no name in the code.
         self.special = {code.co_name for code in self.executed if is_special(code.co_name)}
         self.comparisons = Comparisons()
@@ -102,12 +109,16 @@ class Walk:
         self.enter_root(getattr(function, "__qualname__", "the function"), function)
         for label, argument in arguments:
             self.enter_root(label, argument)
+        for code, scope in self.executed.items():
+            for name in () if is_own_scope(scope) else reads_of(code).escapes:
+                self.unknown.append(f"{code.co_qualname} reads {name}, which shows other scopes")
         for code, scope in list(self.executed.items()):
             self.enter_globals(code, scope)
         while self._pending:
             value, expression, label, chains, told = self._pending.pop()
             if len(self.comparisons.places) > MOST_PLACES:
                 self.unknown.append(f"it reads more than {MOST_PLACES} things from outside")
+                self.grew = False  # more of it would be no use
                 return
             self._visit(value, expression, label, chains, told)
         if self.observed:
@@ -150,8 +161,9 @@ class Walk:
                 self.later(scope[name], f"{place}[{name!r}]", label, self._chains.get(name))
                 continue
             # A built-in, or nothing: a global of that name would come before it.
-            self.comparisons.begin(label, "a built-in" if name in _BUILTIN_NAMES else "nothing")
+            self.comparisons.begin(label, "a built-in" if name in _BUILT_IN else "nothing")
             self.comparisons.check(f"{name!r} in {place}")
+            self._enter_builtin(scope, name)
             if (name,) in self._passed and is_impure_name(name):
                 self.unknown.append(f"it passes on {name}, {what_it_may_do(name)}")
         for name in sorted(reads.modules):
@@ -159,6 +171,27 @@ class Walk:
             if found is not None and (id(sys.modules), name) not in self.scopes:
                 self.scopes[id(sys.modules), name] = None
                 self.later(found, f"{self.comparisons.thing(sys.modules)}[{name!r}]", name)
+
+    def _enter_builtin(self, scope: dict[str, Any], name: str) -> None:
+        """Somebody may put other things among the built-ins."""
+        held = scope.get("__builtins__", builtins)
+        held = held if isinstance(held, dict) else vars(held)
+        place, found = self.comparisons.thing(held), held.get(name, _MISSING)
+        if found is _MISSING:
+            self.comparisons.check(f"{name!r} in {place}")
+        elif found is _BUILT_IN.get(name, _MISSING):
+            seen = self.comparisons.thing(found)
+            self.comparisons.check(f"{place}[{name!r}] is not {seen}", f"{place}[{name!r}]")
+        else:
+            self.later(found, f"{place}[{name!r}]", name)
+
+    def compare_registrations(self) -> None:
+        """Abstract classes may take others for their subclasses: Python counts when they do."""
+        if not self.compares_registrations:
+            self.compares_registrations = True
+            self.comparisons.begin("subclasses of abstract classes", "those registered so far")
+            now = f"{self.comparisons.thing(abc.get_cache_token)}()"
+            self.comparisons.check(f"{now} != {abc.get_cache_token()}")
 
     def later(
         self, value: Any, expression: str, label: str, chains: Chains = None, told: bool = False
@@ -191,6 +224,10 @@ class Walk:
         elif isinstance(value, type):
             now = self.meet(value, expression)
             comparisons.check(f"{now} is not {comparisons.thing(value)}", now, told)
+            if isinstance(value, abc.ABCMeta):
+                self.compare_registrations()
+            if not is_pure_class(value):
+                self.unknown.append(f"it reads {label}, a class of C, {what_it_may_do(label)}")
             visit_objects.visit_class(self, value, label)
         elif isinstance(value, types.FunctionType):
             visit_functions.visit_function(self, value, expression, label, told)
@@ -203,6 +240,8 @@ class Walk:
             visit_containers.visit_array(self, value, expression, label)
         elif kind in (tuple, list, deque):
             visit_containers.visit_sequence(self, value, expression, label, told)
+        elif value is sys.modules:
+            self.unknown.append(f"it reads {label}, which holds all modules of the process")
         elif kind in MAPPINGS:
             visit_containers.visit_mapping(self, value, expression, label)
         elif kind in SETS:

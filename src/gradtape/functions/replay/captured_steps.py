@@ -69,7 +69,7 @@ class CapturedSteps:
             warn(
                 f"gt.function: {label} is a NumPy array of {nbytes >> 20} MB that is read from "
                 "outside, and compared at every call because it can be changed. Make it a tensor "
-                "with gt.asarray, or read-only (flags.writeable = False)."
+                "with gt.asarray."
             )
         self.guards, self.differs = guards, guards.differs
         self.tensors = guards.tensors
