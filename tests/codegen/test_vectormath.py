@@ -49,7 +49,7 @@ SPECIAL = {
     "log_sigmoid": lambda x: -np.logaddexp(-x, x.dtype.type(0)), "rsqrt": lambda x: 1 / np.sqrt(x),
     "xlogy": scipy.special.xlogy, "lgamma": scipy.special.gammaln, "digamma": scipy.special.psi,
     "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr, "i0": scipy.special.i0,
-    "i1": scipy.special.i1,
+    "i1": scipy.special.i1, "sigmoid_slope": lambda x: sigmoid(x) * sigmoid(-x),
 }  # fmt: skip
 
 
@@ -71,6 +71,7 @@ MPMATH = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
     "log_sigmoid": lambda x: -mpmath.log1p(mpmath.exp(-x)),
+    "sigmoid_slope": lambda x: mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2,
 }  # fmt: skip
 ELEMENTARY = tuple(MPMATH)
 SCIPY = ("lgamma", "digamma", "erfinv", "ndtr", "i0", "i1")

@@ -328,6 +328,7 @@ def living():
     """How many objects of these classes there are."""
     gt.clear_plans()
     gc.collect()
+    gt.empty_cache()  # idle buffers are objects, too
     return collections.Counter(
         type(thing).__name__
         for thing in gc.get_objects()
