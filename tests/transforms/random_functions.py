@@ -17,7 +17,7 @@ def positive_matrix(x):
 
 def written(x, y):
     """Mutation: a part of a copy is overwritten."""
-    z = x * 1.0
+    z = gt.multiply(x, 1.0)  # an array of NumPy would take the number only
     if z.ndim and z.shape[0]:
         z[0] = gt.sum(y) * 0.5
     return z
