@@ -31,6 +31,9 @@ _CALLBACK = isolated.__code__
 _TEXTS = frozenset(each.__repr__.__code__ for each in (Tensor, Variable)) | {
     Tensor.__format__.__code__
 }
+# Code of modules that are trusted, as far as it has run, by id: the hash of code takes long. It
+# stays as long as its module.
+_PASSED: dict[int, CodeType] = {}
 
 
 @dataclass
@@ -75,7 +78,9 @@ class RunObserver:
 
     def __enter__(self) -> None:
         self._before = sys.getprofile()
-        sys.setprofile(self._look)
+        if hasattr(self._before, "disable"):
+            self._before.disable()  # cProfile, which cannot be called from here: it pauses
+        sys.setprofile(self._quick_look if self._before is None else self._look)
 
     def __exit__(
         self,
@@ -83,10 +88,19 @@ class RunObserver:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        sys.setprofile(self._before)
+        if hasattr(self._before, "enable"):
+            sys.setprofile(None)
+            self._before.enable()
+        else:
+            sys.setprofile(self._before)
+
+    def _quick_look(self, frame: FrameType, event: str, arg: Any) -> None:
+        # Nearly all events are of the library's own code.
+        if id(frame.f_code) not in _PASSED:
+            self._look(frame, event, arg)
 
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
-        if self._before is not None:
+        if self._before is not None and callable(self._before):
             self._before(frame, event, arg)  # the user's profiler goes on
         code = frame.f_code
         if event == "call":
@@ -109,6 +123,8 @@ class RunObserver:
         module = frame.f_globals.get("__name__")
         if isinstance(module, str):
             if is_trusted_module(module):
+                if not frame.f_code.co_filename.startswith("<"):
+                    _PASSED[id(frame.f_code)] = frame.f_code
                 return
             if is_standard(frame.f_globals) and self._user_of(frame) is None:
                 return  # the library calls on
