@@ -11,6 +11,7 @@ from gradtape.graph.hooks import hooks
 from gradtape.graph.node import PICK, Node, apart_from_recorded, is_slope, pick
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.recording import Recording
+from gradtape.recording.unobserved import unobserved
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
@@ -41,7 +42,10 @@ def derive_reverse(
         # The derivative of a target by itself is one, watched or not.
         asked = [source for source in sources if source in connected or source in targets]
     with apart_from_recorded():
-        results = reverse(targets, cotangents, asked, outside, rules.pull)
+        if recording.rules:
+            results = reverse(targets, cotangents, asked, outside, rules.pull)
+        else:
+            results = unobserved(reverse, targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -71,7 +75,10 @@ def derive_forward(
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
     with apart_from_recorded():
-        found = forward(targets, sources, tangents, outside, rules.push)
+        if recording.rules:
+            found = forward(targets, sources, tangents, outside, rules.push)
+        else:
+            found = unobserved(forward, targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
     return found

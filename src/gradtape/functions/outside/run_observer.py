@@ -22,6 +22,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
+from gradtape.recording.unobserved import Observer
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -57,7 +58,7 @@ class Observation:
         return Observation(self.everything(), any_attribute=self.any_attribute)
 
 
-class RunObserver:
+class RunObserver(Observer):
     """Notes what a run executes; a context manager.
 
     >>> from gradtape.functions.outside.run_observer import Observation, RunObserver
