@@ -14,6 +14,7 @@ from gradtape.control.batched_trace import Carrier
 from gradtape.control.traced_bodies import settled
 from gradtape.errors import ShapeError
 from gradtape.graph import Node, spec
+from gradtape.graph.argument_checks import check_function
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import moveaxis
 from gradtape.ops.arrays.slicing import SLICE
@@ -71,6 +72,7 @@ def vmap(
     each gets its own, and the generator ends where the loop would have left it. A generator made
     inside `f`, or `seed=`, starts anew for every example, so all get the same numbers.
     """
+    check_function("vmap", f)
     chunk_size = _count("chunk_size", chunk_size, 1)
     axis_size = _count("axis_size", axis_size, 0)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
@@ -47,9 +48,7 @@ class Cell(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
-        if units <= 0:
-            raise ValueError(f"{type(self).__name__}: units={units} is not a positive number.")
-        self.units = int(units)
+        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
         self.activation = activations.get(activation) or activations.linear
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer

@@ -9,6 +9,7 @@ from typing import Any
 from gradtape import random
 from gradtape.dtypes import DTypeLike, default_dtype, to_inexact
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
@@ -51,9 +52,7 @@ class Dense(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
-        if units <= 0:
-            raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
-        self.units = int(units)
+        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
@@ -181,13 +180,8 @@ class Embedding(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, default_dtype() if dtype is None else dtype)
-        if input_dim <= 0 or output_dim <= 0:
-            raise ValueError(
-                f"Embedding: a table of {input_dim} vectors of length {output_dim} holds nothing. "
-                "Give positive numbers."
-            )
-        self.input_dim = int(input_dim)
-        self.output_dim = int(output_dim)
+        self.input_dim = as_count("Embedding: input_dim", input_dim, least=1)
+        self.output_dim = as_count("Embedding: output_dim", output_dim, least=1)
         self.embeddings = self.add_variable(
             "embeddings", (self.input_dim, self.output_dim), embeddings_initializer
         )

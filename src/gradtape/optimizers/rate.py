@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -42,6 +43,10 @@ def as_rate(
             f"learning_rate: {rate!r} is not a number, a Variable or a schedule. "
             "Pass one of them, such as 0.01."
         ) from None
+    if not 0.0 <= number < math.inf:
+        raise ValueError(
+            f"learning_rate: {number} is not a finite number of at least 0. Pass one, such as 0.01."
+        )
     if isinstance(current, Variable):
         return current.assign(asarray(number, dtype=current.dtype))
     start = np.float64(number)

@@ -92,6 +92,11 @@ LeafValue = Value | bool | int | float | complex | None
 
 def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        raise TypeError(
+            f"asarray: {np.ma.count_masked(data)} entries of an array are masked, and tensors have "
+            "no masks. Fill them with .filled(value), or pass .compressed()."
+        )
     try:
         array = np.array(
             data, dtype=None if dtype is None else as_dtype(dtype), copy=True, order="C"

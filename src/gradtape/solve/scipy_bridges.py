@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gradtape.graph.argument_checks import check_function
 from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
 from gradtape.tape.point import LARGE, Point, pays
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
@@ -56,7 +57,7 @@ class _Bridge:
     ) -> None:
         sparse = check_sparse(self._name, sparse)
         check_mode(self._name, mode)
-        self._f = f
+        self._f = check_function(self._name, f)
         self._layout = None if example is None else layout_of(example, self._name)
         self._sparse = sparse
         self._mode = mode

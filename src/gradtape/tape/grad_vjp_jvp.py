@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.argument_checks import check_function
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import map_leaves
 from gradtape.tape.function_types import FunctionOf
@@ -101,6 +102,7 @@ def value_and_grad(
     (9.0, 6.0)
     """
     chosen = chosen_arguments("grad", argnums)
+    check_function("grad", f)
 
     @functools.wraps(f)
     def both(*args: object, **kwargs: object) -> tuple[object, object]:

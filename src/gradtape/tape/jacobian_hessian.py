@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import check_function
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments
@@ -185,6 +186,7 @@ def _matrix_of(
 ) -> Callable[..., Any]:
     """The function that records `f` and asks the tape for a matrix of derivatives."""
     chosen = chosen_arguments(name, argnums)
+    check_function(name, f)
 
     @functools.wraps(f)
     def at(*args: object, **kwargs: object) -> object:

@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph import Node, Op, Shape, Undefined, constant, declare, spec
+from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
 from gradtape.ops.arrays.keys import Key, check_mask, parse
 from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
@@ -325,7 +326,7 @@ def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = Non
     if indices.dtype.kind not in "iu":
         raise DtypeError(f"one_hot: indices of dtype {indices.dtype} are not integers. Cast them.")
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
-    return record(ONE_HOT, (indices,), (int(num_classes), dtype))
+    return record(ONE_HOT, (indices,), (as_count("one_hot: num_classes", num_classes), dtype))
 
 
 __all__ = [

@@ -90,6 +90,8 @@ hooks.stack = _stack_parts
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     """The operands of a join. Python scalars stay scalars, which adapt to the others' dtype."""
+    if isinstance(arrays, (str, bytes, bytearray)):
+        raise TypeError(f"{name}: {arrays!r} is text, not a sequence of tensors. Pass a list.")
     if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
         arrays = unstack(arrays)
     parts = tuple(part if type(part) in SCALARS else record_operand(part) for part in arrays)

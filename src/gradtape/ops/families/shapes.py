@@ -6,8 +6,11 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from gradtape.errors import AxisError, ShapeError
 from gradtape.graph import REGISTRY, Node, Shape, apply
+from gradtape.graph.argument_checks import as_flag
 
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:
@@ -40,7 +43,9 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     try:
         found = operator.index(axis)
     except TypeError:
-        raise TypeError(f"{name}: axis {axis!r} is not an integer. Pass an int.") from None
+        found = None
+    if found is None or isinstance(axis, (bool, np.bool_)):
+        raise TypeError(f"{name}: axis {axis!r} is not an integer. Pass an int.")
     if not -ndim <= found < ndim:
         allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, the tensor is 0-d"
         raise AxisError(f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).")
@@ -57,6 +62,13 @@ def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: axis {tuple(axis)} names an axis twice. Name each once.")
     return found
+
+
+def reduction_params(
+    name: str, ndim: int, axis: Any, keepdims: object
+) -> tuple[tuple[int, ...], bool]:
+    """The params `axis` and `keepdims` of a reduction, checked."""
+    return normalize_axes(name, axis, ndim), as_flag(f"{name}: keepdims", keepdims)
 
 
 def normalize_shape(name: str, shape: Any) -> Shape:

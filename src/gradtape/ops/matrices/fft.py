@@ -214,7 +214,7 @@ def _axes_and_lengths(
 
 def _one(axis: int, n: int | None) -> tuple[tuple[int] | None, tuple[int]]:
     """The arguments `s` and `axes` of a transform along one axis."""
-    return None if n is None else (n,), (axis,)
+    return None if n is None else (require_points("fft", n),), (axis,)
 
 
 def _full(name: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.graph import Accumulation, Node, Spec, apply, spec
+from gradtape.graph.argument_checks import as_flag
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
@@ -28,7 +29,7 @@ from gradtape.ops.families.axes import (
 )
 from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
-from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reduction_params
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -108,7 +109,7 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     [5.0, 4.0]
     """
     x = record_operand(x)
-    return record(MAX, (x,), (normalize_axes("max", axis, x.ndim), bool(keepdims)))
+    return record(MAX, (x,), reduction_params("max", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
@@ -119,7 +120,7 @@ def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     [1.0, 3.0]
     """
     x = record_operand(x)
-    return record(MIN, (x,), (normalize_axes("min", axis, x.ndim), bool(keepdims)))
+    return record(MIN, (x,), reduction_params("min", x.ndim, axis, keepdims))
 
 
 def _position_batch(
@@ -170,7 +171,7 @@ ARGMIN = _position("argmin", np.argmin, Accumulation.ARGMIN)
 def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
     x = record_operand(x)
     position = None if axis is None else normalize_axis(op.name, axis, x.ndim)
-    return record(op, (x,), (position, bool(keepdims)))
+    return record(op, (x,), (position, as_flag(f"{op.name}: keepdims", keepdims)))
 
 
 @kind_of_operand
@@ -294,13 +295,15 @@ def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool)
     axes = normalize_axes(name, axis, x.ndim)
     number = count(x, axes)
     if number == 0:
-        return record(REGISTRY["sum"], (x,), (axes, bool(keepdims))) / 0
+        return record(REGISTRY["sum"], (x,), (axes, as_flag(f"{name}: keepdims", keepdims))) / 0
     require_order(name, x, axes)
     place = fraction * (number - 1)
     low = math.floor(place)
     pairs = [(low, 1.0 - (place - low)), (low + 1, place - low)]
     ranks, weights = zip(*[pair for pair in pairs if pair[1] > 0.0], strict=True)
-    return record(ORDER_STATISTIC, (x,), (axes, bool(keepdims), ranks, weights))
+    return record(
+        ORDER_STATISTIC, (x,), (axes, as_flag(f"{name}: keepdims", keepdims), ranks, weights)
+    )
 
 
 @kind_of_operand

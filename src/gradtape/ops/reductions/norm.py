@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.graph import REGISTRY, Node, Op, Spec, constant, declare, spec
+from gradtape.graph.argument_checks import as_flag
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
@@ -183,8 +184,8 @@ def norm(
     x = inexact_operand(x)
     axes = normalize_axes("norm", axis, x.ndim)
     if order == 1.0 or (order == math.inf and count(x, axes) == 0):
-        return record(REGISTRY["sum"], (abs(x),), (axes, bool(keepdims)))
+        return record(REGISTRY["sum"], (abs(x),), (axes, as_flag("norm: keepdims", keepdims)))
     if math.isinf(order):
         choose = max if order > 0.0 else min
         return choose(abs(x), axis=axes, keepdims=keepdims)
-    return record(NORM, (x,), (order, axes, bool(keepdims)))
+    return record(NORM, (x,), (order, axes, as_flag("norm: keepdims", keepdims)))

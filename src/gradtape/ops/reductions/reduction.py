@@ -24,6 +24,7 @@ from gradtape.graph import (
     declare,
     spec,
 )
+from gradtape.graph.argument_checks import as_flag
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
@@ -41,7 +42,7 @@ from gradtape.ops.families.axes import (
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.families.reads import lanes, nothing, reduced
-from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.shapes import normalize_axes, reduction_params
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
@@ -71,7 +72,7 @@ SUM = linear(
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     dtype = None if dtype is None else as_dtype(dtype)
     x = in_dtype(record_operand(x), dtype)
-    result = record(op, (x,), (normalize_axes(op.name, axis, x.ndim), bool(keepdims)))
+    result = record(op, (x,), reduction_params(op.name, x.ndim, axis, keepdims))
     # Narrow integers are accumulated in 64 bits; an explicit narrow `dtype` is cast to afterwards.
     return in_dtype(result, dtype)
 
@@ -164,7 +165,7 @@ def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     True
     """
     x = record_operand(x)
-    return record(ANY, (x,), (normalize_axes("any", axis, x.ndim), bool(keepdims)))
+    return record(ANY, (x,), reduction_params("any", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
@@ -175,7 +176,7 @@ def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     False
     """
     x = record_operand(x)
-    return record(ALL, (x,), (normalize_axes("all", axis, x.ndim), bool(keepdims)))
+    return record(ALL, (x,), reduction_params("all", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
@@ -186,7 +187,14 @@ def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
     2
     """
     x = in_dtype(record_operand(x), np.dtype(bool))
-    return record(SUM, (x,), (normalize_axes("count_nonzero", axis, x.ndim), bool(keepdims)))
+    return record(
+        SUM,
+        (x,),
+        (
+            normalize_axes("count_nonzero", axis, x.ndim),
+            as_flag("count_nonzero: keepdims", keepdims),
+        ),
+    )
 
 
 @kind_of_operand
@@ -198,7 +206,7 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     """
     x = inexact_operand(x)
     axes = normalize_axes("mean", axis, x.ndim)
-    return record(SUM, (x,), (axes, bool(keepdims))) / count(x, axes)
+    return record(SUM, (x,), (axes, as_flag("mean: keepdims", keepdims))) / count(x, axes)
 
 
 def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, Axes, float]:
@@ -223,7 +231,7 @@ def var(
         squares = square(real(distance)) + square(imag(distance))
     else:
         squares = square(distance)
-    return record(SUM, (squares,), (axes, bool(keepdims))) / number
+    return record(SUM, (squares,), (axes, as_flag("var: keepdims", keepdims))) / number
 
 
 @kind_of_operand
@@ -327,4 +335,8 @@ def logsumexp(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Te
     1000.693147
     """
     x = record_operand(x)
-    return record(LOGSUMEXP, (x,), (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims)))
+    return record(
+        LOGSUMEXP,
+        (x,),
+        reduction_params("logsumexp", x.ndim, axis, keepdims),
+    )
