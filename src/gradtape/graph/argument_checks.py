@@ -20,15 +20,15 @@ def as_count(where: str, value: object, least: int = 0) -> int:
     >>> as_count("Dense: units", 3, least=1)
     3
     """
-    rule = f"Pass a whole number of at least {least}."
+    message = f"{where}={value!r} is not a whole number of at least {least}. Pass one."
     if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{where} is {value!r}, which is not a number. {rule}")
+        raise TypeError(message)
     try:
         found = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{where} is {value!r}, which is not an integer. {rule}") from None
+        raise TypeError(message) from None
     if found < least:
-        raise ValueError(f"{where} is {found}. {rule}")
+        raise ValueError(message)
     return found
 
 
@@ -41,7 +41,7 @@ def as_flag(where: str, value: object) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise TypeError(f"{where} is {value!r}. Pass True or False.")
+    raise TypeError(f"{where}={value!r} is not a flag. Pass True or False.")
 
 
 def check_function(where: str, f: object) -> Callable[..., Any]:
