@@ -171,6 +171,8 @@ class Captured:
             self._learn(run)
             return returned
         except BaseException as error:
+            if not self._is_compared(run):
+                self._begin_anew()
             if is_interrupt(error):
                 # All of the call or nothing: once the caller's arguments are changed, all of it.
                 if not run.lasts:
@@ -216,7 +218,9 @@ class Captured:
         if run.changed is not None:
             self._begin(outside_refusal(run.changed))
         elif run.read_more:
-            # The next run on this path is one that can be kept.
+            # The next run is one that can be kept. Nothing compares what this one has read, so its
+            # steps must not stay.
+            self._begin_anew()
             self._grown += 1
             if run.unlike_others:
                 self._begin_anew()
@@ -226,6 +230,13 @@ class Captured:
             self._keep(run)
             if self.steps.paths and run.guards is not None:
                 self.steps.guard_by(run.guards)
+
+    def _is_compared(self, run: CaptureRun) -> bool:
+        """Whether the guards compare all that a run has read which ended in an error."""
+        if self.frozen:
+            return True
+        known = {} if self._learned is None else self._learned.everything()
+        return self.steps.guards is not None and run.observation.executed.keys() <= known.keys()
 
     def _begin(self, refusal: Refusal) -> None:
         """A run was unlike those to come: it is forgotten, and too many of them are refused."""
