@@ -87,36 +87,25 @@ class Arguments:
 
     def inputs(self) -> list[tuple[str, Any]]:
         """The name of each input, and the object that the caller passed."""
-        found = []
+        return [(label, leaf) for label, leaf, part in self._leaves() if is_input(part)]
+
+    def _leaves(self) -> Iterable[tuple[str, Any, object]]:
+        """Each leaf of an argument that is not static, with its name and its part of the key."""
         for name, argument, entry in self._entries():
-            if entry[1] == "static" or argument is None:
-                continue
-            leaves, structure = flatten(argument)
-            labels = leaf_names(structure, name)
-            found += [
-                (label, leaf)
-                for label, leaf, part in zip(labels, leaves, entry[2], strict=True)
-                if is_input(part)
-            ]
-        return found
+            if entry[1] != "static" and argument is not None:
+                leaves, structure = flatten(argument)
+                yield from zip(leaf_names(structure, name), leaves, entry[2], strict=True)
 
     def objects(self) -> list[tuple[str, object]]:
         """Arguments, or leaves of them, that are not inputs, with their names."""
-        found: list[tuple[str, object]] = []
+        found = [(label, leaf) for label, leaf, part in self._leaves() if not is_input(part)]
         for name, argument, entry in self._entries():
             if entry[1] == "static":
                 found.append((name, argument))
-            if entry[1] == "static" or argument is None:
-                continue
-            leaves, structure = flatten(argument)
-            labels = leaf_names(structure, name)
-            found += [
-                (label, leaf)
-                for label, leaf, part in zip(labels, leaves, entry[2], strict=True)
-                if not is_input(part)
-            ]
-            found += [(name, each) for each in with_more(argument, structure)]
-            found += [(name, kind) for kind in _classes(structure)]
+            elif argument is not None:
+                structure = flatten(argument)[1]
+                found += [(name, each) for each in with_more(argument, structure)]
+                found += [(name, kind) for kind in _classes(structure)]
         return [each for each in found if type(each[1]) not in (*_STATIC, int)]
 
     def passed(self) -> list[object]:

@@ -14,7 +14,7 @@ from gradtape.functions.outside.walk import Walk
 
 
 class OutsideReads:
-    """What is outside of a function and is read by it, with the values of now.
+    """The Python state that a function reads besides its inputs, with its present values.
 
     >>> from gradtape.functions.outside.outside_reads import OutsideReads
     >>> factor = [2.0]

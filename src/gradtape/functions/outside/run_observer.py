@@ -54,7 +54,7 @@ class Observation:
         return self.earlier | self.executed
 
     def next_run(self) -> Observation:
-        """What is known when the next run begins."""
+        """The observation with which the next run begins: all code that has run so far."""
         return Observation(self.everything(), any_attribute=self.any_attribute)
 
 

@@ -239,7 +239,7 @@ def as_axes(axis: Axis) -> int | tuple[int, ...] | None:
 def common(values: Sequence[object], name: str) -> list[Tensor]:
     """Tensors of one dtype: that of the first tensor among the values, or of the first value.
 
-    If there is no tensor and an array does not fit the first value's dtype, the arrays decide.
+    Without a tensor, arrays whose dtype the first value's dtype cannot hold set the dtype.
     """
     dtype: Any = next((v.dtype for v in values if hasattr(v, "enter")), None)  # type: ignore[attr-defined]
     if dtype is None and len(values):

@@ -21,7 +21,7 @@ def _kind_of_classes(y_true: Any, y_pred: Any) -> str:
 
 
 class Outputs:
-    """The outputs of a model by name: what is given for each is found in lists and dicts."""
+    """The outputs of a model by name; finds the entry of each output in a list or a dict."""
 
     def __init__(self, y_pred: Any, names: list[str] | None) -> None:
         self.count = len(flatten(y_pred)[0])
@@ -61,7 +61,7 @@ class Outputs:
 
 
 def _only(given: Any) -> Any:
-    """What is given for the only output, out of a list or dict of one."""
+    """The entry of a model's only output, taken out of lists and dicts of length one."""
     while isinstance(given, (list, tuple, dict)) and len(given) == 1:
         (given,) = given.values() if isinstance(given, dict) else given
     return given
