@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.graph import Rows, dependents, topological
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import PICK, Node, apart_from_recorded, is_slope, pick
-from gradtape.ops.elementwise.arithmetic import IDENTITY
+from gradtape.graph.node import Node, apart_from_recorded
 from gradtape.recording.recording import Recording
 from gradtape.recording.unobserved import unobserved
 from gradtape.runtime.counters import COUNTS
@@ -82,30 +79,3 @@ def derive_forward(
     if not rules.used:
         recording.table.derived[key] = found
     return found
-
-
-def hold_result(recording: Recording, result: Node | Rows) -> Any:
-    """A handle on a derivative.
-
-    The derivative is one more application of the recording, so an outer tape finds it inside its
-    window and differentiates it in turn, and tapes that do not record now take it for a constant.
-    """
-    kind = hooks.handle_class
-    if isinstance(result, Rows):
-        indices = recording.hold(result.indices, kind)
-        values = recording.hold(applied(recording, result.values), kind)
-        return hooks.row_sparse_class(indices, values, result.spec)
-    return recording.hold(applied(recording, result), kind)
-
-
-def applied(recording: Recording, result: Node) -> Node:
-    """A node of its own for a derivative that is handed out, applied here and now.
-
-    The derivative itself may be a node that another tape was handed, a constant that derivatives
-    share, or something the user computed: the derivative of x + y by x is the cotangent.
-    """
-    whole = result.inputs[0] if result.op is PICK else result
-    if is_slope(whole) and whole.inputs and whole not in recording.rules:
-        whole = recording.application(whole.op, whole.inputs, whole.params)
-        return whole if result.op is not PICK else pick(whole, result.params[0])
-    return recording.application(IDENTITY, (result,), ())

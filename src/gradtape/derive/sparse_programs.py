@@ -19,7 +19,7 @@ from gradtape.derive.colour_chunks import (
     colour_chunks,
     entries_by_chunks,
 )
-from gradtape.derive.gradient import hold_result
+from gradtape.derive.hand_out import hold_results
 from gradtape.derive.jacobians import derive_slope
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
@@ -161,9 +161,8 @@ class SparseProgram:
     def matrix(self, recording: Recording) -> SparseMatrix:
         """The derivative at the recorded values, as a scipy.sparse array in CSR form."""
         if recording.capturing and self.may_be_pending:
-            return pending_matrix(
-                self.pattern, hold_result(recording, self._pending_entries(recording))
-            )
+            (entries,) = hold_results(recording, [self._pending_entries(recording)])
+            return pending_matrix(self.pattern, entries)
         try:
             found = self.pattern.with_data(self.entries(recording))
         except NoValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtape.graph.hooks import hooks
@@ -15,21 +15,38 @@ from gradtape.recording.value import Value
 
 
 def graft(
-    into: Recording, source: Recording, node: Node, known: Mapping[Node, Node] | None = None
-) -> Node:
-    """Copy a derivative from one recording to another.
+    into: Recording,
+    source: Recording,
+    nodes: Sequence[Node],
+    known: Mapping[Node, Node] | None = None,
+) -> list[Node]:
+    """Copy derivatives from one recording to another.
 
-    What was applied in the other recording was not recorded by the tapes here: it enters as a
-    value. Only what the derivative itself consists of is copied, for these tapes to differentiate.
+    What was applied in the other recording before the derivatives were asked for was not recorded
+    by the tapes here: it enters as a value. Only what the derivatives themselves consist of is
+    copied, for these tapes to differentiate.
     """
     replacement: dict[Node, Node] = dict(known or {})
-    order = topological([node], stop=replacement.keys())
-    applied = {found for found in order if _is_applied(source, found) or found.op is LEAF}
-    for found in topological([node], stop=applied | replacement.keys()):
-        if found in applied and found not in replacement:
-            replacement[found] = _entered(into, _value_of(source, found), found.spec)
+    fixed = replacement.keys() | {
+        found
+        for found in topological(nodes, stop=replacement.keys())
+        if found.op is LEAF or _was_applied(source, found)
+    }
+    order = topological(nodes, stop=fixed)
+    read = [found for found in order if found in fixed and found not in replacement]
+    for found, value in zip(read, _values_of(source, read), strict=True):
+        replacement[found] = _entered(into, value, found.spec)
+    # A closure that replaces nodes of its recording in what it returns cannot follow.
+    closures = [
+        found
+        for found in order
+        if found in source.rules and not getattr(source.rules[found], "replacement", None)
+    ]
     with apart_from_recorded():
-        return substitute([node], replacement)[0]
+        copies = substitute([*nodes, *closures], replacement)
+    for found, copy in zip(closures, copies[len(nodes) :], strict=True):
+        into.rules.setdefault(copy, source.rules[found])
+    return copies[: len(nodes)]
 
 
 def can_be_joined(into: Recording, source: Recording) -> bool:
@@ -57,8 +74,10 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
     # Handles hold the outputs of a node with several, which are not listed.
     several = [node for node in source.nodes if type(node.spec) is tuple]
     picks = [pick for node in several for pick in outputs(node)]
-    for node in topological([*source.nodes, *picks, *source.watched, *source.values]):
-        position = source.position(node)
+    groups = source.parts.groups if source.parts is not None else []
+    parts = [part for _, group in groups for part in group]
+    for node in topological([*source.nodes, *picks, *parts, *source.watched, *source.values]):
+        position = None if node.op is PICK else source.position(node)
         inputs = tuple(copies[parent] for parent in node.inputs)
         if node.op is LEAF:
             copies[node] = _entered(into, source.leaves[node.params[0]], node.spec)
@@ -70,6 +89,8 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
         else:
             with apart_from_recorded():
                 copies[node] = apply(node.op, inputs, node.params)
+    if source.aliases:
+        into.aliases = {**(into.aliases or {}), **{copies[alias]: None for alias in source.aliases}}
     known = {copies[node]: value for node, value in source.values.items() if node in copies}
     into.values.update(known)
     into.available = (into.available, "joined", frozenset(known))
@@ -83,17 +104,23 @@ def _entered(into: Recording, value: Any, of: Spec) -> Node:
     return into.enter_value(value) if type(value) is Value else into.add_leaf(value, of)
 
 
-def _is_applied(recording: Recording, node: Node) -> bool:
-    if node.op is PICK:
-        return recording.has_applied(node.inputs[0])
-    return type(node.spec) is not tuple and recording.has_applied(node)
+def _was_applied(recording: Recording, node: Node) -> bool:
+    if type(node.spec) is tuple or (recording.aliases and node in recording.aliases):
+        return False
+    position = recording.position(node)
+    return position is not None and position < recording.asked_at
 
 
-def _value_of(recording: Recording, node: Node) -> Any:
-    if node.op is LEAF:
-        return recording.leaves[node.params[0]]
-    if node not in recording.values:
-        handle = recording.hold(node, Handle)
-        hooks.compute_handle(handle)
-        return handle.computed
-    return recording.values[node]
+def _values_of(recording: Recording, nodes: Sequence[Node]) -> list[Any]:
+    """The values of leaves and applications of a recording; what is missing is computed at once."""
+    pending = [n for n in nodes if n.op is not LEAF and n not in recording.values]
+    handles = {node: recording.hold(node, Handle) for node in pending}
+    for handle in handles.values():
+        if handle.computed is None:
+            hooks.compute_handle(handle)
+    return [
+        recording.leaves[node.params[0]]
+        if node.op is LEAF
+        else (handles[node].computed if node in handles else recording.values[node])
+        for node in nodes
+    ]

@@ -15,6 +15,7 @@ from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
+    PICK,
     TABLE_LIMIT,
     Key,
     Node,
@@ -30,6 +31,7 @@ from gradtape.graph.spec import Spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
 from gradtape.recording.modes import modes
+from gradtape.recording.parts import Parts
 from gradtape.recording.traffic import traffic
 from gradtape.recording.value import Content, LeafValue, Value
 
@@ -62,6 +64,8 @@ class Recording:
     __slots__ = (
         "__weakref__",
         "active",
+        "aliases",
+        "asked_at",
         "available",
         "closed",
         "computed_alone",
@@ -78,6 +82,7 @@ class Recording:
         "lock",
         "nodes",
         "observed",
+        "parts",
         "placed",
         "positions",
         "recomputed",
@@ -122,6 +127,12 @@ class Recording:
         # the tapes that recorded what they are the tangents of, and copies from other recordings,
         # with negative positions. `joined` has the latter, and by how much positions are shifted.
         self.placed: dict[Node, int] = {}
+        # What derivatives consist of that were handed out while tapes recorded; None: there is none.
+        self.parts: Parts | None = None
+        # Copies of arguments that `gt.grad` and its kin made. To every tape they are the arguments.
+        self.aliases: dict[Node, None] | None = None
+        # How much was applied when another recording was current and a derivative was asked for.
+        self.asked_at = 0
         self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
         # Whether a handle has a value of its own, which `values` does not have.
         self.computed_alone = False
@@ -179,6 +190,7 @@ class Recording:
         self.nodes = []
         self.positions = {}
         self.placed = {}
+        self.parts = self.aliases = None
         self.joined = {}
         self.handles = []
         self.imported = {}
@@ -304,11 +316,26 @@ class Recording:
         return self.position(node) is not None
 
     def position(self, node: Node) -> int | None:
-        """Which application of this recording a node is, or None."""
+        """Which application of this recording a node is, or is an output or a part of; or None."""
+        if node.op is PICK:
+            node = node.inputs[0]
         known = self.positions
         for position in range(len(known), len(self.nodes)):
             known[self.nodes[position]] = position
-        return self.placed.get(node, known.get(node))
+        found = self.placed.get(node, known.get(node))
+        return self.parts.position(node) if found is None and self.parts is not None else found
+
+    def move(self, start: int, position: int) -> None:
+        """Let all applications from a position on count as made at an earlier one."""
+        self.placed.update(dict.fromkeys(self.nodes[start:], position))
+        if self.parts is not None:
+            self.parts.move(start, position)
+
+    def add_alias(self, node: Node) -> None:
+        """Note that every tape takes an application for its operand."""
+        if self.aliases is None:
+            self.aliases = {}
+        self.aliases[node] = None
 
     def list_application(self, node: Node) -> Node:
         """Add a node that has not been applied here to the applications."""

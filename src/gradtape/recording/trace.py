@@ -427,7 +427,7 @@ def adopt(trace: Trace, recording: Recording, result: Node | Rows) -> Node:
     """
     node = result.dense() if isinstance(result, Rows) else result
     if not trace.is_inside(recording):
-        return graft(trace, recording, node, trace.stand_ins)
+        return graft(trace, recording, [node], trace.stand_ins)[0]
     order = topological([node])
     mixed = dependents(order, trace.stand_ins)
     replacement: dict[Node, Node] = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, Self, overload
 
-from gradtape.derive.gradient import applied, derive_forward
+from gradtape.derive.gradient import derive_forward
+from gradtape.derive.hand_out import applied
 from gradtape.errors import NotRecordingError
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.walk import topological
@@ -89,13 +91,25 @@ class ForwardAccumulator(Scope):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = self._carried(recording, entered)
-        results = [
-            recording.hold(_placed(recording, node, tangent), Tensor)
-            if _is_applied(recording, node) and tangent is not None
-            else finish(recording, leaf, tangent, unconnected_gradients)
-            for leaf, node, tangent in zip(targets, entered, found, strict=True)
-        ]
-        return unflatten(structure, results)
+        carried = {
+            at: tangent
+            for at, (node, tangent) in enumerate(zip(entered, found, strict=True))
+            if tangent is not None and _is_applied(recording, node)
+        }
+        nodes = _placed(recording, [entered[at] for at in carried], list(carried.values()))
+        handles = {at: recording.hold(node, Tensor) for at, node in zip(carried, nodes, strict=True)}
+        others = [at for at in range(len(targets)) if at not in handles]
+        handles |= zip(
+            others,
+            finish(
+                recording,
+                [targets[at] for at in others],
+                [found[at] for at in others],
+                unconnected_gradients,
+            ),
+            strict=True,
+        )
+        return unflatten(structure, [handles[at] for at in range(len(targets))])
 
     def _carried(self, recording: Recording, targets: list[Node]) -> list[Node | None]:
         """The tangents of the targets.
@@ -107,14 +121,15 @@ class ForwardAccumulator(Scope):
         outside = self._outside()
         sources, tangents = self._nodes, enter_tangents(recording, self._nodes, self._tangents)
         for nodes in self._stretches(recording, targets, outside):
-            found = derive_forward(recording, nodes, sources, tangents, outside)
+            found = _derived(recording, nodes, sources, tangents, outside)
             known = {
-                node: _placed(recording, node, tangent)
+                node: tangent
                 for node, tangent in zip(nodes, found, strict=True)
                 if tangent is not None and node not in sources
             }
-            sources, tangents = [*sources, *known], [*tangents, *known.values()]
-        return derive_forward(recording, targets, sources, tangents, outside)
+            sources = [*sources, *known]
+            tangents = [*tangents, *_placed(recording, list(known), list(known.values()))]
+        return _derived(recording, targets, sources, tangents, outside)
 
     def _stretches(
         self, recording: Recording, targets: list[Node], outside: frozenset[Node]
@@ -126,10 +141,26 @@ class ForwardAccumulator(Scope):
         found: dict[int, list[Node]] = {}
         if len(recording.edges) > 2:  # more than this accumulator's own
             for node in topological(targets, stop=outside):
-                position = _position(recording, node)
+                position = recording.position(node)
                 if position is not None and node not in outside and type(node.spec) is not tuple:
                     found.setdefault(bisect_right(recording.edges, position), []).append(node)
         return [found[stretch] for stretch in sorted(found)] if len(found) > 1 else []
+
+
+def _derived(
+    recording: Recording,
+    targets: Sequence[Node],
+    sources: Sequence[Node],
+    tangents: Sequence[Node],
+    outside: frozenset[Node],
+) -> list[Node | None]:
+    """Tangents of targets in one stretch: rules written in Python count as called there."""
+    start = len(recording.nodes)
+    found = derive_forward(recording, targets, sources, tangents, outside)
+    if len(recording.nodes) > start:
+        positions = (recording.position(node) for node in targets)
+        recording.move(start, next(known for known in positions if known is not None))
+    return found
 
 
 def _is_applied(recording: Recording, node: Node) -> bool:
@@ -138,17 +169,22 @@ def _is_applied(recording: Recording, node: Node) -> bool:
     A leaf has no position, and in a traced function the tangent becomes a node of the trace.
     """
     traced = isinstance(state.recording, Trace) and state.recording is not recording
-    return not traced and _position(recording, node) is not None
+    return not traced and recording.position(node) is not None
 
 
-def _position(recording: Recording, node: Node) -> int | None:
-    return recording.position(node.inputs[0] if node.op is PICK else node)
-
-
-def _placed(recording: Recording, node: Node, tangent: Node) -> Node:
-    """The tangent of a node as an application that counts as made at the node's position."""
-    found = applied(recording, tangent)
-    position = _position(recording, node)
-    assert position is not None
-    recording.placed[found.inputs[0] if found.op is PICK else found] = position
-    return found
+def _placed(
+    recording: Recording, nodes: Sequence[Node], tangents: Sequence[Node]
+) -> list[Node]:
+    """The tangents of nodes as applications that count as made at the positions of the nodes."""
+    found: dict[int, Node] = {}
+    positions = [recording.position(node) for node in nodes]
+    by_stretch: dict[int, list[int]] = {}
+    for at, position in enumerate(positions):
+        assert position is not None
+        by_stretch.setdefault(bisect_right(recording.edges, position), []).append(at)
+    for group in by_stretch.values():
+        made = applied(recording, [tangents[at] for at in group], positions[group[0]])
+        for at, tangent in zip(group, made, strict=True):
+            recording.placed[tangent.inputs[0] if tangent.op is PICK else tangent] = positions[at]
+            found[at] = tangent
+    return [found[at] for at in range(len(nodes))]

@@ -266,7 +266,8 @@ def as_sources(tree: object, name: str, position: int) -> Any:
 
     A derivative by a source is found by the node of the source. Without the identity, an argument
     that is passed twice, or that an enclosing derivative watches as well, would be one node for
-    both, and derivatives by the one would include those by the other.
+    both, and derivatives by the one would include those by the other. To tapes around, whenever
+    they began, the copy is the argument.
     """
 
     def source(leaf: TensorLike) -> Tensor:
@@ -276,7 +277,10 @@ def as_sources(tree: object, name: str, position: int) -> Any:
                 f"{name}: argument {position} has dtype {tensor.dtype}, which has no derivative. "
                 "Pass floats, or differentiate by other arguments."
             )
-        return identity(tensor)
+        copy: Tensor = identity(tensor)
+        if copy.recording is not None:
+            copy.recording.add_alias(copy.node)
+        return copy
 
     return map_leaves(source, tree)
 

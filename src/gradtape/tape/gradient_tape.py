@@ -208,10 +208,7 @@ class GradientTape(Jacobians):
             cotangents.append(direction(recording, node, weights[position]))
         leaves, structure = flatten(sources)
         found = self._reverse(nodes, cotangents, leaves)
-        results = [
-            finish(recording, leaf, result, unconnected_gradients)
-            for leaf, result in zip(leaves, found, strict=True)
-        ]
+        results = finish(recording, leaves, found, unconnected_gradients)
         self._answered()
         return unflatten(structure, results)
 
@@ -240,7 +237,7 @@ class GradientTape(Jacobians):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = push(recording, entered, nodes, along, self._outside())
-        results = [finish(recording, t, r, "zero") for t, r in zip(targets, found, strict=True)]
+        results = finish(recording, targets, found, "zero")
         self._answered()
         return unflatten(structure, results)
 
@@ -280,7 +277,7 @@ class GradientTape(Jacobians):
         found = [None if slope is None else next(pushed) for slope in slopes]
         restored = iter(alone.restored([node for node in found if node is not None]))
         found = [None if node is None else next(restored) for node in found]
-        results = [finish(recording, s, r, "zero") for s, r in zip(leaves, found, strict=True)]
+        results = finish(recording, leaves, found, "zero")
         self._answered()
         return unflatten(structure, results)
 
@@ -298,7 +295,8 @@ class GradientTape(Jacobians):
         inside = 0
         kept: list[Value] = []
         if recording is not None:
-            inside = len(recording.nodes) - len(self._outside())
+            outside = self._outside()
+            inside = sum(node not in outside for node in recording.nodes)
             kept = list(recording.values.values())
         size = sum(value.spec.nbytes for value in kept)
         ops = "op" if inside == 1 else "ops"
@@ -328,6 +326,8 @@ class GradientTape(Jacobians):
             )
         if not self.persistent and self._active:
             self._close()
+        if self._recording is not state.recording:
+            self._recording.asked_at = len(self._recording.nodes)
         return self._recording
 
     def _answered(self) -> None:
@@ -401,7 +401,4 @@ def gradients(
     sources = [leaf.enter(recording) for leaf in leaves]
     stops = frozenset(leaf.enter(recording) for leaf in flatten(stop_gradients)[0])
     found = derive_reverse(recording, nodes, cotangents, sources, stops - set(sources), None)
-    return [
-        finish(recording, leaf, result, unconnected_gradients)
-        for leaf, result in zip(leaves, found, strict=True)
-    ]
+    return finish(recording, leaves, found, unconnected_gradients)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from gradtape.derive.gradient import derive_forward, hold_result
+from gradtape.derive.gradient import derive_forward
+from gradtape.derive.hand_out import hold_results
 from gradtape.errors import ShapeError
 from gradtape.evaluate.flush import flush, release
 from gradtape.graph.interrupts import method_in_c
@@ -230,10 +231,15 @@ class Scope:
             outside += recording.nodes[position : max(start, 0)]  # type: ignore[type-var]
             position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
-        if not recording.placed:
-            return frozenset(outside)
-        inside = {node for node in recording.placed if self._recorded_at(recording.placed[node])}
-        return frozenset(outside).union(recording.placed) - inside
+        found = frozenset(outside)
+        if recording.parts is not None:
+            groups = recording.parts.groups
+            found = found.union(*[parts for at, parts in groups if not self._recorded_at(at)])
+        if recording.placed:
+            placed = recording.placed
+            inside = {node for node in placed if self._recorded_at(placed[node])}
+            found = found.union(placed) - inside
+        return found.difference(recording.aliases) if recording.aliases else found
 
     def _recorded_at(self, position: int) -> bool:
         return any(
@@ -382,27 +388,47 @@ def direction(recording: Recording, node: Node, given: TensorLike | None) -> Nod
 
 def finish(
     recording: Recording,
-    source: Handle | Variable | None,
-    result: Node | Rows | None,
+    sources: Sequence[Any],
+    results: Sequence[Node | Rows | None],
     unconnected: str,
-) -> Tensor | None:
-    """A handle on a derivative; where nothing connects, None or zeros like the source."""
-    if result is None:
-        if unconnected == "none":
-            return None
-        result = slope_constant(0, spec(source.shape, source.dtype))  # type: ignore[union-attr]
+) -> list[Any]:
+    """Handles on the derivatives of one question.
+
+    Where nothing connects, the result is None, or zeros like the tensor or variable in `sources`.
+    """
+    found = [
+        slope_constant(0, spec(source.shape, source.dtype))
+        if result is None and unconnected == "zero"
+        else result
+        for source, result in zip(sources, results, strict=True)
+    ]
     current = state.recording
-    if isinstance(current, Trace) and current is not recording:
-        # The derivative was asked for inside a traced function, of work recorded outside it.
-        return current.hold(adopt(current, recording, result), Tensor)
-    if current is not recording and state.tapes:
-        # Tapes that record now, in another recording, differentiate the derivative in turn.
-        origins = _origins.get(recording, {}).items()
-        known = {leaf: node for leaf, (where, node) in origins if where() is current}
-        if isinstance(result, Rows):
-            values = graft(current, recording, result.values, known)
-            result = Rows(graft(current, recording, result.indices, known), values, result.spec)
-        else:
-            result = graft(current, recording, result, known)
-        recording = current
-    return hold_result(recording, result)
+    if current is not recording:
+        if isinstance(current, Trace):
+            # They were asked for inside a traced function, of work recorded outside it.
+            nodes = [None if one is None else adopt(current, recording, one) for one in found]
+            return [None if node is None else current.hold(node, Tensor) for node in nodes]
+        if state.tapes:
+            # Tapes that record now, in another recording, differentiate them in turn.
+            origins = _origins.get(recording, {}).items()
+            known = {leaf: node for leaf, (where, node) in origins if where() is current}
+            found = _grafted(current, recording, found, known)
+            recording = current
+    return hold_results(recording, found)
+
+
+def _grafted(
+    into: Recording,
+    source: Recording,
+    results: Sequence[Node | Rows | None],
+    known: dict[Node, Node],
+) -> list[Node | Rows | None]:
+    parts = [[one.indices, one.values] if isinstance(one, Rows) else [one] for one in results]
+    nodes = [node for part in parts for node in part if node is not None]
+    copies = dict(zip(nodes, graft(into, source, nodes, known), strict=True))
+    return [
+        Rows(copies[one.indices], copies[one.values], one.spec)
+        if isinstance(one, Rows)
+        else (None if one is None else copies[one])
+        for one in results
+    ]

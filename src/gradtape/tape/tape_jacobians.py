@@ -176,7 +176,7 @@ class Jacobians(Scope):
         result = derive_batch_jacobian(window, y, x, mode)
         if result is None and unconnected_gradients == "zero":
             result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
-        found = None if result is None else finish(recording, None, result, "none")
+        (found,) = finish(recording, [None], [result], "none")
         self._answered()
         return found
 
@@ -306,7 +306,7 @@ def _dense_jacobian(
     chunks = chunks_for(window, target, source, mode, whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(window.recording))
-    return finish(window.recording, None, whole, "none")
+    return _handle(window, whole)
 
 
 def _dense_hessian(
@@ -321,7 +321,13 @@ def _dense_hessian(
     chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
         return from_value(chunks.run(window.recording))
-    return finish(window.recording, None, whole, "none")
+    return _handle(window, whole)
+
+
+def _handle(window: Window, result: Node) -> Tensor:
+    found: Tensor
+    (found,) = finish(window.recording, [None], [result], "none")
+    return found
 
 
 def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matrix]:
@@ -331,9 +337,7 @@ def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matri
 
     def dense(target: Node, source: Node) -> Tensor:
         of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-        found = finish(window.recording, None, slope_constant(0, of), "none")
-        assert found is not None
-        return found
+        return _handle(window, slope_constant(0, of))
 
     return dense
 

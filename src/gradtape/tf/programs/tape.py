@@ -230,10 +230,7 @@ def gradients(
     wanted = [_node(leaf, recording) for leaf in sources]
     stops = frozenset(_node(leaf, recording) for leaf in flatten(stop_gradients)[0])
     found = derive_reverse(recording, nodes, cotangents, wanted, stops, None)
-    return [
-        adopt(finish(recording, leaf, result, unconnected))
-        for leaf, result in zip(sources, found, strict=True)
-    ]
+    return [adopt(one) for one in finish(recording, sources, found, unconnected)]
 
 
 @operation
@@ -252,12 +249,11 @@ def hessians(
     nodes = [_node(leaf, recording) for leaf in targets]
     view = Window(recording, frozenset(), None)
     results = []
-    for leaf in sources:
-        source = _node(leaf, recording)
+    for source in [_node(leaf, recording) for leaf in sources]:
         parts = [derive_hessian(view, node, source, source) for node in nodes]
         known = [part for part in parts if part is not None]
         total = known[0] if known else None
         for part in known[1:]:
             total = total + part
-        results.append(adopt(finish(recording, leaf, total, "none")))
-    return results
+        results.append(total)
+    return [adopt(one) for one in finish(recording, sources, results, "none")]

@@ -1,0 +1,122 @@
+"""Handing out: derivatives become applications of the recording in which they are asked for.
+
+An outer tape finds them inside its window and differentiates them in turn, and tapes that do not
+record now take them for constants. Both hold for the nodes that a derivative consists of as well: a
+derivative of the derivative reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple
+
+from gradtape.derive.python_rules import Replaced, Structural
+from gradtape.graph import Rows, topological
+from gradtape.graph.hooks import hooks
+from gradtape.graph.node import PICK, Node, is_slope, pick
+from gradtape.graph.provenance import provenance
+from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.elementwise.arithmetic import IDENTITY
+from gradtape.recording.parts import Parts
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+
+
+def hold_results(recording: Recording, results: Sequence[Node | Rows | None]) -> list[Any]:
+    """Handles on the derivatives that answer one question; None where nothing connects."""
+    kind = hooks.handle_class
+    values = [result.values if isinstance(result, Rows) else result for result in results]
+    nodes = iter(applied(recording, [value for value in values if value is not None]))
+    held: list[Any] = []
+    for result in results:
+        handle = None if result is None else recording.hold(next(nodes), kind)
+        if isinstance(result, Rows):
+            indices = recording.hold(result.indices, kind)
+            handle = hooks.row_sparse_class(indices, handle, result.spec)
+        held.append(handle)
+    return held
+
+
+def applied(
+    recording: Recording, results: Sequence[Node], position: int | None = None
+) -> list[Node]:
+    """A node of its own for each derivative, applied here and now.
+
+    A derivative itself may be a node that another tape was handed, a constant that derivatives
+    share, or something the user computed: the derivative of x + y by x is the cotangent. What it
+    consists of counts as applied at `position`. If no tape records now, and there is no position,
+    it makes no difference what it consists of: nobody can ask for a derivative of it.
+    """
+    copies: dict[Node, Node] = {}
+    if position is not None or state.tapes:
+        position = len(recording.nodes) if position is None else position
+        copies = _parted(recording, tuple(results), position)
+    return [_root(recording, result, copies) for result in results]
+
+
+def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
+    whole = result.inputs[0] if result.op is PICK else result
+    if is_slope(whole) and whole.inputs and whole not in recording.rules:
+        inputs = tuple(copies.get(parent, parent) for parent in whole.inputs)
+        whole = recording.application(whole.op, inputs, whole.params)
+        return whole if result.op is not PICK else pick(whole, result.params[0])
+    return recording.application(IDENTITY, (copies.get(result, result),), ())
+
+
+class _Copies(NamedTuple):
+    """Copies of the nodes that derivatives consist of."""
+
+    copies: dict[Node, Node]
+    # The nodes by their copies, without outputs of nodes with several, which are not applications.
+    parts: dict[Node, Node]
+    # Nodes whose derivatives are closures that only a recording knows.
+    closures: list[Node]
+
+
+def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> dict[Node, Node]:
+    """Copies of all nodes of some derivatives that are not applied yet: now they are."""
+    if recording.parts is None:
+        recording.parts = Parts()
+    counts = recording.parts.counts
+    count = counts[results] = counts.get(results, 0) + 1
+    # As with twins, the next run of the program finds the same copies in the same order.
+    key = ("parts", results, count)
+    found: _Copies | None = recording.table.derived.get(key)
+    if found is None:
+        found = recording.table.derived[key] = _copied(recording, results)
+    for node in found.closures:
+        if node in recording.rules:
+            rule = Replaced(recording.rules[node], node, found.copies)
+            recording.rules[found.copies[node]] = rule
+    if found.parts:
+        recording.parts.add(position, found.parts)
+    return found.copies
+
+
+class _Applied(Container[Node]):
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Node) and self.recording.position(node) is not None
+
+
+def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
+    found = _Copies({}, {}, [])
+    applications, noted = _Applied(recording), provenance()
+    for node in topological(results, stop=applications):
+        if not node.inputs or node in applications:
+            continue
+        inputs = tuple(found.copies.get(parent, parent) for parent in node.inputs)
+        if node.op is PICK:
+            found.copies[node] = pick(inputs[0], node.params[0])
+            continue
+        copy = found.copies[node] = Node(node.op, inputs, node.params, node.spec)
+        found.parts[copy] = node
+        # So that it counts for the size of the table.
+        recording.table.slopes["part", copy] = copy
+        if node.op is CUSTOM and not isinstance(node.params[1], Structural):
+            found.closures.append(node)
+        if noted is not None:
+            noted.copy(node, copy)
+    return found
