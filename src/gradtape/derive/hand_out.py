@@ -48,7 +48,8 @@ def applied(
     it makes no difference what it consists of: nobody can ask for a derivative of it.
     """
     copies: dict[Node, Node] = {}
-    if position is not None or state.tapes:
+    elsewhere = recording.active and recording.thread != state.thread
+    if position is not None or state.tapes or elsewhere:
         position = len(recording.nodes) if position is None else position
         copies = _parted(recording, tuple(results), position)
     return [_root(recording, result, copies) for result in results]

@@ -159,7 +159,7 @@ def _derived(
     found = derive_forward(recording, targets, sources, tangents, outside)
     if len(recording.nodes) > start:
         positions = (recording.position(node) for node in targets)
-        recording.move(start, next(known for known in positions if known is not None))
+        recording.move(start, next((known for known in positions if known is not None), start))
     return found
 
 
