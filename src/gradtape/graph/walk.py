@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.provenance import provenance
@@ -14,7 +14,7 @@ def _inputs(node: Node) -> tuple[Node, ...]:
 
 def topological(
     roots: Iterable[Node],
-    stop: Collection[Node] = (),
+    stop: Container[Node] = (),
     parents: Callable[[Node], Iterable[Node]] = _inputs,
 ) -> list[Node]:
     """Every node that the roots read, inputs first; nodes in `stop` are listed, not entered."""

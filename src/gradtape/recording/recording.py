@@ -127,7 +127,7 @@ class Recording:
         # the tapes that recorded what they are the tangents of, and copies from other recordings,
         # with negative positions. `joined` has the latter, and by how much positions are shifted.
         self.placed: dict[Node, int] = {}
-        # What derivatives consist of that were handed out while tapes recorded; None: there is none.
+        # What the derivatives consist of that were handed out while tapes recorded, if any.
         self.parts: Parts | None = None
         # Copies of arguments that `gt.grad` and its kin made. To every tape they are the arguments.
         self.aliases: dict[Node, None] | None = None

@@ -91,25 +91,21 @@ class ForwardAccumulator(Scope):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = self._carried(recording, entered)
+        # The tangent of a leaf, which has no position, is handed out here and now.
+        here = [
+            None if _is_applied(recording, node) else tangent
+            for node, tangent in zip(entered, found, strict=True)
+        ]
+        results = finish(recording, targets, here, unconnected_gradients)
         carried = {
             at: tangent
-            for at, (node, tangent) in enumerate(zip(entered, found, strict=True))
-            if tangent is not None and _is_applied(recording, node)
+            for at, tangent in enumerate(found)
+            if tangent is not None and here[at] is None
         }
         nodes = _placed(recording, [entered[at] for at in carried], list(carried.values()))
-        handles = {at: recording.hold(node, Tensor) for at, node in zip(carried, nodes, strict=True)}
-        others = [at for at in range(len(targets)) if at not in handles]
-        handles |= zip(
-            others,
-            finish(
-                recording,
-                [targets[at] for at in others],
-                [found[at] for at in others],
-                unconnected_gradients,
-            ),
-            strict=True,
-        )
-        return unflatten(structure, [handles[at] for at in range(len(targets))])
+        for at, node in zip(carried, nodes, strict=True):
+            results[at] = recording.hold(node, Tensor)
+        return unflatten(structure, results)
 
     def _carried(self, recording: Recording, targets: list[Node]) -> list[Node | None]:
         """The tangents of the targets.
@@ -172,15 +168,12 @@ def _is_applied(recording: Recording, node: Node) -> bool:
     return not traced and recording.position(node) is not None
 
 
-def _placed(
-    recording: Recording, nodes: Sequence[Node], tangents: Sequence[Node]
-) -> list[Node]:
+def _placed(recording: Recording, nodes: Sequence[Node], tangents: Sequence[Node]) -> list[Node]:
     """The tangents of nodes as applications that count as made at the positions of the nodes."""
     found: dict[int, Node] = {}
-    positions = [recording.position(node) for node in nodes]
+    positions = [recording.position(node) or 0 for node in nodes]
     by_stretch: dict[int, list[int]] = {}
     for at, position in enumerate(positions):
-        assert position is not None
         by_stretch.setdefault(bisect_right(recording.edges, position), []).append(at)
     for group in by_stretch.values():
         made = applied(recording, [tangents[at] for at in group], positions[group[0]])
