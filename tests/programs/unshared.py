@@ -46,13 +46,21 @@ class Unshared:
     def __init__(self) -> None:
         self.recording: dict[Scope, None] = {}
         self.watched: dict[Scope, list[Made]] = {}
+        # The applications of the derivative that is being made: in one derivative, equal ones are
+        # one, and their cotangents are added before they are carried on.
+        self._deriving: dict[tuple, Made] | None = None
 
     def number(self, value: float) -> Made:
         return Made("given", (), frozenset(), value)
 
     def apply(self, name: str, *inputs: Made) -> Made:
-        value = VALUES[name](*[each.value for each in inputs])
-        return Made(name, inputs, frozenset(self.recording), value)
+        scopes = frozenset(self.recording)
+        known = {} if self._deriving is None else self._deriving
+        found = known.get((name, inputs, scopes))
+        if found is None:
+            value = VALUES[name](*[each.value for each in inputs])
+            found = known[name, inputs, scopes] = Made(name, inputs, scopes, value)
+        return found
 
     def _pull(self, made: Made, g: Made) -> list[Made]:
         apply, inputs = self.apply, made.inputs
@@ -97,11 +105,25 @@ class Unshared:
 
     def gradient(self, scope: Scope, target: Made, source: Made, seed: Made | None = None):
         """The derivative of a target by a source as the scope has recorded it, or None."""
+        return self.gradients(scope, target, [source], seed)[0]
+
+    def gradients(
+        self, scope: Scope, target: Made, sources: list[Made], seed: Made | None = None
+    ) -> list[Made | None]:
+        """The derivatives of a target by some sources, which are asked for at once."""
+        seed = self.number(1.0) if seed is None else seed
+        self._deriving = {}
+        try:
+            slopes = [self._slope(scope, target, source, seed) for source in sources]
+        finally:
+            self._deriving = None
+        return [None if slope is None else self.result(slope) for slope in slopes]
+
+    def _slope(self, scope: Scope, target: Made, source: Made, seed: Made) -> Made | None:
         if not self.depends(scope, target, source):
             return None
-        seed = self.number(1.0) if seed is None else seed
         if target is source:
-            return self.result(seed)
+            return seed
         order = self._path(scope, target, [source])
         inside = {id(made) for made in (source, *order)}
         slopes = {id(target): seed}
@@ -110,7 +132,7 @@ class Unshared:
                 if id(parent) in inside:
                     known = slopes.get(id(parent))
                     slopes[id(parent)] = slope if known is None else self.apply("add", known, slope)
-        return self.result(slopes[id(source)])
+        return slopes[id(source)]
 
     def result(self, slope: Made) -> Made:
         """A derivative is a tensor of its own, also if it equals one that was there before."""
@@ -121,11 +143,11 @@ class Unshared:
 
         It is carried along with the computation, so it belongs to the scopes that recorded that.
         """
-        now = self.recording
+        now, self._deriving = self.recording, {}
         try:
             return self._carried(scope, target, sources)
         finally:
-            self.recording = now
+            self.recording, self._deriving = now, None
 
     def _carried(self, scope: Scope, target: Made, sources: list[tuple[Made, Made]]):
         found = {id(source): tangent for source, tangent in sources}

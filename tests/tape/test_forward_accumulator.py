@@ -40,6 +40,26 @@ def test_a_tape_around_differentiates_a_tangent_asked_for_later():
     assert float(tape.gradient(accumulator.jvp(y), x)) == 12.0
 
 
+@pytest.mark.parametrize("look", [False, True])
+def test_a_rule_written_in_python_counts_as_called_with_the_target(look):
+    @gt.custom_jvp
+    def cube(a):
+        return a * a * a
+
+    @cube.defjvp
+    def _(primals, tangents):
+        (a,), (da,) = primals, tangents
+        return a * a * a, 3.0 * a * a * da
+
+    x = gt.asarray(2.0)
+    with gt.ForwardAccumulator(x, 1.0) as outer, gt.ForwardAccumulator(x, 1.0) as inner:
+        y = cube(x)
+    tangent = inner.jvp(y)
+    if look:
+        tangent.numpy()
+    assert float(outer.jvp(tangent)) == 12.0
+
+
 def test_a_tape_that_began_on_the_way_takes_earlier_tangents_for_constants():
     x = gt.asarray(2.0)
     with gt.ForwardAccumulator(x, 1.0) as accumulator:

@@ -15,7 +15,7 @@ from gradtape.graph import Rows, topological
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import PICK, Node, is_slope, pick
 from gradtape.graph.provenance import provenance
-from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.parts import Parts
 from gradtape.recording.recording import Recording
@@ -113,7 +113,8 @@ def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
             found.copies[node] = pick(inputs[0], node.params[0])
             continue
         copy = found.copies[node] = Node(node.op, inputs, node.params, node.spec)
-        found.parts[copy] = node
+        if node.op is not BARRIER:  # which is its operand, to every tape
+            found.parts[copy] = node
         # So that it counts for the size of the table.
         recording.table.slopes["part", copy] = copy
         if node.op is CUSTOM and not isinstance(node.params[1], Structural):
