@@ -135,8 +135,12 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
             recording.handles = type(handles)()
             tracked = _flush(recording, handles, asked)
         except BaseException:
-            # All handles go back on the list: after an error everything is still pending.
-            list.__setitem__(recording.handles, slice(0), handles)
+            # All handles go back on the list: after an error everything is still pending. Each goes
+            # there once: the error may have come before they were taken off, or later than some
+            # were left to wait.
+            listed = set(map(id, handles))
+            list.extend(handles, [h for h in recording.handles if id(h) not in listed])
+            recording.handles = handles
             raise
         finally:
             recording.flushing = False
