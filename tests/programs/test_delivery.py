@@ -5,14 +5,14 @@ import threading
 
 import numpy as np
 import pytest
-
-import gradtape as gt
-from gradtape.recording.thread_state import settle, state
 from tests.programs.delivery import instructions, interrupted_at, interrupts, words
 from tests.programs.interrupts import Training, adapt, decorated, descend, observed, undecorated
 
+import gradtape as gt
+from gradtape.recording.thread_state import settle, state
+
 # Cases for each program: all points of a step would take a minute.
-CASES = 120
+CASES = 50
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="handles signals"
@@ -62,7 +62,7 @@ def test_an_interrupt_leaves_steps_whole_or_undone(make, recorder, handler):
     for number in interrupts(training.step, lambda: two_steps(training), stride, first):
         assert training.is_whole(), f"half a step after an interrupt at instruction {number}"
         settle()
-        assert not (state.tapes or state.recording.active)
+        assert (state.tapes, state.recording.active) == ([], 0)
     assert number > 100
 
 
@@ -93,7 +93,8 @@ def test_an_interrupted_flush_lists_handles_once(handler):
     assert longest
 
 
-@pytest.mark.parametrize("make", PROGRAMS)
+# Without a function that is traced: what a handler computes during a trace belongs to the trace.
+@pytest.mark.parametrize("make", [undecorated, observed, decorated])
 def test_a_handler_that_computes_changes_nothing(make, recorder, handler):
     training, x, total = Training(make), gt.asarray([1.0, 2.0]), gt.Variable([0.0, 0.0])
     kept, called = [], 0

@@ -10,8 +10,9 @@ The rules of a flush:
 - When a recording closes: when it was flushed and no tape holds it. The thread's next op starts a
   new recording. If only tapes that have ended hold it, it stays open for their gradients, and the
   thread goes on in a new one.
-- All handles get their values at once. After an interrupt everything is pending again. Handles that need a loop that was interrupted are
-  left pending by later flushes until one that needs the same loops is asked for itself.
+- All handles get their values at once. After an interrupt everything is pending again; handles that
+  need a loop that was interrupted are left pending by later flushes until one that needs the same
+  loops is asked for itself.
 - A handle whose node depends on a placeholder (a seed that stands for all rows of a Jacobian) or,
   in a trace, on an argument without a value stays pending.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from gradtape.errors import NoValueError
@@ -53,7 +54,7 @@ LOSS_SIZE = 1 << 16
 # Storing in many handles is one call of C code, in which no signal handler can run: after an
 # interrupt either all handles of a flush have their values or none. If some had, the others would
 # be computed by another plan, which may round otherwise.
-_store = partial(deque, maxlen=0)
+_store: Callable[[Iterable[object]], object] = partial(deque, maxlen=0)
 _set_computed, _set_node, _set_recording = (
     Handle.__dict__[name].__set__ for name in ("computed", "node", "recording")
 )
@@ -253,6 +254,8 @@ def retire(recording: Recording) -> None:
     if state.recording is recording:
         # First: an interrupt in between must not leave the thread with a closed recording.
         state.recording = Recording()
+        if recording.handles and not recording.capturing and live(recording, recording.handles):
+            return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()
 
 

@@ -381,7 +381,8 @@ def _own(tensor: Tensor) -> Tensor:
         if handle.computed is not None or not recording.closed:
             return handle
         # A signal handler that computes has closed the recording: then the tensor has its value.
-    value: Value = tensor.computed
+    value = tensor.computed
+    assert value is not None
     return Tensor(None, None, Value(value.array, value.spec))
 
 
