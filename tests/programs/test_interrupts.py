@@ -13,7 +13,7 @@ def test_random_interrupts_do_no_harm():
     # In a process of its own: packages that the tests use have Python callbacks of the garbage
     # collector, where an interrupt would be lost.
     done = subprocess.run(
-        [sys.executable, "-m", "tests.programs.interrupts", "--count", "30"],
+        [sys.executable, "-m", "tests.programs.interrupts", "--count", "80"],
         capture_output=True,
         text=True,
         timeout=300,

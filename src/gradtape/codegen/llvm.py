@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradtape.graph.interrupts import keeping_interrupts
+from gradtape.graph.interrupts import uninterrupted
 
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
@@ -73,10 +73,11 @@ def _binding() -> Any:
 
 
 @lru_cache(maxsize=1)
+@uninterrupted
 def host() -> Host:
     """The machine that this process runs on."""
     machine = platform.machine()
-    with _lock, keeping_interrupts():
+    with _lock:
         llvm = _binding()
         features = llvm.get_host_cpu_features()
         libmvec = machine == "x86_64" and _load_libmvec(llvm)
@@ -97,12 +98,14 @@ def _load_libmvec(llvm: Any) -> bool:
     return True
 
 
+@uninterrupted
 def has_symbol(name: str) -> bool:
     """Whether a C symbol can be called by name from compiled code."""
     with _lock:
         return bool(_binding().address_of_symbol(name))
 
 
+@uninterrupted
 def add_symbol(name: str, address: int) -> None:
     """Make an address callable by name from modules compiled later."""
     with _lock:
@@ -135,12 +138,13 @@ def _engine(level: int) -> Any:
     return engine
 
 
+@uninterrupted
 def compile_ir(text: str, level: int = 2) -> Compiled:
     """Compile a module of IR text for this machine.
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast.
     """
-    with _lock, keeping_interrupts():
+    with _lock:
         llvm = _binding()
         module = llvm.parse_assembly(text)
         machine = _machine(level)
@@ -184,6 +188,7 @@ def _optimize(llvm: Any, module: Any, machine: Any) -> None:
             passes.run(function, builder)
 
 
+@uninterrupted
 def assembly(text: str) -> str:
     """The machine code of a module as text, to read."""
     with _lock:

@@ -10,8 +10,9 @@ The rules of a flush:
 - When a recording closes: when it was flushed and no tape holds it. The thread's next op starts a
   new recording. If only tapes that have ended hold it, it stays open for their gradients, and the
   thread goes on in a new one.
-- After an interrupt everything is pending again. Handles that need a loop that was interrupted are
-  left pending by later flushes until one that needs the same loops is asked for itself.
+- All handles get their values at once. After an interrupt everything is pending again; handles that
+  need a loop that was interrupted are left pending by later flushes until one that needs the same
+  loops is asked for itself.
 - A handle whose node depends on a placeholder (a seed that stands for all rows of a Jacobian) or,
   in a trace, on an argument without a value stays pending.
 
@@ -21,8 +22,11 @@ nodes and `Recording.available`, an object that stands for the values the record
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from gradtape.errors import NoValueError
 from gradtape.evaluate.bound_plans import BoundPlan
@@ -45,6 +49,15 @@ SLACK_FACTOR = 0.25
 SLACK_NODES = 8
 # A loss over more elements than this is computed only if somebody asks for it.
 LOSS_SIZE = 1 << 16
+
+
+# Storing in many handles is one call of C code, in which no signal handler can run: after an
+# interrupt either all handles of a flush have their values or none. If some had, the others would
+# be computed by another plan, which may round otherwise.
+_store: Callable[[Iterable[object]], object] = partial(deque, maxlen=0)
+_set_computed, _set_node, _set_recording = (
+    Handle.__dict__[name].__set__ for name in ("computed", "node", "recording")
+)
 
 
 def live(recording: Recording, handles: list[Handle]) -> list[Handle]:
@@ -126,6 +139,10 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
 
     Only if it is `asked` for, a handle is computed that needs a loop which was interrupted before.
     """
+    if recording.flushing:
+        # A signal handler, or a callback of the garbage collector or of a weak reference, computes
+        # in the middle of a flush, which must keep its recording. A handle is computed alone.
+        return
     if ended:
         settle()
     with recording.guard():
@@ -135,8 +152,12 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
             recording.handles = type(handles)()
             tracked = _flush(recording, handles, asked)
         except BaseException:
-            # All handles go back on the list: after an error everything is still pending.
-            list.__setitem__(recording.handles, slice(0), handles)
+            # All handles go back on the list: after an error everything is still pending. Each goes
+            # there once: the error may have come before they were taken off, or later than some
+            # were left to wait.
+            listed = set(map(id, handles))
+            list.extend(handles, [h for h in recording.handles if id(h) not in listed])
+            recording.handles = handles
             raise
         finally:
             recording.flushing = False
@@ -194,20 +215,28 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
                 )
             raise
         if recording.tapes:
-            values.update((node, Value(found, node.spec)) for node, found in results.items())
+            known = {node: Value(found, node.spec) for node, found in results.items()}
+            # CPython calls no signal handler between these two: both happen, or neither.
+            values |= known
             recording.available = bound.available
     tracked = bool(recording.tapes)
-    for handle in held:
-        node = handle.node
-        if node is None:  # listed twice, because it was rebound here
-            continue
-        if tracked:
-            # One value for a node: whoever reads it in another recording finds the same leaf.
-            handle.computed = values[node]
-            continue
-        content = results[node] if node in results else values[node].content
-        handle.computed = Value(content, node.spec)
-        handle.node = handle.recording = None
+    if tracked:
+        # One value for a node: whoever reads it in another recording finds the same leaf.
+        _store(map(_set_computed, held, [values[handle.node] for handle in held]))
+    else:
+        nodes = [handle.node for handle in held]
+        news = [
+            Value(results[node] if node in results else values[node].content, node.spec)
+            for node in nodes
+        ]
+        nothing = itertools.repeat(None)
+        _store(
+            itertools.chain(
+                map(_set_computed, held, news),
+                map(_set_node, held, nothing),
+                map(_set_recording, held, nothing),
+            )
+        )
     recording.updates = 0
     return tracked
 
@@ -225,6 +254,8 @@ def retire(recording: Recording) -> None:
     if state.recording is recording:
         # First: an interrupt in between must not leave the thread with a closed recording.
         state.recording = Recording()
+        if recording.handles and not recording.capturing and live(recording, recording.handles):
+            return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()
 
 

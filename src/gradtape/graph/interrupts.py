@@ -1,4 +1,4 @@
-"""Interrupts: which errors a signal handler raised, and finalisers in which no handler runs.
+"""Interrupts: which errors a signal handler raised, and code in which no handler runs.
 
 A signal handler in Python, such as that of Ctrl-C, is called between two steps of Python code in
 the main thread, wherever that is, and may raise there.
@@ -6,12 +6,17 @@ the main thread, wherever that is, and may raise there.
 
 from __future__ import annotations
 
-import contextlib
+import _thread
 import ctypes
+import functools
 import signal
-import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from types import CodeType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # A C function as a method: PyInstanceMethod_New makes any callable bind like a Python function.
 # Used for `__del__`: Python code in a finaliser is where a signal handler may be called, and what
@@ -21,28 +26,46 @@ method_in_c: Callable[[object], object] = ctypes.PYFUNCTYPE(ctypes.py_object, ct
 )
 
 
-@contextlib.contextmanager
-def keeping_interrupts() -> Iterator[None]:
-    """Raise after this context what signal handlers raise in finalisers of other packages in it.
+def uninterrupted(work: Callable[P, R]) -> Callable[P, R]:
+    """A function whose work no signal handler interrupts; what handlers raise comes after it.
 
-    llvmlite's objects have finalisers in Python, which run while modules are compiled.
+    Handlers run in the main thread only, so another thread does the work, and the main thread waits
+    for it. This is for packages whose objects do not survive an interrupt while they are made or
+    freed: llvmlite's are freed twice.
     """
-    kept: list[BaseException] = []
-    before = sys.unraisablehook
 
-    def keep(found: sys.UnraisableHookArgs) -> None:
-        if found.exc_value is not None and is_interrupt(found.exc_value):
-            kept.append(found.exc_value)
-        elif not kept:  # else an object that was interrupted in its finaliser is freed once more
-            before(found)
+    @functools.wraps(work)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if threading.current_thread() is not threading.main_thread():
+            return work(*args, **kwargs)
+        found: list[R] = []
+        errors: list[BaseException] = []
+        working = threading.Lock()
 
-    try:
-        sys.unraisablehook = keep
-        yield
-    finally:
-        sys.unraisablehook = before
-    if kept:
-        raise kept[0]
+        def run() -> None:
+            try:
+                found.append(work(*args, **kwargs))
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                working.release()
+
+        working.acquire()
+        try:
+            _thread.start_new_thread(run, ())
+            working.acquire()
+        except BaseException as error:
+            if isinstance(error, RuntimeError) and not is_interrupt(error):
+                # There can be no more threads, or the interpreter is ending.
+                return work(*args, **kwargs)
+            if not (found or errors):  # else the lock may have been acquired already
+                working.acquire()
+            raise
+        if errors:
+            raise errors[0]
+        return found[0]
+
+    return call
 
 
 def is_interrupt(error: BaseException) -> bool:

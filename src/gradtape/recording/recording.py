@@ -271,8 +271,9 @@ class Recording:
     def add_leaf(self, value: LeafValue, of: Spec) -> Node:
         """One more leaf with this value."""
         leaves = self.leaves
-        ordinal = len(leaves)
-        leaves.append(value)
+        # Not a call, after which a signal handler could record leaves before they are counted.
+        leaves += (value,)
+        ordinal = len(leaves) - 1
         found = self.interned.get((of, ordinal))
         return leaf(ordinal, of) if found is None else found
 

@@ -164,11 +164,12 @@ class Scope:
             state.recording = own
 
     def _attach(self) -> Recording:
+        key = id(self)  # first: a signal handler that computes may run at a call, and flush
         if self._recording is None or self._recording.closed:
             self._recording = state.recording
         elif self._recording is not state.recording:
             self._join(self._recording, state.recording)
-        self._recording.tapes[id(self)] = self.persistent
+        self._recording.tapes[key] = self.persistent
         return self._recording
 
     def _join(self, own: Recording, into: Recording) -> None:
@@ -207,8 +208,9 @@ class Scope:
     def _open(self) -> None:
         recording = self._recording
         assert recording is not None
-        self._windows.append([len(recording.nodes), None])
-        recording.edges.append(len(recording.nodes))
+        start = len(recording.nodes)
+        self._windows.append([start, None])
+        recording.edges.append(start)
         state.tapes.append(self)
 
     def _close(self) -> None:

@@ -146,7 +146,9 @@ class Variable(Operators):
         known = handle.computed is not None and handle.recording is not recording
         if known and not recording.capturing:
             return self.value_class(node, recording, _apart(handle.computed))
-        return recording.hold(node, self.value_class)
+        found = recording.hold(node, self.value_class)
+        # A signal handler that computes may have closed the recording: read once more.
+        return self.value if recording.closed and found.computed is None else found
 
     def enter(self, recording: Recording) -> Node:
         """The node of the current value in `recording`; entered tapes are told of the read."""
@@ -372,11 +374,16 @@ def _apart(value: Value | None) -> Value:
 
 def _own(tensor: Tensor) -> Tensor:
     """A handle that only the variable holds, on a value that is not a leaf of another tensor."""
-    if tensor.computed is not None:
-        value: Value = tensor.computed
-        return Tensor(None, None, Value(value.array, value.spec))
-    assert tensor.recording is not None
-    return tensor.recording.hold(tensor.node, Tensor)
+    recording, node = tensor.recording, tensor.node
+    if tensor.computed is None:
+        assert recording is not None
+        handle = recording.hold(node, Tensor)
+        if handle.computed is not None or not recording.closed:
+            return handle
+        # A signal handler that computes has closed the recording: then the tensor has its value.
+    value = tensor.computed
+    assert value is not None
+    return Tensor(None, None, Value(value.array, value.spec))
 
 
 def _concrete(name: str, trace: Trace, tensor: Tensor) -> Tensor:
