@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Template
 
+from gradtape.codegen.cpython import observe
 from gradtape.codegen.cpython.lookup import CURRENT, FUNCTIONS, LOOKUP, with_loads
 from gradtape.codegen.cpython.python_api import declarations
 
@@ -29,7 +30,8 @@ def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
     names = {name: str(number) for name, number in facts.items()}
     parts = [
-        declarations(FUNCTIONS),
+        declarations({*FUNCTIONS, *observe.FUNCTIONS}),
+        observe.observe_ir(facts),
         LOOKUP,
         CURRENT,
         _unary(),
@@ -137,7 +139,7 @@ learn.it:
 python:
   %closure.offset = add i64 $tuple_items, 8
   %function = at(ptr %context, i64 %closure.offset)
-  %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %x)
+  %answer = call ptr @ask(ptr %function, ptr %x, ptr null)
   ret ptr %answer
 }
 """
@@ -222,8 +224,7 @@ find.node:
 python:
   %closure.offset = add i64 $tuple_items, {item}
   %function = at(ptr %context, i64 %closure.offset)
-  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %function, ptr %x, ptr %y,
-                                                              ptr null)
+  %answer = call ptr @ask(ptr %function, ptr %x, ptr %y)
   ret ptr %answer
 }}
 """

@@ -74,12 +74,11 @@ class Comparisons:
         told = any(line[3] for line in self._lines)
         if not any(line[2] for line in self._lines):
             return None
-        whole = self._text(self._lines).compiled("differs")
         if not told:
-            return whole
+            return self._whole
         untold = [line for line in self._lines if not line[3]]
         text = self._text(_needed(untold), seen=True)
-        text.rebind("whole", whole)
+        text.rebind("whole", self._whole)
         return text.compiled("differs")
 
     def _text(
@@ -119,12 +118,17 @@ class Comparisons:
         return text
 
     @functools.cached_property
+    def _whole(self) -> Callable[[], bool]:
+        return self._text(self._lines).compiled("differs")
+
+    @functools.cached_property
     def _differing(self) -> Callable[[], tuple[int, Any] | None]:
         return self._text(self._lines, numbered=True).compiled("differs")
 
     def difference(self) -> tuple[str, str, str] | None:
         """The first place that has changed, what was there, and what is."""
-        found = self._differing()
+        # The text with numbers of places is compiled only if there is something to tell.
+        found = self._differing() if self._whole() else None
         if found is None:
             return None
         place, now = found

@@ -10,6 +10,7 @@ from typing import Any
 from gradtape.functions.outside.code_reads import line_of, reads_of
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.outside.trusted_code import is_own_scope
+from gradtape.functions.outside.visit_functions import named_code
 from gradtape.functions.outside.walk import Walk
 
 
@@ -36,7 +37,8 @@ class OutsideReads:
         observation: Observation | None,
     ) -> None:
         roots = list(arguments)
-        walk = Walk(observation)
+        # Functions that call one another by global names are found without a walk.
+        walk = Walk(observation, named_code(function) if observation is None else None)
         walk.run(function, roots)
         while observation is None and walk.grew:
             # Code that was found reads more names: once more with those.
