@@ -10,8 +10,8 @@ recorder applies an op of the library to operands that have no code of the user'
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 
+from gradtape.codegen.cpython.call_context import known_object
 from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
@@ -24,6 +24,8 @@ _LAST_EVENT = 4
 _PLACES = 1024
 # From 3.12 on, setting a profile function rewrites the code of all frames.
 PAUSES = sys.version_info < (3, 12)
+# Classes whose objects, and no others, bring no code of the user's.
+_OPERANDS = ("Tensor", "float", "int")
 # The observer of a thread, and its state. If several threads are observed, one of them has pauses.
 _GLOBALS = f"""
 @seen = internal global [{_PLACES} x ptr] zeroinitializer
@@ -32,12 +34,12 @@ _GLOBALS = f"""
 """
 
 
-def observe_ir(facts: Mapping[str, int]) -> str:
-    """The parts of a module. `facts` has the addresses of the dict of passed code and of classes."""
-    return "\n".join([_GLOBALS, _observe(facts["passed_over"]), _begin(), _ask(facts)])
+def observe_ir() -> str:
+    """The parts of a module."""
+    return "\n".join([_GLOBALS, _observe(), _begin(), _ask()])
 
 
-def _observe(passed_over: int) -> str:
+def _observe() -> str:
     """`observe`, for PyEval_SetProfile."""
     r = Routine("i32 @observe(ptr %observer, ptr %frame, i32 %event, ptr %about)")
     r.go_if(r.compare("sgt", "%event", _LAST_EVENT, "i32"), "pass")
@@ -47,25 +49,25 @@ def _observe(passed_over: int) -> str:
     place = r.scaled(r.let(f"and i64 {r.let(f'lshr i64 {address}, 6')}, {_PLACES - 1}"))
     r.go_if(r.same(r.pointer("@seen", place), code), "pass")
     key = r.call("ptr", "@PyLong_FromSsize_t", f"i64 {address}")
-    r.go_if(r.same(key, "null"), "fail")
-    passed = f"ptr inttoptr (i64 {passed_over} to ptr)"
-    found = r.call("ptr", "@PyDict_GetItemWithError", passed, f"ptr {key}")
+    r.go_if_null(key, "fail")
+    passed = known_object("passed_over")
+    found = r.call("ptr", "@PyDict_GetItemWithError", f"ptr {passed}", f"ptr {key}")
     r.do("@Py_DecRef", f"ptr {key}")
     with r.when(r.differ(found, "null")):
         r.put_pointer("@seen", place, code)
         r.go("pass")
     number = r.call("ptr", "@PyLong_FromSsize_t", f"i64 {r.let('sext i32 %event to i64')}")
-    r.go_if(r.same(number, "null"), "fail")
+    r.go_if_null(number, "fail")
     # After an error there is nothing that a function returns, and the list of arguments ends there.
     arguments = ("ptr %observer", "ptr %frame", f"ptr {number}", "ptr %about", "ptr null")
     answer = r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments)
     r.do("@Py_DecRef", f"ptr {number}")
-    r.go_if(r.same(answer, "null"), "fail")
+    r.go_if_null(answer, "fail")
     r.do("@Py_DecRef", f"ptr {answer}")
     r.block("pass")
-    r.end("ret i32 0")
+    r.give("0", "i32")
     r.block("fail")
-    r.end("ret i32 -1")
+    r.give("-1", "i32")
     return r.text()
 
 
@@ -80,18 +82,18 @@ def _begin() -> str:
     return r.text()
 
 
-def _ask(facts: Mapping[str, int]) -> str:
+def _ask() -> str:
     """Call a closure of the recorder with one operand or two; the second may be a null."""
     r = Routine("internal ptr @ask(ptr %function, ptr %x, ptr %y)")
     arguments = ("ptr %function", "ptr %x", "ptr %y", "ptr null")
     if PAUSES:
         observer = r.pointer("@observer")
-        r.go_if(r.same(observer, "null"), "plain")
+        r.go_if_null(observer, "plain")
         thread = r.call("ptr", "@PyThreadState_Get")
         r.go_if(r.differ(thread, r.pointer("@observed")), "plain")
-        tensor, *numbers = [f"inttoptr (i64 {facts[name]} to ptr)" for name in _OPERANDS]
+        tensor, *numbers = map(known_object, _OPERANDS)
         r.go_if(r.differ(r.pointer("%x", 8), tensor), "plain")
-        r.go_if(r.same("%y", "null"), "pause")
+        r.go_if_null("%y", "pause")
         kind = r.pointer("%y", 8)
         for known in (tensor, *numbers):
             r.go_if(r.same(kind, known), "pause")
@@ -100,11 +102,7 @@ def _ask(facts: Mapping[str, int]) -> str:
         r.do("@observe_with", "ptr null")
         answer = r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments)
         r.do("@observe_with", f"ptr {observer}")
-        r.end(f"ret ptr {answer}")
+        r.give(answer)
         r.block("plain")
-    r.end(f"ret ptr {r.call('ptr (ptr, ...)', '@PyObject_CallFunctionObjArgs', *arguments)}")
+    r.give(r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments))
     return r.text()
-
-
-# Classes whose objects, and no others, bring no code of the user's.
-_OPERANDS = ("Tensor", "float", "int")
