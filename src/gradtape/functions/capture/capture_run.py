@@ -185,7 +185,7 @@ class CaptureRun:
             what, line = self.observation.impure
             return outside_refusal(f"it calls {what} at {line}, {what_it_may_do(what)}")
         guards = OutsideReads(self._function, self._roots, self.observation)
-        changed = before.difference()
+        changed = before.difference(guards)
         if changed is not None:
             label, old, new = changed
             line = guards.line(label)

@@ -69,6 +69,14 @@ class Comparisons:
         test = f"{self.thing(_are_others)}({expression}, {self.thing(values)})"
         self.check(test, expression, told)
 
+    def are_those_of(self, other: Comparisons) -> bool:
+        """Whether another walk has found the same: then nothing has changed between the two."""
+        return (
+            self._lines == other._lines
+            and len(self._things) == len(other._things)
+            and all(map(_is_same_thing, self._things, other._things))
+        )
+
     def compiled(self) -> Callable[[], bool] | None:
         """What tells whether anything has changed; None if nothing can."""
         told = any(line[3] for line in self._lines)
@@ -89,7 +97,7 @@ class Comparisons:
     ) -> SourceText:
         text = SourceText(**{f"o{number}": thing for number, thing in enumerate(self._things)})
         if seen:
-            text.name([changes[0]], "seen")
+            text.name([-1], "seen")  # the first time all is compared
             text.name(changes, "changes")
             text.name(None, "whole")
         text.line("def differs():")
@@ -146,6 +154,15 @@ def _needed(lines: list[Line]) -> list[Line]:
             read.update(_LOCAL.findall(text if now else expression))
             kept.append(line)
     return kept[::-1]
+
+
+def _is_same_thing(one: Any, other: Any) -> bool:
+    """Whether things of two walks are the same; walks make lists of things and sets of names."""
+    if one is other:
+        return True
+    if type(one) is list and type(other) is list:
+        return len(one) == len(other) and all(map(operator.is_, one, other))
+    return type(one) is frozenset and type(other) is frozenset and one == other
 
 
 def is_other(now: Any, seen: Any) -> bool:

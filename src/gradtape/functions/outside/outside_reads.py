@@ -71,8 +71,13 @@ class OutsideReads:
         """Arrays whose content takes long to compare, with their sizes in bytes."""
         return self._comparisons.large_arrays
 
-    def difference(self) -> tuple[str, str, str] | None:
-        """The first thing that has changed, what it was, and what it is."""
+    def difference(self, later: OutsideReads | None = None) -> tuple[str, str, str] | None:
+        """The first thing that has changed, what it was, and what it is.
+
+        `later` reads tell what is there now: if they are the same, nothing has to be compared.
+        """
+        if later is not None and later._comparisons.are_those_of(self._comparisons):
+            return None
         return self._comparisons.difference()
 
     def line(self, label: str) -> str:

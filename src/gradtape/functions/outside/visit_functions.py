@@ -116,7 +116,7 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
     code = value.__code__
     if not walk.observed and code not in walk.executed:
         # Every function that is found counts as one that runs.
-        walk.executed.update(_code_of(value))
+        walk.executed.update(named_code(value))
         walk.grew = True
     walk.found.add(code)
     if is_own_scope(value.__globals__):
@@ -137,12 +137,6 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
         _visit_parts(walk, value, now, label)
 
 
-def _code_of(function: types.FunctionType) -> dict[types.CodeType, dict[str, Any]]:
-    """The code of a function and of those that it defines, with the globals."""
-    code = function.__code__
-    return dict.fromkeys((code, *nested_code(code)), function.__globals__)
-
-
 def named_code(function: Any) -> dict[types.CodeType, dict[str, Any]]:
     """The code of a user's function and of others that it can call by global names."""
     found: dict[types.CodeType, dict[str, Any]] = {}
@@ -154,8 +148,8 @@ def named_code(function: Any) -> dict[types.CodeType, dict[str, Any]]:
             and each.__code__ not in found
             and not is_trusted_function(each)
         ):
-            codes, scope = _code_of(each), each.__globals__
-            found.update(codes)
+            codes, scope = (each.__code__, *nested_code(each.__code__)), each.__globals__
+            found.update(dict.fromkeys(codes, scope))
             if not is_own_scope(scope):
                 pending += [scope.get(name) for code in codes for name in reads_of(code).globals]
     return found
