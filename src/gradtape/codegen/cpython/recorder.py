@@ -253,8 +253,8 @@ def _power() -> str:
         r.give(r.call(*_CALL, in_python, *operands, "ptr %modulus", "ptr null"))
     with r.when(r.negated(r.call("i1", "@is_left", "ptr %left"))):
         _go_on(r, "reflected", context, "%right", "%left")
-    r.go_if(r.negated(is_a(r, "%right", "int")), "leaf")
-    r.go_if_null(r.call("ptr", "@result_kind", f"ptr {r.pointer('%left', 8)}"), "leaf")
+    r.go_if(r.negated(is_a(r, "%right", "int")), "as_leaf")
+    r.go_if_null(r.call("ptr", "@result_kind", f"ptr {r.pointer('%left', 8)}"), "as_leaf")
     node = r.pointer("%left", "$Handle_node")
     r.go_if_null(node, "closure")
     r.go_if(r.negated(is_a(r, node, "Node")), "value")
@@ -274,7 +274,7 @@ def _power() -> str:
     with r.when(r.both(fits, r.compare("ult", index, "$exponents"))):
         chosen = r.pointer(r.at(item(r, context, 3), "$tuple_items"), r.scaled(index))
         r.give(r.call("ptr", "@unary", f"ptr {chosen}", "ptr %left"))
-    r.block("leaf")
+    r.block("as_leaf")
     r.give(r.call("ptr", "@binary", f"ptr {context}", *operands))
     r.block("closure")
     r.give(r.call(*_CALL, in_python, *operands, "ptr null"))

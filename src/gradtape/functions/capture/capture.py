@@ -47,6 +47,7 @@ from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
+from gradtape.ops.families.elementwise import RECORDERS, op_of
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
@@ -56,6 +57,8 @@ from gradtape.recording.value import Content, Value, host_value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
+# Ops whose rules are those of the element-wise family.
+_ELEMENTWISE = frozenset(map(op_of, RECORDERS))
 # Reasons why a run says nothing of the runs to come.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
 MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
@@ -136,7 +139,7 @@ class Capture(Recording):
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A new node; rules of the element-wise family, which run no code of the user's, unseen."""
         observer = self.observer
-        if observer is None or params or op.family != "elementwise":
+        if observer is None or op not in _ELEMENTWISE:
             return super().first_application(key, op, inputs, params)
         sys.setprofile(None)  # `pause` written out: the call would be observed
         try:

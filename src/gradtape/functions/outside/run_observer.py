@@ -23,7 +23,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
-from gradtape.recording.unobserved import PASSED_OVER, Observer
+from gradtape.recording.unobserved import PASSED_OVER, Observer, pass_over
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -148,7 +148,7 @@ class RunObserver(Observer):
         if isinstance(module, str):
             if is_trusted_module(module):
                 if not frame.f_code.co_filename.startswith("<"):
-                    PASSED_OVER[id(frame.f_code)] = frame.f_code
+                    pass_over(frame.f_code)
                 return
             if is_standard(frame.f_globals) and self._user_of(frame) is None:
                 return  # the library calls on
@@ -202,6 +202,5 @@ class RunObserver(Observer):
 
 
 # They begin unobserved and end observed, or the other way round.
-PASSED_OVER.update(
-    (id(each.__code__), each.__code__) for each in (RunObserver.pause, RunObserver.resume)
-)
+pass_over(RunObserver.pause.__code__)
+pass_over(RunObserver.resume.__code__)
