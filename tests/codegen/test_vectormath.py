@@ -50,6 +50,7 @@ SPECIAL = {
     "xlogy": scipy.special.xlogy, "lgamma": scipy.special.gammaln, "digamma": scipy.special.psi,
     "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr, "i0": scipy.special.i0,
     "i1": scipy.special.i1, "sigmoid_slope": lambda x: sigmoid(x) * sigmoid(-x),
+    "tanh_slope": lambda x: 4 * sigmoid(2 * x) * sigmoid(-2 * x),
 }  # fmt: skip
 
 
@@ -72,6 +73,7 @@ MPMATH = {
     "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
     "log_sigmoid": lambda x: -mpmath.log1p(mpmath.exp(-x)),
     "sigmoid_slope": lambda x: mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2,
+    "tanh_slope": lambda x: mpmath.sech(x) ** 2,
 }  # fmt: skip
 ELEMENTARY = tuple(MPMATH)
 SCIPY = ("lgamma", "digamma", "erfinv", "ndtr", "i0", "i1")

@@ -72,6 +72,18 @@ class Routine:
         self.end(f"br i1 {condition}, label %{name}, label %{following}")
         self.block(following)
 
+    def go_if_null(self, pointer: str, name: str) -> None:
+        """Continue with a block if a pointer is null, else with the next line."""
+        self.go_if(self.same(pointer, "null"), name)
+
+    def give(self, value: str, kind: str = "ptr") -> None:
+        """Return a value."""
+        self.end(f"ret {kind} {value}")
+
+    def phi(self, kind: str, *ways: tuple[Word, str]) -> str:
+        """In the beginning of a block: a value by the name of the block that came before."""
+        return self.let(f"phi {kind} " + ", ".join(f"[ {x}, %{name} ]" for x, name in ways))
+
     @contextlib.contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """Lines that run only if a condition holds."""
@@ -188,6 +200,10 @@ class Routine:
     def both(self, x: str, y: str) -> str:
         """Whether two conditions hold."""
         return self.let(f"and i1 {x}, {y}")
+
+    def negated(self, condition: str) -> str:
+        """Whether a condition does not hold."""
+        return self.let(f"xor i1 {condition}, true")
 
     def same(self, x: str, y: str) -> str:
         """Whether two pointers are equal."""

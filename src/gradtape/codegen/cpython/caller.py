@@ -46,7 +46,7 @@ from gradtape.codegen.cpython.call_results import (
     tensor_ir,
     value_ir,
 )  # fmt: skip
-from gradtape.codegen.cpython.lookup import CURRENT, with_loads
+from gradtape.codegen.cpython.lookup import current_ir
 from gradtape.codegen.cpython.python_api import declarations
 from gradtape.codegen.routine import Routine
 
@@ -68,12 +68,12 @@ _LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
 def caller_ir(facts: Mapping[str, int]) -> str:
     """The module with `call`, the slot of calls. `facts` are offsets and addresses."""
     parts = [
-        declarations(FUNCTIONS), _COPY, CURRENT, address_ir(), buffer_ir(), value_ir(),
+        declarations(FUNCTIONS), _COPY, current_ir(), address_ir(), buffer_ir(), value_ir(),
         tensor_ir(), _tree(), _matches(), _source(), _computed(), _fill(), result_ir(),
         assign_ir(), _run(), _contexts(), _call(),
     ]  # fmt: skip
     names = {name: str(number) for name, number in facts.items()}
-    return with_loads(Template("\n".join(parts)).substitute(names))
+    return Template("\n".join(parts)).substitute(names)
 
 
 def _tree() -> str:

@@ -7,13 +7,13 @@ dictionary, from which nothing is ever removed, keeps alive what the cache point
 
 Nothing here clears an error: it may be an interrupt. Whoever goes on to Python looks first.
 
-Names with a dollar are offsets and addresses; `%name = at(ptr %object, i64 offset)` stands for the
-pointer at an offset of an object.
+Names with a dollar are offsets and addresses.
 """
 
 from __future__ import annotations
 
-import re
+from gradtape.codegen.cpython.call_context import known_object
+from gradtape.codegen.routine import Routine
 
 # Sets of two entries of 32 bytes: a cache line each.
 SETS = 4096
@@ -21,366 +21,251 @@ CACHE_BYTES = SETS * 64
 
 # What is called by name.
 FUNCTIONS = (
-    "PyBytes_FromStringAndSize",
-    "PyDict_GetItemWithError",
-    "PyErr_Occurred",
-    "PyList_Append",
-    "PyLong_AsLongAndOverflow",
-    "PyLong_AsSsize_t",
-    "PyLong_FromSsize_t",
-    "PyObject_CallFunctionObjArgs",
-    "PyObject_CallNoArgs",
-    "PyObject_CallOneArg",
-    "PyObject_Vectorcall",
-    "PyThreadState_Get",
-    "PyThreadState_GetID",
-    "PyTuple_Pack",
-    "PyType_GenericAlloc",
-    "PyType_IsSubtype",
-    "Py_DecRef",
-    "Py_IncRef",
-)
-
-# `%name = at(ptr %object, i64 offset)`.
-_AT = re.compile(r"%(\S+) = at\((.*?), i64 (\S+)\)")
+    "PyBytes_FromStringAndSize", "PyDict_GetItemWithError", "PyErr_Occurred", "PyList_Append",
+    "PyLong_AsLongAndOverflow", "PyLong_AsSsize_t", "PyLong_FromSsize_t",
+    "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs", "PyObject_CallOneArg",
+    "PyObject_Vectorcall", "PyThreadState_Get", "PyThreadState_GetID", "PyTuple_Pack",
+    "PyType_GenericAlloc", "PyType_IsSubtype", "Py_DecRef", "Py_IncRef",
+)  # fmt: skip
 
 
-def with_loads(text: str) -> str:
-    """The text with every `at` written out."""
-    return _AT.sub(_load, text)
+def item(r: Routine, holder: str, number: int) -> str:
+    """An item of a tuple."""
+    return r.pointer(r.at(holder, "$tuple_items"), 8 * number)
 
 
-def _load(found: re.Match[str]) -> str:
-    name, where, offset = found.groups()
-    address = f"getelementptr i8, {where}, i64 {offset}"
-    return f"%{name}.address = {address}\n  %{name} = load ptr, ptr %{name}.address"
+def is_a(r: Routine, thing: str, name: str) -> str:
+    """Whether an object is of exactly this class."""
+    return r.same(r.pointer(thing, 8), known_object(name))
 
 
-# The recording of the running thread: its `state.__dict__` is remembered for the thread that
-# recorded last.
-CURRENT = """
-@thread = internal global i64 -1
-@local = internal global ptr null
+def lookup_ir() -> str:
+    """What every path of the recorder uses."""
+    parts = (_result_kind, _meet, _node_of, _inexact, _cache_of, _set_of, _known, _learn, _leaf_of,
+             _commit)  # fmt: skip
+    memset = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+    return "\n".join([memset, *[part() for part in parts]])
 
-define internal ptr @current() {
-entry:
-  %thread.state = call ptr @PyThreadState_Get()
-  %number = call i64 @PyThreadState_GetID(ptr %thread.state)
-  %before = load i64, ptr @thread
-  %same = icmp eq i64 %number, %before
-  br i1 %same, label %known, label %other
-other:
-  %fresh = call ptr @PyObject_CallNoArgs(ptr inttoptr (i64 $local_dictionary to ptr))
-  %failed = icmp eq ptr %fresh, null
-  br i1 %failed, label %nowhere, label %exchange
-nowhere:
-  ret ptr null
-exchange:
-  %old = load ptr, ptr @local
-  store ptr %fresh, ptr @local
-  store i64 %number, ptr @thread
-  %first = icmp eq ptr %old, null
-  br i1 %first, label %known, label %release
-release:
-  call void @Py_DecRef(ptr %old)
-  ; What died with it may have recorded in another thread: the state is read anew.
-  %again = tail call ptr @current()
-  ret ptr %again
-known:
-  %dictionary = load ptr, ptr @local
-  %found = call ptr @PyDict_GetItemWithError(ptr %dictionary,
-                                             ptr inttoptr (i64 $recording_name to ptr))
-  %missing = icmp eq ptr %found, null
-  br i1 %missing, label %nowhere, label %check
-check:
-  %kind = at(ptr %found, i64 8)
-  %right = icmp eq ptr %kind, inttoptr (i64 $Recording to ptr)
-  %result = select i1 %right, ptr %found, ptr null
-  ret ptr %result
-}
-"""
 
-# What every path uses. `result_kind` is the class of what an op on this class gives, null if only
-# the closure knows; `node_of` the node that the recording knows.
-LOOKUP = """
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+def current_ir() -> str:
+    """The recording of the running thread, null if it is not a plain one.
 
-define internal ptr @result_kind(ptr %kind) {
-entry:
-  br label %look
-look:
-  %entry.at = phi ptr [ inttoptr (i64 $kinds to ptr), %entry ], [ %next, %more ]
-  %known = load ptr, ptr %entry.at
-  %same = icmp eq ptr %known, %kind
-  br i1 %same, label %found, label %end
-end:
-  %last = icmp eq ptr %known, null
-  br i1 %last, label %unknown, label %more
-more:
-  %next = getelementptr i8, ptr %entry.at, i64 16
-  br label %look
-found:
-  %result = at(ptr %entry.at, i64 8)
-  ret ptr %result
-unknown:
-  ret ptr null
-}
+    The thread's `state.__dict__` is remembered for the thread that recorded last.
+    """
+    r = Routine("internal ptr @current()")
+    thread = r.call("ptr", "@PyThreadState_Get")
+    number = r.call("i64", "@PyThreadState_GetID", f"ptr {thread}")
+    r.go_if(r.equal(number, r.word("@thread")), "known")
+    fresh = r.call("ptr", "@PyObject_CallNoArgs", f"ptr {known_object('local_dictionary')}")
+    r.go_if_null(fresh, "nowhere")
+    old = r.pointer("@local")
+    r.put_pointer("@local", 0, fresh)
+    r.put("@thread", 0, number)
+    r.go_if_null(old, "known")
+    r.do("@Py_DecRef", f"ptr {old}")
+    # What died with it may have recorded in another thread: the state is read anew.
+    r.give(r.let("tail call ptr @current()"))
+    r.block("known")
+    name = known_object("recording_name")
+    found = r.call("ptr", "@PyDict_GetItemWithError", f"ptr {r.pointer('@local')}", f"ptr {name}")
+    r.go_if_null(found, "nowhere")
+    r.give(r.select(is_a(r, found, "Recording"), found, "null", "ptr"))
+    r.block("nowhere")
+    r.give("null")
+    return f"@thread = internal global i64 -1\n@local = internal global ptr null\n{r.text()}"
 
-; A class that is not in the list of kinds may be that of a tensor: then it is entered there.
-define internal void @meet(ptr %x) {
-entry:
-  %kind = at(ptr %x, i64 8)
-  %is = call i32 @PyType_IsSubtype(ptr %kind, ptr inttoptr (i64 $Tensor to ptr))
-  %handle = icmp ne i32 %is, 0
-  br i1 %handle, label %learn, label %done
-learn:
-  %answer = call ptr @PyObject_CallOneArg(ptr inttoptr (i64 $learn_kind to ptr), ptr %kind)
-  %failed = icmp eq ptr %answer, null
-  br i1 %failed, label %done, label %drop
-drop:
-  call void @Py_DecRef(ptr %answer)
-  ret void
-done:
-  ret void
-}
 
-define internal ptr @node_of(ptr %x, ptr %recording, ptr %stamp) {
-entry:
-  %own = at(ptr %x, i64 $Handle_recording)
-  %here = icmp eq ptr %own, %recording
-  br i1 %here, label %pending, label %look
-pending:
-  %node = at(ptr %x, i64 $Handle_node)
-  br label %check
-look:
-  %computed = at(ptr %x, i64 $Handle_computed)
-  %unset = icmp eq ptr %computed, null
-  br i1 %unset, label %unknown, label %value
-value:
-  %kind = at(ptr %computed, i64 8)
-  %is = icmp eq ptr %kind, inttoptr (i64 $Value to ptr)
-  br i1 %is, label %entered, label %unknown
-entered:
-  %pair = at(ptr %computed, i64 $Value_entry)
-  %pair.stamp = at(ptr %pair, i64 $tuple_items)
-  %now = icmp eq ptr %pair.stamp, %stamp
-  br i1 %now, label %leaf, label %unknown
-leaf:
-  %second = add i64 $tuple_items, 8
-  %pair.node = at(ptr %pair, i64 %second)
-  br label %check
-check:
-  %found = phi ptr [ %node, %pending ], [ %pair.node, %leaf ]
-  %null = icmp eq ptr %found, null
-  br i1 %null, label %unknown, label %type
-type:
-  %found.kind = at(ptr %found, i64 8)
-  %right = icmp eq ptr %found.kind, inttoptr (i64 $Node to ptr)
-  %result = select i1 %right, ptr %found, ptr null
-  ret ptr %result
-unknown:
-  ret ptr null
-}
+def _result_kind() -> str:
+    """The class of what an op on this class gives, null if only the closure knows."""
+    r = Routine("internal ptr @result_kind(ptr %kind)")
+    r.block("look")
+    r.line(f"%place = phi ptr [ {known_object('kinds')}, %entry ], [ %next, %more ]")
+    known = r.pointer("%place")
+    r.go_if(r.same(known, "%kind"), "found")
+    r.go_if(r.differ(known, "null"), "more")
+    r.give("null")
+    r.block("more")
+    r.line("%next = getelementptr i8, ptr %place, i64 16")
+    r.go("look")
+    r.block("found")
+    r.give(r.pointer("%place", 8))
+    return r.text()
 
-; Whether a spec is of a floating-point or complex dtype.
-define internal i1 @inexact(ptr %spec) {
-entry:
-  %kind = at(ptr %spec, i64 8)
-  %single = icmp eq ptr %kind, inttoptr (i64 $Spec to ptr)
-  br i1 %single, label %ask, label %no
-ask:
-  %answer = at(ptr %spec, i64 $Spec_inexact)
-  %yes = icmp eq ptr %answer, inttoptr (i64 $True to ptr)
-  ret i1 %yes
-no:
-  ret i1 false
-}
 
-; The memory of a table's cache, made when it is first asked for.
-define internal ptr @cache_of(ptr %table) {
-entry:
-  %cache.at = getelementptr i8, ptr %table, i64 $Table_cache
-  %cache = load ptr, ptr %cache.at
-  %kind = at(ptr %cache, i64 8)
-  %there = icmp eq ptr %kind, inttoptr (i64 $bytes to ptr)
-  br i1 %there, label %ready, label %make
-make:
-  %fresh = call ptr @PyBytes_FromStringAndSize(ptr null, i64 $cache_bytes)
-  %failed = icmp eq ptr %fresh, null
-  br i1 %failed, label %no, label %fill
-no:
-  ret ptr null
-fill:
-  %fresh.content = getelementptr i8, ptr %fresh, i64 $bytes_content
-  call void @llvm.memset.p0.i64(ptr %fresh.content, i8 0, i64 $cache_bytes, i1 false)
-  store ptr %fresh, ptr %cache.at
-  call void @Py_DecRef(ptr %cache)
-  ret ptr %fresh.content
-ready:
-  %content = getelementptr i8, ptr %cache, i64 $bytes_content
-  ret ptr %content
-}
+def _meet() -> str:
+    """Enter the class of an operand in the list of kinds, if it is a class of tensors."""
+    r = Routine("internal void @meet(ptr %x)")
+    kind, tensor = r.pointer("%x", 8), known_object("Tensor")
+    is_tensor = r.call("i32", "@PyType_IsSubtype", f"ptr {kind}", f"ptr {tensor}")
+    r.go_if(r.compare("eq", is_tensor, 0, "i32"), "done")
+    learn = known_object("learn_kind")
+    answer = r.call("ptr", "@PyObject_CallOneArg", f"ptr {learn}", f"ptr {kind}")
+    r.go_if_null(answer, "done")
+    r.do("@Py_DecRef", f"ptr {answer}")
+    r.block("done")
+    r.end("ret void")
+    return r.text()
 
-define internal ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third) {
-  %op.word = ptrtoint ptr %op to i64
-  %first.word = ptrtoint ptr %first to i64
-  %op.mixed = mul i64 %op.word, -7046029254386353131
-  %third.mixed = mul i64 %third, -4658895280553007687
-  %two = add i64 %op.mixed, %third.mixed
-  %three = xor i64 %two, %first.word
-  %all = mul i64 %three, -7046029254386353131
-  %number = lshr i64 %all, $set_shift
-  %offset = shl i64 %number, 6
-  %found = getelementptr i8, ptr %cache, i64 %offset
-  ret ptr %found
-}
 
-define internal ptr @known(ptr %cache, ptr %op, ptr %first, i64 %third) {
-entry:
-  %set = call ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)
-  br label %look
-look:
-  %way = phi ptr [ %set, %entry ], [ %other, %next ]
-  %way.op = at(ptr %way, i64 0)
-  %way.first = at(ptr %way, i64 8)
-  %third.at = getelementptr i8, ptr %way, i64 16
-  %way.third = load i64, ptr %third.at
-  %same.op = icmp eq ptr %way.op, %op
-  %same.first = icmp eq ptr %way.first, %first
-  %same.third = icmp eq i64 %way.third, %third
-  %same.two = and i1 %same.op, %same.first
-  %same = and i1 %same.two, %same.third
-  br i1 %same, label %hit, label %next
-next:
-  %other = getelementptr i8, ptr %set, i64 32
-  %last = icmp eq ptr %way, %other
-  br i1 %last, label %miss, label %look
-hit:
-  %node = at(ptr %way, i64 24)
-  ret ptr %node
-miss:
-  ret ptr null
-}
+def _node_of() -> str:
+    """The node by which the recording knows a handle, or null."""
+    r = Routine("internal ptr @node_of(ptr %x, ptr %recording, ptr %stamp)")
+    r.go_if(r.differ(r.pointer("%x", "$Handle_recording"), "%recording"), "computed")
+    pending = r.pointer("%x", "$Handle_node"), r.here
+    r.go("check")
+    r.block("computed")
+    value = r.pointer("%x", "$Handle_computed")
+    r.go_if_null(value, "unknown")
+    r.go_if(r.negated(is_a(r, value, "Value")), "unknown")
+    pair = r.pointer(value, "$Value_entry")
+    r.go_if(r.differ(item(r, pair, 0), "%stamp"), "unknown")
+    entered = item(r, pair, 1), r.here
+    r.block("check")
+    found = r.phi("ptr", pending, entered)
+    r.go_if_null(found, "unknown")
+    r.give(r.select(is_a(r, found, "Node"), found, "null", "ptr"))
+    r.block("unknown")
+    r.give("null")
+    return r.text()
 
-; Ask the dictionary for (op, one, two), or (op, one) where two is null, and remember the answer.
-define internal i1 @learn(ptr %table, ptr %op, ptr %first, i64 %third, ptr %one, ptr %two) {
-entry:
-  %dictionary = at(ptr %table, i64 $Table_nodes)
-  %short = icmp eq ptr %two, null
-  br i1 %short, label %pair, label %triple
-pair:
-  %key.pair = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %op, ptr %one)
-  br label %ask
-triple:
-  %key.triple = call ptr (i64, ...) @PyTuple_Pack(i64 3, ptr %op, ptr %one, ptr %two)
-  br label %ask
-ask:
-  %key = phi ptr [ %key.pair, %pair ], [ %key.triple, %triple ]
-  %failed = icmp eq ptr %key, null
-  br i1 %failed, label %no, label %get
-get:
-  %node = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
-  call void @Py_DecRef(ptr %key)
-  %missing = icmp eq ptr %node, null
-  br i1 %missing, label %no, label %write
-no:
-  ret i1 false
-write:
-  %cache = call ptr @cache_of(ptr %table)
-  %none = icmp eq ptr %cache, null
-  br i1 %none, label %no, label %enter
-enter:
-  %set = call ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)
-  %old = load <4 x i64>, ptr %set, align 1
-  %other = getelementptr i8, ptr %set, i64 32
-  store <4 x i64> %old, ptr %other, align 1
-  store ptr %op, ptr %set
-  %first.at = getelementptr i8, ptr %set, i64 8
-  store ptr %first, ptr %first.at
-  %third.at = getelementptr i8, ptr %set, i64 16
-  store i64 %third, ptr %third.at
-  %node.at = getelementptr i8, ptr %set, i64 24
-  store ptr %node, ptr %node.at
-  ret i1 true
-}
 
-; The leaf of a scalar of this kind beside a value of this spec, if the table has it.
-define internal ptr @leaf_of(ptr %table, ptr %spec, ptr %kind, i64 %ordinal) {
-entry:
-  %scalars = at(ptr %spec, i64 $Spec_scalars)
-  %of = call ptr @PyDict_GetItemWithError(ptr %scalars, ptr %kind)
-  %unseen = icmp eq ptr %of, null
-  br i1 %unseen, label %no, label %number
-number:
-  %position = call ptr @PyLong_FromSsize_t(i64 %ordinal)
-  %failed = icmp eq ptr %position, null
-  br i1 %failed, label %no, label %pack
-pack:
-  %key = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %of, ptr %position)
-  call void @Py_DecRef(ptr %position)
-  %unpacked = icmp eq ptr %key, null
-  br i1 %unpacked, label %no, label %get
-get:
-  %dictionary = at(ptr %table, i64 $Table_nodes)
-  %leaf = call ptr @PyDict_GetItemWithError(ptr %dictionary, ptr %key)
-  call void @Py_DecRef(ptr %key)
-  %missing = icmp eq ptr %leaf, null
-  br i1 %missing, label %no, label %done
-no:
-  ret ptr null
-done:
-  ret ptr %leaf
-}
+def _inexact() -> str:
+    """Whether a spec is of a floating-point or complex dtype."""
+    r = Routine("internal i1 @inexact(ptr %spec)")
+    with r.when(is_a(r, "%spec", "Spec")):
+        r.give(r.same(r.pointer("%spec", "$Spec_inexact"), known_object("True")), "i1")
+    r.give("false", "i1")
+    return r.text()
 
-; Enter an application and give the handle, which is taken over, its content. A null says that the
-; closure has to be asked after all; the handle is gone then. Only memory can fail from here on.
-define internal ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, ptr %scalar) {
-entry:
-  %stamp.at = getelementptr i8, ptr %node, i64 $Node_stamp
-  %old = load ptr, ptr %stamp.at
-  ; Only a smaller stamp says that the recording has not applied the node: `has_applied`.
-  %last = call i64 @PyLong_AsSsize_t(ptr %old)
-  %own = call i64 @PyLong_AsSsize_t(ptr %stamp)
-  %fresh = icmp slt i64 %last, %own
-  br i1 %fresh, label %lists, label %refuse
-lists:
-  %handles = at(ptr %recording, i64 $Recording_handles)
-  %handles.kind = at(ptr %handles, i64 8)
-  %plain = icmp eq ptr %handles.kind, inttoptr (i64 $list to ptr)
-  br i1 %plain, label %begin, label %refuse
-begin:
-  %has.scalar = icmp ne ptr %scalar, null
-  br i1 %has.scalar, label %leaf, label %stamp.it
-leaf:
-  %leaves = at(ptr %recording, i64 $Recording_leaves)
-  %leaf.failed = call i32 @PyList_Append(ptr %leaves, ptr %scalar)
-  %leaf.bad = icmp ne i32 %leaf.failed, 0
-  br i1 %leaf.bad, label %refuse, label %stamp.it
-stamp.it:
-  %nodes = at(ptr %recording, i64 $Recording_nodes)
-  %node.failed = call i32 @PyList_Append(ptr %nodes, ptr %node)
-  %node.bad = icmp ne i32 %node.failed, 0
-  br i1 %node.bad, label %refuse, label %fill
-fill:
-  call void @Py_IncRef(ptr %stamp)
-  store ptr %stamp, ptr %stamp.at
-  call void @Py_DecRef(ptr %old)
-  call void @Py_IncRef(ptr %node)
-  %node.at = getelementptr i8, ptr %handle, i64 $Handle_node
-  store ptr %node, ptr %node.at
-  call void @Py_IncRef(ptr %recording)
-  %recording.at = getelementptr i8, ptr %handle, i64 $Handle_recording
-  store ptr %recording, ptr %recording.at
-  call void @Py_IncRef(ptr inttoptr (i64 $None to ptr))
-  %computed.at = getelementptr i8, ptr %handle, i64 $Handle_computed
-  store ptr inttoptr (i64 $None to ptr), ptr %computed.at
-  %handle.failed = call i32 @PyList_Append(ptr %handles, ptr %handle)
-  %handle.bad = icmp ne i32 %handle.failed, 0
-  br i1 %handle.bad, label %refuse, label %done
-refuse:
-  call void @Py_DecRef(ptr %handle)
-  ret ptr null
-done:
-  ret ptr %handle
-}
-"""
+
+def _cache_of() -> str:
+    """The memory of a table's cache, made when it is first asked for."""
+    r = Routine("internal ptr @cache_of(ptr %table)")
+    cache = r.pointer("%table", "$Table_cache")
+    with r.when(is_a(r, cache, "bytes")):
+        r.give(r.at(cache, "$bytes_content"))
+    fresh = r.call("ptr", "@PyBytes_FromStringAndSize", "ptr null", "i64 $cache_bytes")
+    r.go_if_null(fresh, "no")
+    content = r.at(fresh, "$bytes_content")
+    r.do("@llvm.memset.p0.i64", f"ptr {content}", "i8 0", "i64 $cache_bytes", "i1 false")
+    r.put_pointer("%table", "$Table_cache", fresh)
+    r.do("@Py_DecRef", f"ptr {cache}")
+    r.give(content)
+    r.block("no")
+    r.give("null")
+    return r.text()
+
+
+def _set_of() -> str:
+    """The set of entries in which an application is, if it is in the cache."""
+    r = Routine("internal ptr @set_of(ptr %cache, ptr %op, ptr %first, i64 %third)")
+    op = r.multiply(r.let("ptrtoint ptr %op to i64"), -7046029254386353131)
+    mixed = r.add(op, r.multiply("%third", -4658895280553007687))
+    mixed = r.let(f"xor i64 {mixed}, {r.let('ptrtoint ptr %first to i64')}")
+    number = r.let(f"lshr i64 {r.multiply(mixed, -7046029254386353131)}, $set_shift")
+    r.give(r.at("%cache", r.let(f"shl i64 {number}, 6")))
+    return r.text()
+
+
+_KEY = ("ptr %op", "ptr %first", "i64 %third")
+
+
+def _known() -> str:
+    """The node of an application in the cache, or null."""
+    r = Routine("internal ptr @known(ptr %cache, ptr %op, ptr %first, i64 %third)")
+    ways = r.call("ptr", "@set_of", "ptr %cache", *_KEY)
+    for way in (0, 32):
+        op, first = r.pointer(ways, way), r.pointer(ways, way + 8)
+        nodes = r.both(r.same(op, "%op"), r.same(first, "%first"))
+        with r.when(r.both(nodes, r.equal(r.word(ways, way + 16), "%third"))):
+            r.give(r.pointer(ways, way + 24))
+    r.give("null")
+    return r.text()
+
+
+def _learn() -> str:
+    """Ask the dictionary for (op, one, two), or (op, one) if two is null; remember the answer."""
+    r = Routine(
+        "internal i1 @learn(ptr %table, ptr %op, ptr %first, i64 %third, ptr %one, ptr %two)"
+    )
+    # The arguments end at a null.
+    size = r.select(r.same("%two", "null"), 2, 3)
+    parts = (f"i64 {size}", "ptr %op", "ptr %one", "ptr %two")
+    key = r.call("ptr (i64, ...)", "@PyTuple_Pack", *parts)
+    r.go_if_null(key, "no")
+    dictionary = r.pointer("%table", "$Table_nodes")
+    node = r.call("ptr", "@PyDict_GetItemWithError", f"ptr {dictionary}", f"ptr {key}")
+    r.do("@Py_DecRef", f"ptr {key}")
+    r.go_if_null(node, "no")
+    cache = r.call("ptr", "@cache_of", "ptr %table")
+    r.go_if_null(cache, "no")
+    ways = r.call("ptr", "@set_of", f"ptr {cache}", *_KEY)
+    older = r.let(f"load <4 x i64>, ptr {ways}, align 1")
+    r.line(f"store <4 x i64> {older}, ptr {r.at(ways, 32)}, align 1")
+    r.put_pointer(ways, 0, "%op")
+    r.put_pointer(ways, 8, "%first")
+    r.put(ways, 16, "%third")
+    r.put_pointer(ways, 24, node)
+    r.give("true", "i1")
+    r.block("no")
+    r.give("false", "i1")
+    return r.text()
+
+
+def _leaf_of() -> str:
+    """The leaf of a scalar of this kind beside a value of this spec, if the table has it."""
+    r = Routine("internal ptr @leaf_of(ptr %table, ptr %spec, ptr %kind, i64 %ordinal)")
+    scalars = r.pointer("%spec", "$Spec_scalars")
+    of = r.call("ptr", "@PyDict_GetItemWithError", f"ptr {scalars}", "ptr %kind")
+    r.go_if_null(of, "no")
+    position = r.call("ptr", "@PyLong_FromSsize_t", "i64 %ordinal")
+    r.go_if_null(position, "no")
+    key = r.call("ptr (i64, ...)", "@PyTuple_Pack", "i64 2", f"ptr {of}", f"ptr {position}")
+    r.do("@Py_DecRef", f"ptr {position}")
+    r.go_if_null(key, "no")
+    dictionary = r.pointer("%table", "$Table_nodes")
+    leaf = r.call("ptr", "@PyDict_GetItemWithError", f"ptr {dictionary}", f"ptr {key}")
+    r.do("@Py_DecRef", f"ptr {key}")
+    r.give(leaf)
+    r.block("no")
+    r.give("null")
+    return r.text()
+
+
+def _commit() -> str:
+    """Enter an application and give the handle, which is taken over, its content.
+
+    A null says that the closure has to be asked after all; the handle is gone then. Only memory
+    can fail after the first comparisons.
+    """
+    r = Routine(
+        "internal ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, ptr %scalar)"
+    )
+
+    def append(name: str, thing: str) -> None:
+        listed = r.pointer("%recording", f"$Recording_{name}")
+        failed = r.call("i32", "@PyList_Append", f"ptr {listed}", f"ptr {thing}")
+        r.go_if(r.compare("ne", failed, 0, "i32"), "refuse")
+
+    old = r.pointer("%node", "$Node_stamp")
+    # Only a smaller stamp says that the recording has not applied the node: `has_applied`.
+    last, own = [r.call("i64", "@PyLong_AsSsize_t", f"ptr {each}") for each in (old, "%stamp")]
+    r.go_if(r.compare("sge", last, own), "refuse")
+    handles = r.pointer("%recording", "$Recording_handles")
+    r.go_if(r.negated(is_a(r, handles, "list")), "refuse")
+    with r.when(r.differ("%scalar", "null")):
+        append("leaves", "%scalar")
+    append("nodes", "%node")
+    r.do("@Py_IncRef", "ptr %stamp")
+    r.put_pointer("%node", "$Node_stamp", "%stamp")
+    r.do("@Py_DecRef", f"ptr {old}")
+    slots = {"node": "%node", "recording": "%recording", "computed": known_object("None")}
+    for name, content in slots.items():
+        r.do("@Py_IncRef", f"ptr {content}")
+        r.put_pointer("%handle", f"$Handle_{name}", content)
+    append("handles", "%handle")
+    r.give("%handle")
+    r.block("refuse")
+    r.do("@Py_DecRef", "ptr %handle")
+    r.give("null")
+    return r.text()

@@ -18,6 +18,8 @@ TYPES = {
     "PyErr_Restore": "void (ptr, ptr, ptr)",
     "PyEval_RestoreThread": "void (ptr)",
     "PyEval_SaveThread": "ptr ()",
+    "PyEval_SetProfile": "void (ptr, ptr)",
+    "PyFrame_GetCode": "ptr (ptr)",
     "PyGILState_Ensure": "i32 ()",
     "PyGILState_Release": "void (i32)",
     "PyList_Append": "i32 (ptr, ptr)",

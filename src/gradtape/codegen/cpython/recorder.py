@@ -16,387 +16,266 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Template
 
-from gradtape.codegen.cpython.lookup import CURRENT, FUNCTIONS, LOOKUP, with_loads
+from gradtape.codegen.cpython import observe
+from gradtape.codegen.cpython.call_context import known_object
+from gradtape.codegen.cpython.lookup import FUNCTIONS, current_ir, is_a, item, lookup_ir
 from gradtape.codegen.cpython.python_api import declarations
+from gradtape.codegen.routine import Routine
 
 # Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
 BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
 # Integer exponents that are part of the program, not leaves.
 EXPONENTS = range(-8, 9)
 
+_CALL = ("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs")
+
 
 def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
-    names = {name: str(number) for name, number in facts.items()}
+    slots = [_slot(name, commutes) for name, commutes in BINARY_SLOTS.items()]
     parts = [
-        declarations(FUNCTIONS),
-        LOOKUP,
-        CURRENT,
-        _unary(),
-        _binary(reflected=False),
-        _binary(reflected=True),
-        _CALLS,
-    ]
-    for name, commutes in BINARY_SLOTS.items():
-        exchanged = "binary" if commutes else "reflected"
-        parts.append(Template(_SLOT).safe_substitute(name=name, exchanged=exchanged))
-    parts.append(_POWER)
-    text = with_loads(Template("\n".join(parts)).substitute(names))
-    lines = [f"@context.{name} = internal constant i64 {at}" for name, at in contexts.items()]
-    return "\n".join([*lines, text])
+        declarations({*FUNCTIONS, *observe.FUNCTIONS}), observe.observe_ir(), lookup_ir(),
+        current_ir(), _unary(), _binary(reflected=False), _binary(reflected=True), _is_left(),
+        _functions(), _negative(), _compare(), *slots, _power(),
+    ]  # fmt: skip
+    names = {**facts, **{f"context_{name}": at for name, at in contexts.items()}}
+    return Template("\n".join(parts)).substitute({name: str(at) for name, at in names.items()})
 
 
-def _begin(name: str, arguments: str) -> str:
-    """The head of a path: the handle, the recording, and the node `%a` of operand `%x`."""
-    return f"""
-define internal ptr @{name}({arguments}) {{
-entry:
-  %x.kind = at(ptr %x, i64 8)
-  %kind = call ptr @result_kind(ptr %x.kind)
-  %unsupported = icmp eq ptr %kind, null
-  br i1 %unsupported, label %unknown, label %make
-make:
-  %handle = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
-  %failed = icmp eq ptr %handle, null
-  br i1 %failed, label %fail, label %start
-fail:
-  ret ptr null
-start:
-  %again = phi i1 [ false, %make ], [ true, %learned ]
-  %recording = call ptr @current()
-  %nowhere = icmp eq ptr %recording, null
-  br i1 %nowhere, label %drop, label %enter
-enter:
-  %stamp = at(ptr %recording, i64 $Recording_stamp)
-  %table = at(ptr %recording, i64 $Recording_table)
-  %a = call ptr @node_of(ptr %x, ptr %recording, ptr %stamp)
-  %unentered = icmp eq ptr %a, null
-  br i1 %unentered, label %drop, label %entered
-"""
+class _Path:
+    """The path of one application: `begin`, the third word of its key, `look`, `learn`, `end`."""
 
+    def __init__(self, head: str, operands: tuple[str, str], closure: int) -> None:
+        self.r = Routine(f"internal ptr @{head}")
+        self._operands, self._closure = operands, closure
 
-# From `%third` on: look the node up, enter the application; or ask the dictionary, once. `%hold` is
-# the other node of the key, which must live while tuples are made.
-_END = """
-look:
-  %op = at(ptr %context, i64 $tuple_items)
-  %cache = call ptr @cache_of(ptr %table)
-  %uncached = icmp eq ptr %cache, null
-  br i1 %uncached, label %drop, label %find
-find:
-  %node = call ptr @known(ptr %cache, ptr %op, ptr %a, i64 %third)
-  %miss = icmp eq ptr %node, null
-  br i1 %miss, label %ask, label %hit
-hit:
-  %result = call ptr @commit(ptr %recording, ptr %stamp, ptr %node, ptr %handle, ptr %scalar)
-  %refused = icmp eq ptr %result, null
-  br i1 %refused, label %closure, label %done
-done:
-  ret ptr %result
-learned:
-  call void @Py_DecRef(ptr %a)
-  call void @Py_DecRef(ptr %table)
-  br i1 %answered, label %start, label %drop
-unknown:
-  call void @meet(ptr %x)
-  br label %closure
-drop:
-  call void @Py_DecRef(ptr %handle)
-  br label %closure
-closure:
-  ; The look-up may have met an interrupt, or have found no memory.
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %python, label %fail
-"""
+    def begin(self) -> None:
+        """Make the handle; find the recording, and in it the node `a` of operand `%x`."""
+        r = self.r
+        kind = r.call("ptr", "@result_kind", f"ptr {r.pointer('%x', 8)}")
+        r.go_if_null(kind, "unknown")
+        self._handle = r.call("ptr", "@PyType_GenericAlloc", f"ptr {kind}", "i64 0")
+        r.go_if_null(self._handle, "fail")
+        made = r.here
+        r.block("start")
+        self._again = r.phi("i1", ("false", made), ("true", "learned"))
+        self.recording = r.call("ptr", "@current")
+        r.go_if_null(self.recording, "drop")
+        self._stamp = r.pointer(self.recording, "$Recording_stamp")
+        self.table = r.pointer(self.recording, "$Recording_table")
+        self.a = self.node_of("%x")
+
+    def node_of(self, operand: str) -> str:
+        """The node of a handle, which the recording knows."""
+        known = (f"ptr {self.recording}", f"ptr {self._stamp}")
+        node = self.r.call("ptr", "@node_of", f"ptr {operand}", *known)
+        self.r.go_if_null(node, "drop")
+        return node
+
+    def look(self, third: str, scalar: str) -> None:
+        """Look the node up and enter the application; or ask the dictionary, once."""
+        r = self.r
+        op = item(r, "%context", 0)
+        self._key = (f"ptr {op}", f"ptr {self.a}", f"i64 {third}")
+        cache = r.call("ptr", "@cache_of", f"ptr {self.table}")
+        r.go_if_null(cache, "drop")
+        node = r.call("ptr", "@known", f"ptr {cache}", *self._key)
+        r.go_if_null(node, "ask")
+        entered = [self.recording, self._stamp, node, self._handle, scalar]
+        result = r.call("ptr", "@commit", *[f"ptr {each}" for each in entered])
+        r.go_if_null(result, "closure")
+        r.give(result)
+        r.block("ask")
+        r.go_if(self._again, "drop")
+        for each in (self.table, self.a):
+            r.do("@Py_IncRef", f"ptr {each}")
+
+    def learn(self, one: str, two: str) -> str:
+        """Whether the dictionary has the application with these parts of its key."""
+        parts = (f"ptr {one}", f"ptr {two}")
+        return self.r.call("i1", "@learn", f"ptr {self.table}", *self._key, *parts)
+
+    def end(self, *answers: tuple[str, str]) -> str:
+        """Start over after an answer; call the closure if there is none."""
+        r = self.r
+        r.block("learned")
+        answered = r.phi("i1", *answers)
+        for each in (self.a, self.table):
+            r.do("@Py_DecRef", f"ptr {each}")
+        r.end(f"br i1 {answered}, label %start, label %drop")
+        r.block("unknown")
+        r.do("@meet", "ptr %x")
+        r.go("closure")
+        r.block("drop")
+        r.do("@Py_DecRef", f"ptr {self._handle}")
+        r.block("closure")
+        # The look-up may have met an interrupt, or have found no memory.
+        r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
+        function = item(r, "%context", self._closure)
+        operands = [f"ptr {each}" for each in self._operands]
+        r.give(r.call("ptr", "@ask", f"ptr {function}", *operands))
+        r.block("fail")
+        r.give("null")
+        return r.text()
 
 
 def _unary() -> str:
-    return (
-        _begin("unary", "ptr %context, ptr %x")
-        + """
-entered:
-  %params.offset = add i64 $tuple_items, 24
-  %params = at(ptr %context, i64 %params.offset)
-  %third = ptrtoint ptr %params to i64
-  %scalar = inttoptr i64 0 to ptr
-  br label %look
-ask:
-  br i1 %again, label %drop, label %learn.it
-learn.it:
-  call void @Py_IncRef(ptr %table)
-  call void @Py_IncRef(ptr %a)
-  %plain = icmp eq ptr %params, inttoptr (i64 $None to ptr)
-  %one = select i1 %plain, ptr %a, ptr %params
-  %two = select i1 %plain, ptr null, ptr %a
-  %answered = call i1 @learn(ptr %table, ptr %op, ptr %a, i64 %third, ptr %one, ptr %two)
-  br label %learned
-"""
-        + _END
-        + """
-python:
-  %closure.offset = add i64 $tuple_items, 8
-  %function = at(ptr %context, i64 %closure.offset)
-  %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %x)
-  ret ptr %answer
-}
-"""
-    )
+    path = _Path("unary(ptr %context, ptr %x)", ("%x", "null"), closure=1)
+    r = path.r
+    path.begin()
+    params = item(r, "%context", 3)
+    path.look(r.let(f"ptrtoint ptr {params} to i64"), "null")
+    plain = r.same(params, known_object("None"))
+    one = r.select(plain, path.a, params, "ptr")
+    answer = path.learn(one, r.select(plain, "null", path.a, "ptr"))
+    return path.end((answer, r.here))
 
 
 def _binary(reflected: bool) -> str:
     """Operand `%x` is a handle: the left one or, reflected, the right one beside a scalar."""
-    name, item, tag = ("reflected", 16, 4) if reflected else ("binary", 8, 0)
-    order = "ptr %b, ptr %a" if reflected else "ptr %a, ptr %b"
-    other = (
-        ""
-        if reflected
-        else """
-other:
-  %y.result = call ptr @result_kind(ptr %y.kind)
-  %y.unsupported = icmp eq ptr %y.result, null
-  br i1 %y.unsupported, label %drop, label %y.handle
-y.handle:
-  %y.node = call ptr @node_of(ptr %y, ptr %recording, ptr %stamp)
-  %y.unentered = icmp eq ptr %y.node, null
-  %y.third = ptrtoint ptr %y.node to i64
-  br i1 %y.unentered, label %drop, label %look.either
-"""
+    name = "reflected" if reflected else "binary"
+    head = f"{name}(ptr %context, ptr %x, ptr %y)"
+    path = _Path(head, ("%x", "%y"), closure=2 if reflected else 1)
+    r = path.r
+    path.begin()
+    kind, spec = r.pointer("%y", 8), r.pointer(path.a, "$Node_spec")
+    is_float, entered = r.same(kind, known_object("float")), r.here
+    r.go_if(is_float, "number")
+    r.go_if(r.differ(kind, known_object("int")), "drop" if reflected else "other")
+    adapts, asked = r.call("i1", "@inexact", f"ptr {spec}"), r.here
+    r.go_if(adapts, "number")
+    r.go("drop")
+    # The third word of a scalar: its number among the leaves, its kind, and on which side it is.
+    r.block("number")
+    kind_bit = r.phi("i64", (0, entered), (2, asked))
+    number = r.word(r.pointer(path.recording, "$Recording_leaves"), "$list_size")
+    tagged = r.let(f"or i64 {r.scaled(number)}, {5 if reflected else 1}")
+    # By way: the third word, the scalar, the node of `%y`, and the number of the leaf.
+    ways: list[tuple[tuple[str | int, ...], str]] = [
+        ((r.let(f"or i64 {tagged}, {kind_bit}"), "%y", "null", number), r.here)
+    ]
+    r.go("look")
+    if not reflected:
+        r.block("other")
+        r.go_if_null(r.call("ptr", "@result_kind", f"ptr {kind}"), "drop")
+        node = path.node_of("%y")
+        ways.append(((r.let(f"ptrtoint ptr {node} to i64"), "null", node, 0), r.here))
+    r.block("look")
+    third, scalar, other, place = [
+        r.phi(type_, *[(values[index], block) for values, block in ways])
+        for index, type_ in enumerate(("i64", "ptr", "ptr", "i64"))
+    ]
+    path.look(third, scalar)
+    is_node, asked = r.differ(other, "null"), r.here
+    r.go_if(is_node, "found")
+    where = (f"ptr {path.table}", f"ptr {spec}", f"ptr {kind}", f"i64 {place}")
+    leaf, searched = r.call("ptr", "@leaf_of", *where), r.here
+    r.go_if_null(leaf, "learned")
+    after = r.here
+    r.block("found")
+    b = r.phi("ptr", (other, asked), (leaf, after))
+    r.do("@Py_IncRef", f"ptr {b}")
+    answer = path.learn(*((b, path.a) if reflected else (path.a, b)))
+    r.do("@Py_DecRef", f"ptr {b}")
+    return path.end(("false", searched), (answer, r.here))
+
+
+def _is_left() -> str:
+    """Whether the left operand of an operator is ours; else it was the right one that was asked."""
+    r = Routine("internal i1 @is_left(ptr %x)")
+    kind = r.pointer("%x", 8)
+    with r.when(r.same(kind, known_object("float"))):
+        r.give("false", "i1")
+    with r.when(r.differ(r.call("ptr", "@result_kind", f"ptr {kind}"), "null")):
+        r.give("true", "i1")
+    tensor = known_object("Tensor")
+    answer = r.call("i32", "@PyType_IsSubtype", f"ptr {kind}", f"ptr {tensor}")
+    r.give(r.compare("ne", answer, 0, "i32"), "i1")
+    return r.text()
+
+
+def _go_on(r: Routine, path: str, context: str, *operands: str) -> None:
+    """Return what a path gives."""
+    arguments = ", ".join(f"ptr {each}" for each in (context, *operands))
+    r.give(r.let(f"tail call ptr @{path}({arguments})"))
+
+
+def _functions() -> str:
+    """Bodies of built-in functions, whose self is the context."""
+    unary = Routine("ptr @unary_function(ptr %context, ptr %x)")
+    _go_on(unary, "unary", "%context", "%x")
+    r = Routine("ptr @binary_function(ptr %context, ptr %arguments, i64 %count)")
+    with r.when(r.unequal("%count", 2)):
+        function = item(r, "%context", 1)
+        given = (f"ptr {function}", "ptr %arguments", "i64 %count", "ptr null")
+        r.give(r.call("ptr", "@PyObject_Vectorcall", *given))
+    x, y = r.pointer("%arguments"), r.pointer("%arguments", 8)
+    with r.when(r.either(is_a(r, x, "float"), is_a(r, x, "int"))):
+        _go_on(r, "reflected", "%context", y, x)
+    _go_on(r, "binary", "%context", x, y)
+    return unary.text() + r.text()
+
+
+def _negative() -> str:
+    r = Routine("ptr @slot_negative(ptr %x)")
+    _go_on(r, "unary", known_object("context_negative"), "%x")
+    return r.text()
+
+
+def _compare() -> str:
+    """The context of this slot holds those of the comparisons, as Python numbers them."""
+    r = Routine("ptr @slot_compare(ptr %x, ptr %y, i32 %comparison)")
+    place = r.scaled(r.let("zext i32 %comparison to i64"))
+    contexts = r.at(known_object("context_compare"), "$tuple_items")
+    _go_on(r, "binary", r.pointer(contexts, place), "%x", "%y")
+    return r.text()
+
+
+def _slot(name: str, commutes: bool) -> str:
+    r, context = (
+        Routine(f"ptr @slot_{name}(ptr %left, ptr %right)"),
+        known_object(f"context_{name}"),
     )
-    third_node = "" if reflected else ", [ %y.third, %y.handle ]"
-    scalar_node = "" if reflected else ", [ null, %y.handle ]"
-    known_node = "" if reflected else ", [ %y.node, %y.handle ]"
-    return (
-        _begin(name, "ptr %context, ptr %x, ptr %y")
-        + f"""
-entered:
-  %y.kind = at(ptr %y, i64 8)
-  %spec = at(ptr %a, i64 $Node_spec)
-  %is.float = icmp eq ptr %y.kind, inttoptr (i64 $float to ptr)
-  br i1 %is.float, label %number, label %integer
-integer:
-  %is.int = icmp eq ptr %y.kind, inttoptr (i64 $int to ptr)
-  br i1 %is.int, label %adapts, label %{"drop" if reflected else "other"}
-adapts:
-  %fits = call i1 @inexact(ptr %spec)
-  br i1 %fits, label %number, label %drop
-number:
-  %int.bit = phi i64 [ 0, %entered ], [ 2, %adapts ]
-  %leaves = at(ptr %recording, i64 $Recording_leaves)
-  %ordinal.word = at(ptr %leaves, i64 $list_size)
-  %ordinal = ptrtoint ptr %ordinal.word to i64
-  %shifted = shl i64 %ordinal, 3
-  %tagged = or i64 %shifted, {tag + 1}
-  %number.third = or i64 %tagged, %int.bit
-  br label %look.either
-{other}
-look.either:
-  %third = phi i64 [ %number.third, %number ]{third_node}
-  %scalar = phi ptr [ %y, %number ]{scalar_node}
-  %node.other = phi ptr [ null, %number ]{known_node}
-  %place = phi i64 [ %ordinal, %number ]{"" if reflected else ", [ 0, %y.handle ]"}
-  br label %look
-ask:
-  br i1 %again, label %drop, label %learn.it
-learn.it:
-  call void @Py_IncRef(ptr %table)
-  call void @Py_IncRef(ptr %a)
-  %is.number = icmp eq ptr %node.other, null
-  br i1 %is.number, label %find.leaf, label %find.node
-find.leaf:
-  %leaf = call ptr @leaf_of(ptr %table, ptr %spec, ptr %y.kind, i64 %place)
-  %no.leaf = icmp eq ptr %leaf, null
-  br i1 %no.leaf, label %learned, label %find.node
-find.node:
-  %b = phi ptr [ %node.other, %learn.it ], [ %leaf, %find.leaf ]
-  call void @Py_IncRef(ptr %b)
-  %told = call i1 @learn(ptr %table, ptr %op, ptr %a, i64 %third, {order})
-  call void @Py_DecRef(ptr %b)
-  br label %learned
-"""
-        + _END.replace(
-            "learned:\n",
-            "learned:\n  %answered = phi i1 [ false, %find.leaf ], [ %told, %find.node ]\n",
-        )
-        + f"""
-python:
-  %closure.offset = add i64 $tuple_items, {item}
-  %function = at(ptr %context, i64 %closure.offset)
-  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %function, ptr %x, ptr %y,
-                                                              ptr null)
-  ret ptr %answer
-}}
-"""
-    )
+    with r.when(r.call("i1", "@is_left", "ptr %left")):
+        _go_on(r, "binary", context, "%left", "%right")
+    _go_on(r, "binary" if commutes else "reflected", context, "%right", "%left")
+    return r.text()
 
 
-# Bodies of built-in functions, whose self is the context, and of the slots that have no closure.
-_CALLS = """
-define ptr @unary_function(ptr %context, ptr %x) {
-  %answer = tail call ptr @unary(ptr %context, ptr %x)
-  ret ptr %answer
-}
-
-define ptr @binary_function(ptr %context, ptr %arguments, i64 %count) {
-entry:
-  %two = icmp eq i64 %count, 2
-  br i1 %two, label %fine, label %wrong
-fine:
-  %x = at(ptr %arguments, i64 0)
-  %y = at(ptr %arguments, i64 8)
-  %x.kind = at(ptr %x, i64 8)
-  %is.float = icmp eq ptr %x.kind, inttoptr (i64 $float to ptr)
-  %is.int = icmp eq ptr %x.kind, inttoptr (i64 $int to ptr)
-  %is.number = or i1 %is.float, %is.int
-  br i1 %is.number, label %exchanged, label %in_order
-exchanged:
-  %answer.exchanged = tail call ptr @reflected(ptr %context, ptr %y, ptr %x)
-  ret ptr %answer.exchanged
-in_order:
-  %answer = tail call ptr @binary(ptr %context, ptr %x, ptr %y)
-  ret ptr %answer
-wrong:
-  %offset = add i64 $tuple_items, 8
-  %function = at(ptr %context, i64 %offset)
-  %refusal = call ptr @PyObject_Vectorcall(ptr %function, ptr %arguments, i64 %count, ptr null)
-  ret ptr %refusal
-}
-
-define ptr @slot_negative(ptr %x) {
-  %word = load i64, ptr @context.negative
-  %context = inttoptr i64 %word to ptr
-  %answer = tail call ptr @unary(ptr %context, ptr %x)
-  ret ptr %answer
-}
-
-define ptr @slot_compare(ptr %x, ptr %y, i32 %comparison) {
-  %word = load i64, ptr @context.compare
-  %contexts = inttoptr i64 %word to ptr
-  %number = zext i32 %comparison to i64
-  %scaled = shl i64 %number, 3
-  %offset = add i64 %scaled, $tuple_items
-  %context = at(ptr %contexts, i64 %offset)
-  %answer = tail call ptr @binary(ptr %context, ptr %x, ptr %y)
-  ret ptr %answer
-}
-
-; Whether the left operand of an operator is ours; else it was the right one that was asked.
-define internal i1 @is_left(ptr %x) {
-entry:
-  %kind = at(ptr %x, i64 8)
-  %is.float = icmp eq ptr %kind, inttoptr (i64 $float to ptr)
-  br i1 %is.float, label %no, label %kinds
-kinds:
-  %result = call ptr @result_kind(ptr %kind)
-  %known = icmp ne ptr %result, null
-  br i1 %known, label %yes, label %ask
-ask:
-  %answer = call i32 @PyType_IsSubtype(ptr %kind, ptr inttoptr (i64 $Tensor to ptr))
-  %ours = icmp ne i32 %answer, 0
-  ret i1 %ours
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-"""
-
-_SLOT = """
-define ptr @slot_${name}(ptr %left, ptr %right) {
-entry:
-  %word = load i64, ptr @context.${name}
-  %context = inttoptr i64 %word to ptr
-  %ours = call i1 @is_left(ptr %left)
-  br i1 %ours, label %in_order, label %exchanged
-in_order:
-  %answer = tail call ptr @binary(ptr %context, ptr %left, ptr %right)
-  ret ptr %answer
-exchanged:
-  %answer.exchanged = tail call ptr @${exchanged}(ptr %context, ptr %right, ptr %left)
-  ret ptr %answer.exchanged
-}
-"""
-
-# The fourth item of this context holds those of the integer exponents that are not leaves.
-_POWER = """
-define ptr @slot_pow(ptr %left, ptr %right, ptr %modulus) {
-entry:
-  %overflow = alloca i32
-  %word = load i64, ptr @context.pow
-  %context = inttoptr i64 %word to ptr
-  %two = icmp eq ptr %modulus, inttoptr (i64 $None to ptr)
-  br i1 %two, label %which, label %three
-three:
-  %function.offset = add i64 $tuple_items, 8
-  %function = at(ptr %context, i64 %function.offset)
-  %refusal = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(
-      ptr %function, ptr %left, ptr %right, ptr %modulus, ptr null)
-  ret ptr %refusal
-which:
-  %ours = call i1 @is_left(ptr %left)
-  br i1 %ours, label %in_order, label %exchanged
-exchanged:
-  %answer.exchanged = tail call ptr @reflected(ptr %context, ptr %right, ptr %left)
-  ret ptr %answer.exchanged
-in_order:
-  %right.kind = at(ptr %right, i64 8)
-  %is.int = icmp eq ptr %right.kind, inttoptr (i64 $int to ptr)
-  br i1 %is.int, label %base, label %leaf
-base:
-  %left.kind = at(ptr %left, i64 8)
-  %known = call ptr @result_kind(ptr %left.kind)
-  %unsupported = icmp eq ptr %known, null
-  br i1 %unsupported, label %leaf, label %pending
-pending:
-  %node = at(ptr %left, i64 $Handle_node)
-  %node.unset = icmp eq ptr %node, null
-  br i1 %node.unset, label %closure, label %node.check
-node.check:
-  %node.kind = at(ptr %node, i64 8)
-  %is.node = icmp eq ptr %node.kind, inttoptr (i64 $Node to ptr)
-  br i1 %is.node, label %of.node, label %value
-of.node:
-  %node.spec = at(ptr %node, i64 $Node_spec)
-  br label %spec.known
-value:
-  %computed = at(ptr %left, i64 $Handle_computed)
-  %value.unset = icmp eq ptr %computed, null
-  br i1 %value.unset, label %closure, label %value.check
-value.check:
-  %value.kind = at(ptr %computed, i64 8)
-  %is.value = icmp eq ptr %value.kind, inttoptr (i64 $Value to ptr)
-  br i1 %is.value, label %of.value, label %closure
-of.value:
-  %value.spec = at(ptr %computed, i64 $Value_spec)
-  br label %spec.known
-spec.known:
-  %spec = phi ptr [ %node.spec, %of.node ], [ %value.spec, %of.value ]
-  %inexact = call i1 @inexact(ptr %spec)
-  br i1 %inexact, label %exponent, label %closure
-exponent:
-  %number = call i64 @PyLong_AsLongAndOverflow(ptr %right, ptr %overflow)
-  %index = sub i64 %number, $least_exponent
-  %over = load i32, ptr %overflow
-  %fits = icmp eq i32 %over, 0
-  %listed = icmp ult i64 %index, $exponents
-  %structural = and i1 %fits, %listed
-  br i1 %structural, label %program, label %leaf
-program:
-  %contexts.offset = add i64 $tuple_items, 24
-  %contexts = at(ptr %context, i64 %contexts.offset)
-  %scaled = shl i64 %index, 3
-  %item = add i64 %scaled, $tuple_items
-  %chosen = at(ptr %contexts, i64 %item)
-  %answer.program = call ptr @unary(ptr %chosen, ptr %left)
-  ret ptr %answer.program
-closure:
-  %closure.offset = add i64 $tuple_items, 8
-  %python = at(ptr %context, i64 %closure.offset)
-  %answer.python = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(
-      ptr %python, ptr %left, ptr %right, ptr null)
-  ret ptr %answer.python
-leaf:
-  %answer = call ptr @binary(ptr %context, ptr %left, ptr %right)
-  ret ptr %answer
-}
-"""
+def _power() -> str:
+    """The fourth item of this context holds those of the integer exponents that are not leaves."""
+    r = Routine("ptr @slot_pow(ptr %left, ptr %right, ptr %modulus)")
+    r.line("%overflow = alloca i32")
+    context = known_object("context_pow")
+    in_python = f"ptr {item(r, context, 1)}"
+    operands = ("ptr %left", "ptr %right")
+    with r.when(r.differ("%modulus", known_object("None"))):
+        r.give(r.call(*_CALL, in_python, *operands, "ptr %modulus", "ptr null"))
+    with r.when(r.negated(r.call("i1", "@is_left", "ptr %left"))):
+        _go_on(r, "reflected", context, "%right", "%left")
+    r.go_if(r.negated(is_a(r, "%right", "int")), "as_leaf")
+    r.go_if_null(r.call("ptr", "@result_kind", f"ptr {r.pointer('%left', 8)}"), "as_leaf")
+    node = r.pointer("%left", "$Handle_node")
+    r.go_if_null(node, "closure")
+    r.go_if(r.negated(is_a(r, node, "Node")), "value")
+    pending = r.pointer(node, "$Node_spec"), r.here
+    r.go("spec")
+    r.block("value")
+    value = r.pointer("%left", "$Handle_computed")
+    r.go_if_null(value, "closure")
+    r.go_if(r.negated(is_a(r, value, "Value")), "closure")
+    computed = r.pointer(value, "$Value_spec"), r.here
+    r.block("spec")
+    spec = r.phi("ptr", pending, computed)
+    r.go_if(r.negated(r.call("i1", "@inexact", f"ptr {spec}")), "closure")
+    number = r.call("i64", "@PyLong_AsLongAndOverflow", "ptr %right", "ptr %overflow")
+    index = r.subtract(number, "$least_exponent")
+    fits = r.compare("eq", r.let("load i32, ptr %overflow"), 0, "i32")
+    with r.when(r.both(fits, r.compare("ult", index, "$exponents"))):
+        chosen = r.pointer(r.at(item(r, context, 3), "$tuple_items"), r.scaled(index))
+        r.give(r.call("ptr", "@unary", f"ptr {chosen}", "ptr %left"))
+    r.block("as_leaf")
+    r.give(r.call("ptr", "@binary", f"ptr {context}", *operands))
+    r.block("closure")
+    r.give(r.call(*_CALL, in_python, *operands, "ptr null"))
+    return r.text()

@@ -9,6 +9,7 @@ ones are added. What happens to random generators, variables and tensors is note
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,18 +42,23 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.functions.replay.steps import Run, Step
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, PICK, Node, outputs
+from gradtape.graph.node import LEAF, PICK, Key, Node, Params, outputs
+from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
+from gradtape.ops.families.elementwise import RECORDERS, op_of
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.trace import next_number
+from gradtape.recording.unobserved import Observer
 from gradtape.recording.value import Content, Value, host_value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
+# Ops whose rules are those of the element-wise family.
+_ELEMENTWISE = frozenset(map(op_of, RECORDERS))
 # Reasons why a run says nothing of the runs to come.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
 MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
@@ -77,6 +83,7 @@ class Capture(Recording):
         "meant",
         "missed",
         "number",
+        "observer",
         "step",
         "tensors",
         "variables",
@@ -88,6 +95,8 @@ class Capture(Recording):
         super().__init__()
         self.fastmath = fastmath
         self.number = next_number()
+        # Who observes the run in Python, while it is observed.
+        self.observer: Observer | None = None
         # Values that a replay had computed before it met an unknown value.
         self.fed = fed
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
@@ -126,6 +135,17 @@ class Capture(Recording):
         if self.tensors.shares_argument:
             return PASSED_TWICE
         return MEANWHILE if self.draws.disturbed or self.variables.disturbed else None
+
+    def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
+        """A new node; rules of the element-wise family, which run no code of the user's, unseen."""
+        observer = self.observer
+        if observer is None or op not in _ELEMENTWISE:
+            return super().first_application(key, op, inputs, params)
+        sys.setprofile(None)  # `pause` written out: the call would be observed
+        try:
+            return super().first_application(key, op, inputs, params)
+        finally:
+            observer.resume()
 
     # Leaves, and the sources of their values.
 

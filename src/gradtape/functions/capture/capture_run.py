@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gradtape.codegen.cpython.observe import PAUSES
 from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
@@ -109,8 +110,13 @@ class CaptureRun:
             return self._finish(box, lasts)
 
     def _observed(self, *args: Any, **kwargs: Any) -> Any:
-        with RunObserver(self.observation):
-            return self._function(*args, **kwargs)
+        with RunObserver(self.observation) as observer:
+            # Native code has pauses of its own.
+            self.capture.observer = observer if PAUSES and not observer.is_native else None
+            try:
+                return self._function(*args, **kwargs)
+            finally:
+                self.capture.observer = None
 
     def _finish(self, box: list[object], lasts: bool) -> Any:
         # From here on nothing may hold the tensors of the run for longer than it needs them: who
@@ -179,7 +185,7 @@ class CaptureRun:
             what, line = self.observation.impure
             return outside_refusal(f"it calls {what} at {line}, {what_it_may_do(what)}")
         guards = OutsideReads(self._function, self._roots, self.observation)
-        changed = before.difference()
+        changed = before.difference(guards)
         if changed is not None:
             label, old, new = changed
             line = guards.line(label)

@@ -60,7 +60,8 @@ class NativeCall:
         result: Result,
         steps: CapturedSteps,
     ) -> None:
-        assigned, differs = steps.assigned, steps.differs
+        assigned = steps.assigned
+        differs = None if steps.guards is None else steps.guards.differs
         layout = run.plan.layout
         if layout is None or arguments.aliases:
             raise LeftToPythonError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 
@@ -26,7 +27,13 @@ _ESCAPES = frozenset(
     ("__globals__", "__builtins__", "__closure__", "cell_contents", "f_globals", "f_locals",
      "f_builtins", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "__subclasses__")
 )  # fmt: skip
-_SKIPPED = frozenset(("CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PUSH_NULL", "PRECALL"))
+_SKIPPED = frozenset(("CACHE", "NOP", "RESUME", "PUSH_NULL", "PRECALL"))
+# Bits of an argument below the number of the name.
+_FLAG_BITS = {"LOAD_GLOBAL": 1, "LOAD_ATTR": int("LOAD_METHOD" not in dis.opmap),
+              "LOAD_SUPER_ATTR": 2}  # fmt: skip
+_NAMED = {
+    number: _FLAG_BITS.get(name, 0) for name, number in dis.opmap.items() if number in dis.hasname
+}
 
 Chain = tuple[str, ...]
 
@@ -68,18 +75,15 @@ def reads_of(code: CodeType) -> CodeReads:
         if not called:
             passed.add(chain)
 
-    for instruction in dis.get_instructions(code):
-        name, operation = instruction.argval, instruction.opname
-        if operation in _SKIPPED:
-            continue
+    for operation, argument, name in instructions(code):
         if operation in _GLOBAL:
             found["globals"].add(name)
             end_chain()
-            chain, called = (name,), _is_callee(instruction)
+            chain, called = (name,), _is_callee(operation, argument)
         elif operation in _ATTRIBUTE:
             found["attributes"].add(name)
             if chain:
-                chain, called = (*chain, name), _is_callee(instruction)
+                chain, called = (*chain, name), _is_callee(operation, argument)
         else:
             end_chain()
             chain, called = (), False
@@ -106,15 +110,25 @@ def reads_of(code: CodeType) -> CodeReads:
     )
 
 
-def _is_callee(instruction: dis.Instruction) -> bool:
+def instructions(code: CodeType) -> Iterator[tuple[str, int, str]]:
+    """The instructions of a code object: operation, argument, and the name that it stands for.
+
+    `dis` also computes lines, jumps and texts of arguments, which takes ten times as long.
+    """
+    units, names, extended = code.co_code, code.co_names, 0
+    for operation, low in zip(units[::2], units[1::2], strict=True):
+        argument, extended = extended | low, 0
+        if operation == dis.EXTENDED_ARG:
+            extended = argument << 8
+        elif (bits := _NAMED.get(operation)) is not None:
+            yield dis.opname[operation], argument, names[argument >> bits]
+        elif dis.opname[operation] not in _SKIPPED:
+            yield dis.opname[operation], argument, ""
+
+
+def _is_callee(operation: str, argument: int) -> bool:
     """Whether what is loaded is called on the spot: CPython says so in a bit of the argument."""
-    if instruction.opname == "LOAD_METHOD":
-        return True
-    if instruction.opname == "LOAD_GLOBAL" or (
-        instruction.opname == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap
-    ):
-        return bool((instruction.arg or 0) & 1)
-    return False
+    return operation == "LOAD_METHOD" or (_FLAG_BITS.get(operation) == 1 and bool(argument & 1))
 
 
 def line_of(code: CodeType, name: str) -> int | None:

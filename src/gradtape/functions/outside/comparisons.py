@@ -69,17 +69,24 @@ class Comparisons:
         test = f"{self.thing(_are_others)}({expression}, {self.thing(values)})"
         self.check(test, expression, told)
 
+    def are_those_of(self, other: Comparisons) -> bool:
+        """Whether another walk has found the same: then nothing has changed between the two."""
+        return (
+            self._lines == other._lines
+            and len(self._things) == len(other._things)
+            and all(map(_is_same_thing, self._things, other._things))
+        )
+
     def compiled(self) -> Callable[[], bool] | None:
         """What tells whether anything has changed; None if nothing can."""
         told = any(line[3] for line in self._lines)
         if not any(line[2] for line in self._lines):
             return None
-        whole = self._text(self._lines).compiled("differs")
         if not told:
-            return whole
+            return self._whole
         untold = [line for line in self._lines if not line[3]]
         text = self._text(_needed(untold), seen=True)
-        text.rebind("whole", whole)
+        text.rebind("whole", self._whole)
         return text.compiled("differs")
 
     def _text(
@@ -90,7 +97,7 @@ class Comparisons:
     ) -> SourceText:
         text = SourceText(**{f"o{number}": thing for number, thing in enumerate(self._things)})
         if seen:
-            text.name([changes[0]], "seen")
+            text.name([-1], "seen")  # the first time all is compared
             text.name(changes, "changes")
             text.name(None, "whole")
         text.line("def differs():")
@@ -119,12 +126,17 @@ class Comparisons:
         return text
 
     @functools.cached_property
+    def _whole(self) -> Callable[[], bool]:
+        return self._text(self._lines).compiled("differs")
+
+    @functools.cached_property
     def _differing(self) -> Callable[[], tuple[int, Any] | None]:
         return self._text(self._lines, numbered=True).compiled("differs")
 
     def difference(self) -> tuple[str, str, str] | None:
         """The first place that has changed, what was there, and what is."""
-        found = self._differing()
+        # The text with numbers of places is compiled only if there is something to tell.
+        found = self._differing() if self._whole() else None
         if found is None:
             return None
         place, now = found
@@ -142,6 +154,15 @@ def _needed(lines: list[Line]) -> list[Line]:
             read.update(_LOCAL.findall(text if now else expression))
             kept.append(line)
     return kept[::-1]
+
+
+def _is_same_thing(one: Any, other: Any) -> bool:
+    """Whether things of two walks are the same; walks make lists of things and sets of names."""
+    if one is other:
+        return True
+    if type(one) is list and type(other) is list:
+        return len(one) == len(other) and all(map(operator.is_, one, other))
+    return type(one) is frozenset and type(other) is frozenset and one == other
 
 
 def is_other(now: Any, seen: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from gradtape.functions.outside.code_reads import line_of, reads_of
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.outside.trusted_code import is_own_scope
+from gradtape.functions.outside.visit_functions import named_code
 from gradtape.functions.outside.walk import Walk
 
 
@@ -36,7 +37,8 @@ class OutsideReads:
         observation: Observation | None,
     ) -> None:
         roots = list(arguments)
-        walk = Walk(observation)
+        # Functions that call one another by global names are found without a walk.
+        walk = Walk(observation, named_code(function) if observation is None else None)
         walk.run(function, roots)
         while observation is None and walk.grew:
             # Code that was found reads more names: once more with those.
@@ -69,8 +71,13 @@ class OutsideReads:
         """Arrays whose content takes long to compare, with their sizes in bytes."""
         return self._comparisons.large_arrays
 
-    def difference(self) -> tuple[str, str, str] | None:
-        """The first thing that has changed, what it was, and what it is."""
+    def difference(self, later: OutsideReads | None = None) -> tuple[str, str, str] | None:
+        """The first thing that has changed, what it was, and what it is.
+
+        `later` reads tell what is there now: if they are the same, nothing has to be compared.
+        """
+        if later is not None and later._comparisons.are_those_of(self._comparisons):
+            return None
         return self._comparisons.difference()
 
     def line(self, label: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from gradtape.codegen.cpython import native_recorder
 from gradtape.functions.outside.trusted_code import (
     DYNAMIC_BUILTINS,
     is_own_scope,
@@ -22,7 +23,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
-from gradtape.recording.unobserved import Observer
+from gradtape.recording.unobserved import PASSED_OVER, Observer, pass_over
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
@@ -32,9 +33,8 @@ _CALLBACK = isolated.__code__
 _TEXTS = frozenset(each.__repr__.__code__ for each in (Tensor, Variable)) | {
     Tensor.__format__.__code__
 }
-# Code of modules that are trusted, as far as it has run, by id: the hash of code takes long. It
-# stays as long as its module.
-_PASSED: dict[int, CodeType] = {}
+# The events as native code numbers them.
+_EVENTS = {0: "call", 3: "return", 4: "c_call"}
 
 
 @dataclass
@@ -76,12 +76,31 @@ class RunObserver(Observer):
         # which replays call, too.
         self._elsewhere = 0
         self._verdicts: dict[Any, bool] = {}
+        # Whether native code looks first; and what it calls, which is kept here.
+        self.is_native = False
+        self._numbered = self._look_at_number
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> RunObserver:
         self._before = sys.getprofile()
         if hasattr(self._before, "disable"):
             self._before.disable()  # cProfile, which cannot be called from here: it pauses
-        sys.setprofile(self._quick_look if self._before is None else self._look)
+        self.is_native = self._before is None and native_recorder.installed()
+        self.resume()
+        return self
+
+    def pause(self) -> None:
+        """Observe nothing until `resume`."""
+        if self.is_native:
+            native_recorder.observe_with(None)
+        else:
+            sys.setprofile(None)
+
+    def resume(self) -> None:
+        """Observe from now on."""
+        if self.is_native:
+            native_recorder.observe_with(self._numbered)
+        else:
+            sys.setprofile(self._quick_look if self._before is None else self._look)
 
     def __exit__(
         self,
@@ -89,16 +108,20 @@ class RunObserver(Observer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.pause()
         if hasattr(self._before, "enable"):
-            sys.setprofile(None)
             self._before.enable()
-        else:
+        elif self._before is not None:
             sys.setprofile(self._before)
 
     def _quick_look(self, frame: FrameType, event: str, arg: Any) -> None:
         # Nearly all events are of the library's own code.
-        if id(frame.f_code) not in _PASSED:
+        if id(frame.f_code) not in PASSED_OVER:
             self._look(frame, event, arg)
+
+    def _look_at_number(self, frame: FrameType, event: Any, arg: Any = None) -> None:
+        """What native code calls, after it has looked who is passed over."""
+        self._look(frame, _EVENTS.get(event, event), arg)
 
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
         if self._before is not None and callable(self._before):
@@ -125,7 +148,7 @@ class RunObserver(Observer):
         if isinstance(module, str):
             if is_trusted_module(module):
                 if not frame.f_code.co_filename.startswith("<"):
-                    _PASSED[id(frame.f_code)] = frame.f_code
+                    pass_over(frame.f_code)
                 return
             if is_standard(frame.f_globals) and self._user_of(frame) is None:
                 return  # the library calls on
@@ -176,3 +199,8 @@ class RunObserver(Observer):
             if isinstance(owner, types.ModuleType) and owner.__name__ != "builtins":
                 shown = f"{owner.__name__}.{name}"
             self._note_impure(shown, frame)
+
+
+# They begin unobserved and end observed, or the other way round.
+pass_over(RunObserver.pause.__code__)
+pass_over(RunObserver.resume.__code__)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.functions.outside.code_reads import Chain, nested_code
+from gradtape.functions.outside.code_reads import Chain, nested_code, reads_of
 from gradtape.functions.outside.comparisons import PLAIN, SINGLE
 from gradtape.functions.outside.trusted_code import (
     is_library_class,
@@ -116,8 +116,7 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
     code = value.__code__
     if not walk.observed and code not in walk.executed:
         # Every function that is found counts as one that runs.
-        codes = (code, *nested_code(code))
-        walk.executed.update((each, value.__globals__) for each in codes)
+        walk.executed.update(named_code(value))
         walk.grew = True
     walk.found.add(code)
     if is_own_scope(value.__globals__):
@@ -136,6 +135,24 @@ def visit_function(walk: Walk, value: Any, expression: str, label: str, told: bo
         comparisons.check(f"not {now}.__dict__.keys().isdisjoint({absent})")
     if code in walk.executed:
         _visit_parts(walk, value, now, label)
+
+
+def named_code(function: Any) -> dict[types.CodeType, dict[str, Any]]:
+    """The code of a user's function and of others that it can call by global names."""
+    found: dict[types.CodeType, dict[str, Any]] = {}
+    pending = [function]
+    while pending:
+        each = pending.pop()
+        if (
+            isinstance(each, types.FunctionType)
+            and each.__code__ not in found
+            and not is_trusted_function(each)
+        ):
+            codes, scope = (each.__code__, *nested_code(each.__code__)), each.__globals__
+            found.update(dict.fromkeys(codes, scope))
+            if not is_own_scope(scope):
+                pending += [scope.get(name) for code in codes for name in reads_of(code).globals]
+    return found
 
 
 def _visit_parts(walk: Walk, value: Any, now: str, label: str) -> None:

@@ -153,6 +153,8 @@ def visit_class(walk: Walk, kind: type, label: str) -> None:
         return
     walk.scopes[id(kind), "class"] = None
     comparisons = walk.comparisons
+    if all(each is object or is_trusted_module(each.__module__) for each in kind.__mro__):
+        return
     ways = [each for each in kind.__mro__ if c_base(each) is not each]
     if all(is_trusted_module(each.__module__) for each in ways):
         return

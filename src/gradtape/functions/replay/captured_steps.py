@@ -71,8 +71,14 @@ class CapturedSteps:
                 "outside, and compared at every call because it can be changed. Make it a tensor "
                 "with gt.asarray."
             )
-        self.guards, self.differs = guards, guards.differs
-        self.tensors = guards.tensors
+        self.guards, self.tensors = guards, guards.tensors
+        # Many captures are never replayed: the comparisons are compiled when they are first made.
+        self.differs = self.first_differs
+
+    def first_differs(self) -> bool:
+        """Whether anything outside has changed; compiles the comparisons."""
+        self.differs = None if self.guards is None else self.guards.differs
+        return self.differs is not None and self.differs()
 
     def has_another_name(self, passed: Sequence[object]) -> bool:
         """Whether the function can reach one of these tensors without being given it."""

@@ -42,6 +42,10 @@ def _sigmoid_slope(body: FunctionBody[V], x: V) -> V:
     return small / (whole * whole)
 
 
+def _tanh_slope(body: FunctionBody[V], x: V) -> V:
+    return _sigmoid_slope(body, x + x) * 4.0
+
+
 def _softplus(body: FunctionBody[V], x: V) -> V:
     positive = body.select(x < 0.0, 0.0, x)
     return positive + body.apply(LOG1P, body.apply(EXP, -body.absolute(x)))
@@ -131,6 +135,7 @@ def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
 
 SIGMOID = Composition("sigmoid", _sigmoid)
 SIGMOID_SLOPE = Composition("sigmoid_slope", _sigmoid_slope)
+TANH_SLOPE = Composition("tanh_slope", _tanh_slope)
 SOFTPLUS = Composition("softplus", _softplus)
 LOG_SIGMOID = Composition("log_sigmoid", _log_sigmoid)
 LOGADDEXP = Composition("logaddexp", _logaddexp, 2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.graph import REGISTRY, Linear, Node, apply, constant
 from gradtape.ops.elementwise import complex_formulas
-from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS
+from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS, TANH_SLOPE
 from gradtape.ops.families import cast, identities, lowering
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
@@ -62,8 +62,15 @@ cosh: Unary = elementwise(
 )  # fmt: skip
 tanh = elementwise(
     "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
-    partials=[lambda y, x: _tanh_slope(y, x)], dtypes=_COMPLEX,
+    partials=[lambda y, x: 1.0 - y * y if x.dtype.kind == "c" else tanh_slope(x)], dtypes=_COMPLEX,
     function=mathlib.TANH,
+)  # fmt: skip
+# 1 - y y has no digits left where |y| is close to 1. One op, not one of sigmoid_slope: programs
+# have a slope for each tanh, and every stage takes time for every node.
+tanh_slope: Unary = elementwise(
+    "tanh_slope", lambda x: _tanh_slope(x), "Derivative of tanh, exact in its tails.",
+    ("float(tanh_slope(gt.asarray(0.0)))", "1.0"), partials=[lambda y, x: -2.0 * y * tanh(x)],
+    accepts="float", dtypes=_REAL, function=TANH_SLOPE,
 )  # fmt: skip
 asinh = elementwise(
     "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
@@ -209,8 +216,9 @@ def _sigmoid_slope(x: np.ndarray) -> np.ndarray:
     return small / np.square(1 + small)
 
 
-def _tanh_slope(y: Node, x: Node) -> Node:
-    return 1.0 - y * y if x.dtype.kind == "c" else 4.0 * sigmoid_slope(2.0 * x)
+def _tanh_slope(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-2 * np.abs(x))
+    return 4 * (small / np.square(1 + small))
 
 
 def _asinh_slope(x: Node) -> Node:
