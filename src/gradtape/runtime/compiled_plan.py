@@ -31,7 +31,7 @@ from gradtape.runtime.lowered_program import (
     is_product,
 )
 from gradtape.runtime.native_loops import Body, copy_of, with_copies
-from gradtape.runtime.native_stretches import assembled, kernel_addresses, stretch_of
+from gradtape.runtime.native_stretches import assembled, kernel_codes, stretch_of
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.written_out_plan import (
@@ -76,7 +76,7 @@ def _body(lowered: LoweredBody) -> Body:
         raise NotNative
     stretches = [step for step in lowered.steps if not isinstance(step, NumpyCall)]
     items = [item for stretch in stretches for item in stretch]
-    found = assembled(items, kernel_addresses([items]))
+    found = assembled(items, kernel_codes([items]))
     stream = Instructions(found.instructions)
     place = lowered.place
     return Body(
@@ -412,8 +412,8 @@ class CompiledPlan:
 
 def _compiled_steps(lowered: LoweredProgram) -> list[Stretch | NumpyCall]:
     steps = lowered.steps
-    addresses = kernel_addresses(step for step in steps if not isinstance(step, NumpyCall))
-    return [step if isinstance(step, NumpyCall) else stretch_of(step, addresses) for step in steps]
+    codes = kernel_codes(step for step in steps if not isinstance(step, NumpyCall))
+    return [step if isinstance(step, NumpyCall) else stretch_of(step, codes) for step in steps]
 
 
 def _picker(positions: list[int]) -> Callable[[Sequence[Input]], Sequence[Input]]:
