@@ -140,30 +140,37 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     """
     with _lock, keeping_interrupts():
         _free_dead()
-        llvm = _binding()
-        module = llvm.parse_assembly(text)
-        machine = _machine(level)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        names = [
-            function.name
-            for function in module.functions
-            if not function.is_declaration and function.linkage.name == "external"
-        ]
-        if level:
-            _optimize(llvm, module, machine)
-        content = llvm.ObjectFileRef.from_data(machine.emit_object(module))
-        module.close()
-        # An engine that compiles would take most of a megabyte; one that loads takes 30 kB.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
-        engine.add_object_file(content)
-        engine.finalize_object()
-        compiled = Compiled({name: engine.get_function_address(name) for name in names})
-        # Python does not free it at its end: threads may be in its code even then.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-        if not for_good:
-            _engines[weakref.ref(compiled, _dead.append)] = engine
-        return compiled
+        # In a function of its own, so that llvmlite's objects die while the lock is held.
+        return _compiled(_binding(), text, level, for_good)
+
+
+def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
+    # LLVM keeps types and constants for as long as the context lives.
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    machine = _machine(level)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    names = [
+        function.name
+        for function in module.functions
+        if not function.is_declaration and function.linkage.name == "external"
+    ]
+    if level:
+        _optimize(module, level)
+    content = llvm.ObjectFileRef.from_data(machine.emit_object(module))
+    module.close()
+    context.close()
+    # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
+    engine.add_object_file(content)
+    engine.finalize_object()
+    compiled = Compiled({name: engine.get_function_address(name) for name in names})
+    # Python does not free it at its end: threads may be in its code even then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    if not for_good:
+        _engines[weakref.ref(compiled, _dead.append)] = engine
+    return compiled
 
 
 def free_code() -> None:
@@ -187,15 +194,23 @@ def loaded_modules() -> int:
     return len(_engines)
 
 
-def _optimize(llvm: Any, module: Any, machine: Any) -> None:
-    """Run the two passes that pay: the IR is vector code without variables in memory already.
+@lru_cache(maxsize=3)
+def _passes(level: int) -> tuple[Any, Any]:
+    """The two passes that pay, and the builder that they are run with: llvmlite frees neither.
 
-    LLVM's pipeline of level 1 takes two to ten times as long and improves next to nothing more.
+    The IR is vector code without variables in memory already. LLVM's pipeline of level 1 takes two
+    to ten times as long and improves next to nothing more.
     """
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+    llvm = _binding()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
     passes = llvm.create_new_function_pass_manager()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
+    return passes, llvm.create_pass_builder(_machine(level), options)
+
+
+def _optimize(module: Any, level: int) -> None:
+    passes, builder = _passes(level)
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
@@ -206,9 +221,8 @@ def assembly(text: str) -> str:
     with _lock:
         llvm = _binding()
         module = llvm.parse_assembly(text)
-        machine = _machine(2)
-        _optimize(llvm, module, machine)
-        return str(machine.emit_assembly(module))
+        _optimize(module, 2)
+        return str(_machine(2).emit_assembly(module))
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:

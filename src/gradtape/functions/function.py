@@ -32,12 +32,13 @@ from gradtape.functions.explain import explained, warn_of_captures
 from gradtape.functions.native.call_slot import MOST_CONTEXTS
 from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.replay.steps import Step
-from gradtape.functions.thread_captures import ThreadCaptures, note_function
+from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+from gradtape.runtime.plan_cache import note_holder
 
 __all__ = ["Function", "function"]
 
@@ -270,7 +271,7 @@ class Function(Generic[P, R]):
         # The addresses of contexts for the native code, and after them the native calls that own
         # the contexts. One tuple: native code must not find an address whose owner is gone.
         self.native_contexts: tuple[Any, ...] = (b"",)
-        note_function(self)
+        note_holder(self)
         # A call of a generator or a coroutine only begins its work.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
@@ -371,7 +372,7 @@ class Function(Generic[P, R]):
             warn_of_captures(self.__name__, list(known.values()))
         return captured
 
-    def forget(self) -> None:
+    def forget_plans(self) -> None:
         """Forget what this thread has captured, and all native calls."""
         self._local.forget()
         self.native_contexts = (b"",)

@@ -1,16 +1,13 @@
-"""The captures that one thread has of a function, by signature: bounded, and forgotten on demand."""
+"""The captures that one thread has of a function, by signature: bounded, forgotten on demand."""
 
 from __future__ import annotations
 
 import threading
-from typing import Protocol
 
 from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import is_gone
 from gradtape.functions.arguments.signature import Key
 from gradtape.functions.captured import Captured
-from gradtape.graph.hooks import hooks
-from gradtape.graph.weak_table import WeakTable
 
 # A thread keeps the captures of at most so many signatures of one function.
 SIGNATURES = 512
@@ -47,29 +44,3 @@ class ThreadCaptures(threading.local):
         for each in known.values():
             each.calls_before = each.calls
         self._sweep_at = min(SIGNATURES, 2 * len(known))
-
-
-class HasCaptures(Protocol):
-    """A function with captures."""
-
-    def forget(self) -> None:
-        """Forget what this thread has captured, and all native calls."""
-        ...
-
-
-_functions: WeakTable[int, HasCaptures] = WeakTable()
-
-
-def note_function(made: HasCaptures) -> None:
-    """Let `forget_captures` know a function."""
-    _functions.setdefault(id(made), made)
-
-
-def forget_captures() -> None:
-    """Forget what all functions have captured; that of other threads at their next calls."""
-    World.number[0] += 1
-    for each in _functions.values():
-        each.forget()
-
-
-hooks.forget_captures = forget_captures

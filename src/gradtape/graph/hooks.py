@@ -16,7 +16,6 @@ FILLED_BY = {
     "compute_handle": "gradtape.evaluate.flush",
     "compute_pending": "gradtape.evaluate.flush",
     "consider_native_recorder": "gradtape.codegen.cpython.switch",
-    "forget_captures": "gradtape.functions.thread_captures",
     "handle_class": "gradtape.tensor.tensor",
     "leave_full_table": "gradtape.evaluate.flush",
     "row_sparse_class": "gradtape.tensor.row_sparse",
@@ -67,8 +66,7 @@ class Hooks:
     callback_cotangent: Callable[..., Any]
     tensor_of_array: Callable[[Any], Any]
 
-    # runtime/: functions hold plans and thread tables hold graphs that `clear_plans` forgets.
-    forget_captures: Callable[[], None]
+    # runtime/: `clear_plans` forgets the graphs that this thread has recorded, too.
     leave_full_table: Callable[[], None]
 
     # sparsity/: long greedy loops run as machine code. None: leave them to Python.

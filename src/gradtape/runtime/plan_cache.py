@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from gradtape.codegen.llvm import free_code
+from gradtape.dtypes import World
 from gradtape.graph.hooks import hooks
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, sealed, sealed_inputs
+from gradtape.graph.weak_table import WeakTable
 from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
@@ -96,6 +98,22 @@ def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V, limit: int) -> None:
         plans.popitem(last=False)
 
 
+class PlanHolder(Protocol):
+    """A function, which holds plans besides the cache."""
+
+    def forget_plans(self) -> None:
+        """Forget the plans that this thread uses."""
+        ...
+
+
+_holders: WeakTable[int, PlanHolder] = WeakTable()
+
+
+def note_holder(holder: PlanHolder) -> None:
+    """Let `clear_plans` know an object that holds plans."""
+    _holders.setdefault(id(holder), holder)
+
+
 def plans_held() -> int:
     """How many plans are in the cache."""
     return len(_plans) + len(_calling_plans)
@@ -112,7 +130,10 @@ def clear_plans() -> None:
     with _lock:
         for each in (_plans, _calling_plans, _models):
             each.clear()
-    hooks.forget_captures()
+    # Captures of other threads are forgotten at their next calls.
+    World.number[0] += 1
+    for each in _holders.values():
+        each.forget_plans()
     retire_tables()
     hooks.leave_full_table()
     free_code()
