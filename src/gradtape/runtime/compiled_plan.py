@@ -20,6 +20,7 @@ from gradtape.ops.families.access import row_major, whole
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
 from gradtape.recording import Content, Value
+from gradtape.runtime.beyond_memory import check_bytes
 from gradtape.runtime.buffer_pool import Buffer, allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.lowered_program import (
@@ -269,6 +270,10 @@ class CompiledPlan:
         self._ops = len(self.program.nodes)
         self.arena_size = lowered.arena_size
         self._slot_bytes = 8 * lowered.slots
+        # Bytes of the outputs, whose slots follow those of the input arrays.
+        self._written = [node.spec.nbytes for node in lowered.outputs.written]
+        outputs = sum(node.spec.nbytes for node in lowered.outputs.how)
+        check_bytes(self.arena_size + outputs)
         self._steps = _compiled_steps(lowered)
         position = {node: index for index, node in enumerate(self.program.inputs)}
         self._array_positions = [position[node] for node in lowered.arrays]
@@ -276,8 +281,6 @@ class CompiledPlan:
         self._numbers = _picker(self._scalar_positions)
         # `struct` takes anything for a boolean, a 0-d tensor included; and no complex number.
         self._must_convert = any(node.dtype.kind in "bc" for node in lowered.scalars)
-        # Bytes of the outputs, whose slots follow those of the input arrays.
-        self._written = [node.spec.nbytes for node in lowered.outputs.written]
         self._unset = self._later_slots()
         formats = "".join(FORMATS[node.dtype.str[1:]] for node in lowered.scalars)
         packer = struct.Struct(f"={lowered.slots}q{formats}")
