@@ -19,6 +19,7 @@ from tests.codegen.spread import allowed, differing_bits, outside, parts, sample
 import gradtape as gt
 from gradtape.codegen.kernels import builder, compile
 from gradtape.codegen.kernels.loops import Emitter
+from gradtape.graph.weak_table import WeakTable
 from gradtape.optimize import optimize
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
@@ -149,7 +150,7 @@ def test_gradients_agree_across_tiers(batch, monkeypatch):
 @pytest.fixture
 def kernels_apart(monkeypatch):
     """Kernels compiled in this test are not those of others."""
-    monkeypatch.setattr(compile, "_addresses", {})
+    monkeypatch.setattr(compile, "_known", WeakTable())
 
 
 def test_a_function_some_ulps_off_is_found(kernels_apart, monkeypatch):

@@ -1,19 +1,19 @@
 """LLVM: IR text in, addresses of native functions out. The only importer of llvmlite.
 
-IR text is parsed into a module, which two cheap passes simplify. One engine per level turns modules
-into machine code, and a function is called by its address. Types of llvmlite are Any here: it
-ships none.
+IR text is parsed into a module, which two cheap passes simplify. The target machine of its level
+turns it into machine code, an engine of its own loads that, and a function is called by its
+address. Types of llvmlite are Any here: it ships none.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import itertools
 import os
 import platform
 import struct
 import threading
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,6 @@ from gradtape.graph.interrupts import uninterrupted
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
-_serial = itertools.count()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -47,7 +46,9 @@ class Host:
 
 
 class Compiled:
-    """The functions of a compiled module, by name. Code is never unloaded."""
+    """The functions of a compiled module, by name. Its code may be freed when this object dies."""
+
+    __slots__ = ("__weakref__", "_addresses")
 
     def __init__(self, addresses: dict[str, int]) -> None:
         self._addresses = addresses
@@ -122,67 +123,99 @@ def _new_machine(level: int) -> Any:
     )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _machine(level: int) -> Any:
-    """The target machine of passes; an engine owns another."""
+    """The target machine that compiles all modules of a level."""
     return _new_machine(level)
 
 
-@lru_cache(maxsize=2)
-def _engine(level: int) -> Any:
-    """The engine of all modules of a level; an engine for each module would take a megabyte."""
-    llvm = _binding()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(level))
-    # Never freed: threads may be in its code even when the interpreter ends.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    return engine
+# The engines of modules that may be freed, and references to those that can be freed now.
+_engines: dict[weakref.ref[Compiled], Any] = {}
+_dead: list[weakref.ref[Compiled]] = []
 
 
 @uninterrupted
-def compile_ir(text: str, level: int = 2) -> Compiled:
+def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     """Compile a module of IR text for this machine.
 
-    Level 0 is for code that waits more than it computes: it compiles four times as fast.
+    Level 0 is for code that waits more than it computes: it compiles four times as fast. Code that
+    is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
+    must hold that.
     """
     with _lock:
-        llvm = _binding()
-        module = llvm.parse_assembly(text)
-        machine = _machine(level)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        unique = _named_apart(module)
-        if level:
-            _optimize(llvm, module, machine)
-        engine = _engine(level)
-        engine.add_module(module)
-        engine.finalize_object()
-        addresses = {name: engine.get_function_address(new) for name, new in unique.items()}
-        # The machine code stays with the engine; the IR is not needed any more.
-        engine.remove_module(module)
-        module.close()
-        return Compiled(addresses)
+        _free_dead()
+        # In a function of its own, so that llvmlite's objects die while the lock is held.
+        return _compiled(_binding(), text, level, for_good)
 
 
-def _named_apart(module: Any) -> dict[str, str]:
-    """Rename the functions of a module: the engine has one name space for all modules."""
-    number = next(_serial)
-    found = {}
-    for function in module.functions:
-        if not function.is_declaration and function.linkage.name == "external":
-            name = function.name
-            found[name] = function.name = f"{name}.{number}"
-    return found
+def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
+    # LLVM keeps types and constants for as long as the context lives.
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    machine = _machine(level)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    names = [
+        function.name
+        for function in module.functions
+        if not function.is_declaration and function.linkage.name == "external"
+    ]
+    if level:
+        _optimize(module, level)
+    content = llvm.ObjectFileRef.from_data(machine.emit_object(module))
+    module.close()
+    context.close()
+    # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
+    engine.add_object_file(content)
+    engine.finalize_object()
+    compiled = Compiled({name: engine.get_function_address(name) for name in names})
+    # Python does not free it at its end: threads may be in its code even then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    if not for_good:
+        _engines[weakref.ref(compiled, _dead.append)] = engine
+    return compiled
 
 
-def _optimize(llvm: Any, module: Any, machine: Any) -> None:
-    """Run the two passes that pay: the IR is vector code without variables in memory already.
+@uninterrupted
+def free_code() -> None:
+    """Free the machine code that nobody can run any more."""
+    if _dead:
+        with _lock:
+            _free_dead()
 
-    LLVM's pipeline of level 1 takes two to ten times as long and improves next to nothing more.
+
+def _free_dead() -> None:
+    # C code has listed these references. A finaliser would be Python code that runs anywhere, and
+    # what a signal handler raises there is lost.
+    while _dead:
+        engine = _engines.pop(_dead.pop())
+        engine.close()
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(engine))
+
+
+def loaded_modules() -> int:
+    """How many modules of machine code are loaded that may be freed."""
+    return len(_engines)
+
+
+@lru_cache(maxsize=3)
+def _passes(level: int) -> tuple[Any, Any]:
+    """The two passes that pay, and the builder that they are run with: llvmlite frees neither.
+
+    The IR is vector code without variables in memory already. LLVM's pipeline of level 1 takes two
+    to ten times as long and improves next to nothing more.
     """
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+    llvm = _binding()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
     passes = llvm.create_new_function_pass_manager()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
+    return passes, llvm.create_pass_builder(_machine(level), options)
+
+
+def _optimize(module: Any, level: int) -> None:
+    passes, builder = _passes(level)
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
@@ -194,9 +227,8 @@ def assembly(text: str) -> str:
     with _lock:
         llvm = _binding()
         module = llvm.parse_assembly(text)
-        machine = _machine(2)
-        _optimize(llvm, module, machine)
-        return str(machine.emit_assembly(module))
+        _optimize(module, 2)
+        return str(_machine(2).emit_assembly(module))
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from gradtape.dtypes import as_dtype
 from gradtape.graph import Op, Spec, spec
 from gradtape.graph.hooks import hooks
+from gradtape.graph.node import WRAPPERS
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
@@ -174,6 +175,9 @@ class Packed:
         return tuple(
             flatten_up_to(self.result, self.function(*args, **kwargs), "pure_callback: the result")
         )
+
+
+WRAPPERS.add(Packed)
 
 
 def _spec_nest(given: object) -> tuple[tuple[Spec, ...], Structure]:

@@ -12,6 +12,7 @@ from gradtape.graph.program import Program, program
 from gradtape.recording.recording import Recording
 from gradtape.recording.trace import Trace
 from gradtape.recording.value import Content, LeafValue, Value
+from gradtape.runtime.beyond_memory import explained
 from gradtape.runtime.plan_cache import plan_for
 
 # Values for the nodes of a program that are inputs of the caller's own, such as seeds.
@@ -70,6 +71,8 @@ class BoundPlan:
             ]
         try:
             return self.plan.run(inputs)
+        except MemoryError as error:
+            raise explained(error, program(self.outputs, self.inputs).nodes) from None
         except Exception as error:
             if self.fallible is not None and recording.lines:
                 Lines(self.fallible, recording.lines).explain(error, inputs)

@@ -33,7 +33,7 @@ from gradtape.evaluate.bound_plans import BoundPlan
 from gradtape.evaluate.kept_for_backward import kept
 from gradtape.graph.hooks import hooks
 from gradtape.graph.interrupts import is_interrupt
-from gradtape.graph.node import LEAF, PLACEHOLDER, Node
+from gradtape.graph.node import LEAF, PLACEHOLDER, Node, renew_table
 from gradtape.graph.program import Program, program
 from gradtape.graph.walk import topological
 from gradtape.recording.handle import Handle
@@ -252,11 +252,20 @@ def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
 def retire(recording: Recording) -> None:
     """Close a recording that no tape or handle needs, and begin the thread's next one."""
     if state.recording is recording:
+        renew_table()
         # First: an interrupt in between must not leave the thread with a closed recording.
         state.recording = Recording()
         if recording.handles and not recording.capturing and live(recording, recording.handles):
             return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()
+
+
+def leave_full_table() -> None:
+    """Begin with a new table if this thread's is full, and nothing is recorded."""
+    recording = state.recording
+    busy = recording.leaves or recording.tapes or recording.active or recording.handles
+    if type(recording) is Recording and recording.table.is_full() and not busy:
+        retire(recording)
 
 
 def release(recording: Recording) -> None:
@@ -362,3 +371,4 @@ def _losses(recording: Recording, found: Program) -> list[Node]:
 
 hooks.compute_handle = compute_handle
 hooks.compute_pending = compute_pending
+hooks.leave_full_table = leave_full_table

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.codegen.cpython import switch
-from gradtape.evaluate.flush import release
+from gradtape.evaluate.flush import leave_full_table, release
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import MEANWHILE
 from gradtape.functions.capture.capture_run import CaptureRun, Refusal, outside_refusal
@@ -84,6 +84,8 @@ class Captured:
         self._learned: Observation | None = None
         self.siblings: list[Captured] = [self]
         self._drop_at = PENDING
+        # How often it was called before captures were last dropped.
+        self.calls_before = -1
 
     @property
     def refused(self) -> str | None:
@@ -208,6 +210,7 @@ class Captured:
         self.history.took(time.perf_counter() - start)
         # The tree may have grown: it is written again when it is next replayed.
         self.replay = None
+        leave_full_table()
 
     def _learn(self, run: CaptureRun) -> None:
         """Draw the conclusions from a captured run."""

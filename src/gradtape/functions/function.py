@@ -11,14 +11,13 @@ import functools
 import inspect
 import itertools
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from gradtape.codegen.cpython import switch
 from gradtape.dtypes import World
-from gradtape.functions.arguments.argument_keys import has_iterator, is_gone
+from gradtape.functions.arguments.argument_keys import has_iterator
 from gradtape.functions.arguments.signature import Arguments, Key, Signature, Specs
 from gradtape.functions.arguments.tensor_spec import is_spec
 from gradtape.functions.audit import ALWAYS, CountedFunction, audited
@@ -33,11 +32,13 @@ from gradtape.functions.explain import explained, warn_of_captures
 from gradtape.functions.native.call_slot import MOST_CONTEXTS
 from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.replay.steps import Step
+from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+from gradtape.runtime.plan_cache import note_holder
 
 __all__ = ["Function", "function"]
 
@@ -231,14 +232,6 @@ def _no_specs(nest: Any) -> Iterator[Any]:
     yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
 
 
-class _Captures(threading.local):
-    """The captures of each thread: nodes belong to the thread that made them."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[Key, Captured] = {}
-        self.world = World.number[0]
-
-
 class Function(Generic[P, R]):
     """A function with its captured programs; made by `gt.function`.
 
@@ -273,11 +266,12 @@ class Function(Generic[P, R]):
             static_argnames, input_signature, reduce_retracing, fastmath, frozen, audit
         )  # fmt: skip
         self._audited = CountedFunction(f) if audit or ALWAYS else None
-        self._local = _Captures()
+        self._local = ThreadCaptures()
         self._warned = False
         # The addresses of contexts for the native code, and after them the native calls that own
         # the contexts. One tuple: native code must not find an address whose owner is gone.
         self.native_contexts: tuple[Any, ...] = (b"",)
+        note_holder(self)
         # A call of a generator or a coroutine only begins its work.
         self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
 
@@ -325,7 +319,7 @@ class Function(Generic[P, R]):
         key, leaves, arguments = self.signature.of(args, kwargs)
         local = self._local
         if local.world != World.number[0]:
-            local.by_key, local.world = {}, World.number[0]
+            local.forget()
         captured = local.by_key.get(key)
         if captured is None:
             captured = self._new_signature(key)
@@ -358,9 +352,8 @@ class Function(Generic[P, R]):
             self.native_contexts = (b"".join(addresses), *owners)
 
     def _new_signature(self, key: Key) -> Captured:
+        self._local.make_room()
         known = self._local.by_key
-        for gone in [each for each in known if is_gone(each)]:
-            del known[gone]
         # Compared with the latest only: who has very many shapes should not pay for each of them.
         latest = itertools.islice(reversed(known), CAPTURES)
         why = self.signature.difference(key, reversed(list(latest)))
@@ -378,6 +371,11 @@ class Function(Generic[P, R]):
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
         return captured
+
+    def forget_plans(self) -> None:
+        """Forget what this thread has captured, and all native calls."""
+        self._local.forget()
+        self.native_contexts = (b"",)
 
     # Inspection.
 

@@ -17,6 +17,7 @@ FILLED_BY = {
     "compute_pending": "gradtape.evaluate.flush",
     "consider_native_recorder": "gradtape.codegen.cpython.switch",
     "handle_class": "gradtape.tensor.tensor",
+    "leave_full_table": "gradtape.evaluate.flush",
     "row_sparse_class": "gradtape.tensor.row_sparse",
     "stack": "gradtape.ops.arrays.joining",
     "carry_out": "gradtape.control.batched_trace",
@@ -64,6 +65,9 @@ class Hooks:
     # ops/custom: a callback on tensors is differentiated by running it under a tape.
     callback_cotangent: Callable[..., Any]
     tensor_of_array: Callable[[Any], Any]
+
+    # runtime/: `clear_plans` forgets the graphs that this thread has recorded, too.
+    leave_full_table: Callable[[], None]
 
     # sparsity/: long greedy loops run as machine code. None: leave them to Python.
     compile_loops: Callable[..., dict[str, Callable[..., int]] | None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Union
 
@@ -25,6 +26,7 @@ from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
 from gradtape.graph.spec import Shape, Spec
+from gradtape.graph.weak_table import WeakTable
 
 Params = tuple[Any, ...]
 # What nodes are interned under: equal keys are the same computation.
@@ -32,6 +34,10 @@ Key = tuple[object, ...]
 
 # Above this many interned nodes a thread starts a new table; old nodes live while they are used.
 TABLE_LIMIT = 200_000
+# So does a thread whose table has grown in this many programs, between two of them.
+STRUCTURE_LIMIT = 1024
+# Specs that are remembered.
+SPEC_LIMIT = 8192
 
 
 Scalar = bool | int | float | complex
@@ -142,7 +148,10 @@ class Node:
 class Table:
     """A thread's interned nodes, with the derivatives and plans made from them."""
 
-    __slots__ = ("cache", "derived", "deriving", "nodes", "plans", "reads", "slopes")
+    __slots__ = (
+        "__weakref__", "_size", "_structures", "cache", "derived", "deriving", "functions", "nodes",
+        "plans", "reads", "slopes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.nodes: dict[Key, Node] = {}
@@ -158,13 +167,85 @@ class Table:
         self.cache: bytes | None = None
         # For debugging: the node whose derivative new nodes are part of.
         self.deriving: Node | None = None
+        # Functions of the user's that nodes call, by id.
+        self.functions: dict[int, weakref.ref[Any]] = {}
+        # How much it held when it was last asked, and how many programs have added to that.
+        self._size, self._structures = 0, 0
+
+    def is_full(self) -> bool:
+        """Whether the next program should have a new table. To be asked between two programs.
+
+        What is in the table is found again as long as it is not full. Then all of it goes at once:
+        nodes, plans and derivatives refer to each other.
+        """
+        size = len(self.nodes) + len(self.slopes) + len(self.plans) + len(self.derived)
+        if size != self._size:
+            self._size = size
+            self._structures += 1
+        return self._structures > STRUCTURE_LIMIT or len(self.functions) > UserFunctions.limit
+
+    def retire(self) -> None:
+        """Let the next program have a new table."""
+        self._structures = STRUCTURE_LIMIT + 1
+
+    def note_function(self, function: Any) -> None:
+        """Note a function of the user's that a node of this table calls, and so keeps alive."""
+        while type(function) in WRAPPERS:
+            function = function.function
+        bound_to = getattr(function, "__self__", None)
+        function = function if bound_to is None else bound_to
+        with contextlib.suppress(TypeError):  # something that has no weak references lives for good
+            self.functions[id(function)] = weakref.ref(function)
+
+
+# Classes of callables of ours whose attribute `function` is the user's.
+WRAPPERS: set[type] = set()
+
+
+class UserFunctions:
+    """How many functions of the user's one table may keep alive.
+
+    Most are made anew for each call, and a table must not keep many of these. But a program that
+    calls many functions again and again needs them all in one table.
+    """
+
+    limit = LEAST_FUNCTIONS = 32
+    # Those of the last table that was full of them.
+    _latest: tuple[weakref.ref[Any], ...] = ()
+
+    @classmethod
+    def leave(cls, full: Table) -> None:
+        """Learn from a table that is full how many functions the next one may have."""
+        if len(full.functions) > cls.limit:
+            alive = sum(each() is not None for each in cls._latest)
+            cls.limit = 2 * cls.limit if 2 * alive > cls.limit else cls.LEAST_FUNCTIONS
+            cls._latest = tuple(full.functions.values())
 
 
 class _Tables(threading.local):
     def __init__(self) -> None:
-        self.table = Table()
+        self.table = new_table()
         # Whether new nodes are part of a derivative.
         self.differentiates = False
+
+
+# Those in which threads and traces intern nodes.
+_tables: WeakTable[int, Table] = WeakTable()
+
+
+def new_table(full: Table | None = None) -> Table:
+    """An empty table for a thread or a trace, in the place of a full one."""
+    if full is not None:
+        UserFunctions.leave(full)
+    made = Table()
+    return _tables.setdefault(id(made), made)
+
+
+def retire_tables() -> None:
+    """Let the next program of every thread have a new table."""
+    for each in _tables.values():
+        each.retire()
+    _specs.clear()
 
 
 _local = _Tables()
@@ -174,8 +255,14 @@ def table() -> Table:
     """This thread's table; a new one when the old has grown past its limit."""
     current = _local.table
     if len(current.nodes) + len(current.slopes) > TABLE_LIMIT:
-        current = _local.table = Table()
+        current = _local.table = new_table()
     return current
+
+
+def renew_table() -> None:
+    """Give this thread a new table if the old one is full."""
+    if _local.table.is_full():
+        _local.table = new_table(_local.table)
 
 
 def exchange(new: Table) -> Table:
@@ -234,6 +321,8 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     """A new node: casts the operands as the op wants, infers the spec, raises shape errors."""
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
+    if op.calls_python:
+        _local.table.note_function(params[0])
     if found is None:
         cast = inputs if op.promote is None else op.promote(inputs)
         try:
@@ -242,9 +331,10 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
             raise SizeError(f"{op.name}: {error}") from None
         if any(a is not b for a, b in zip(cast, inputs, strict=True)):
             return Node(op, cast, params, found)
-        if len(_specs) > TABLE_LIMIT:
-            _specs.clear()
-        _specs[key] = found
+        if op.self_contained:  # functions and bodies in params are not kept alive here
+            if len(_specs) > SPEC_LIMIT:
+                _specs.clear()
+            _specs[key] = found
     return Node(op, inputs, params, found)
 
 

@@ -30,6 +30,7 @@ from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
+from gradtape.recording.large_results import note_line
 from gradtape.recording.modes import modes
 from gradtape.recording.parts import Parts
 from gradtape.recording.traffic import traffic
@@ -296,6 +297,7 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
+        note_line(found)
         if len(self.interned) > TABLE_LIMIT:
             self.table = table()
             self.interned = self.table.nodes

@@ -26,6 +26,7 @@ from gradtape.graph.node import (
     Table,
     apart_from_recorded,
     exchange,
+    new_table,
     numbered_placeholder,
     table,
 )
@@ -78,6 +79,13 @@ class _Tables(threading.local):
     def __init__(self) -> None:
         self.by_depth: dict[int, Table] = {}
 
+    def at(self, depth: int) -> Table:
+        """The table of traces inside so many others."""
+        found = self.by_depth.get(depth)
+        if found is None or found.is_full():
+            found = self.by_depth[depth] = new_table(found)
+        return found
+
 
 _tables = _Tables()
 
@@ -123,9 +131,7 @@ class Trace(Recording):
         self.size = size
         self.depth = getattr(outer, "depth", 0) + 1
         # If lines are noted, nodes that were made without lines must not be found.
-        self._own_table = (
-            _tables.by_depth.setdefault(self.depth, Table()) if provenance() is None else Table()
-        )
+        self._own_table = _tables.at(self.depth) if provenance() is None else Table()
         before = exchange(self._own_table)
         try:
             super().__init__()

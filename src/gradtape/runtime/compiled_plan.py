@@ -20,6 +20,7 @@ from gradtape.ops.families.access import row_major, whole
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
 from gradtape.recording import Content, Value
+from gradtape.runtime.beyond_memory import check_bytes
 from gradtape.runtime.buffer_pool import Buffer, allocate, array
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.lowered_program import (
@@ -31,7 +32,7 @@ from gradtape.runtime.lowered_program import (
     is_product,
 )
 from gradtape.runtime.native_loops import Body, copy_of, with_copies
-from gradtape.runtime.native_stretches import assembled, kernel_addresses, stretch_of
+from gradtape.runtime.native_stretches import assembled, kernel_codes, stretch_of
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.written_out_plan import (
@@ -76,7 +77,7 @@ def _body(lowered: LoweredBody) -> Body:
         raise NotNative
     stretches = [step for step in lowered.steps if not isinstance(step, NumpyCall)]
     items = [item for stretch in stretches for item in stretch]
-    found = assembled(items, kernel_addresses([items]))
+    found = assembled(items, kernel_codes([items]))
     stream = Instructions(found.instructions)
     place = lowered.place
     return Body(
@@ -269,6 +270,10 @@ class CompiledPlan:
         self._ops = len(self.program.nodes)
         self.arena_size = lowered.arena_size
         self._slot_bytes = 8 * lowered.slots
+        # Bytes of the outputs, whose slots follow those of the input arrays.
+        self._written = [node.spec.nbytes for node in lowered.outputs.written]
+        outputs = sum(node.spec.nbytes for node in lowered.outputs.how)
+        check_bytes(self.arena_size + outputs)
         self._steps = _compiled_steps(lowered)
         position = {node: index for index, node in enumerate(self.program.inputs)}
         self._array_positions = [position[node] for node in lowered.arrays]
@@ -276,8 +281,6 @@ class CompiledPlan:
         self._numbers = _picker(self._scalar_positions)
         # `struct` takes anything for a boolean, a 0-d tensor included; and no complex number.
         self._must_convert = any(node.dtype.kind in "bc" for node in lowered.scalars)
-        # Bytes of the outputs, whose slots follow those of the input arrays.
-        self._written = [node.spec.nbytes for node in lowered.outputs.written]
         self._unset = self._later_slots()
         formats = "".join(FORMATS[node.dtype.str[1:]] for node in lowered.scalars)
         packer = struct.Struct(f"={lowered.slots}q{formats}")
@@ -412,8 +415,8 @@ class CompiledPlan:
 
 def _compiled_steps(lowered: LoweredProgram) -> list[Stretch | NumpyCall]:
     steps = lowered.steps
-    addresses = kernel_addresses(step for step in steps if not isinstance(step, NumpyCall))
-    return [step if isinstance(step, NumpyCall) else stretch_of(step, addresses) for step in steps]
+    codes = kernel_codes(step for step in steps if not isinstance(step, NumpyCall))
+    return [step if isinstance(step, NumpyCall) else stretch_of(step, codes) for step in steps]
 
 
 def _picker(positions: list[int]) -> Callable[[Sequence[Input]], Sequence[Input]]:

@@ -31,6 +31,7 @@ from gradtape.optimize import for_loops, loops_of
 from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.runtime import blas
 from gradtape.runtime.arena import Arena, stored_bytes
+from gradtape.runtime.beyond_memory import check_stored
 from gradtape.runtime.buffer_pool import ALIGNMENT
 from gradtape.runtime.native_loops import Body, NativeControl, with_controls
 from gradtape.runtime.native_stretches import PlacedKernel, StretchItem
@@ -358,6 +359,7 @@ class LoweredProgram:
         placed = node in self.place
         if not placed and is_fixed(node):
             # The same in every run: computed once, with the plan.
+            check_stored([node])
             self.place[node] = (self._new_slot(), 0)
             self.fixed[node] = np.ascontiguousarray(node.op.numpy(**node.keywords), node.dtype)
             return

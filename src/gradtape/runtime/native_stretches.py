@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradtape.codegen.kernels.arguments import Lowered
-from gradtape.codegen.kernels.compile import compile_kernels
+from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
 from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
@@ -56,23 +56,23 @@ class Assembled:
     parallel: bool
 
 
-def kernel_addresses(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, int]:
-    """The addresses of all kernels, compiled together where they are new."""
+def kernel_codes(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, KernelCode]:
+    """The machine code of all kernels, compiled together where they are new."""
     kernels = [
         item.lowered.kernel
         for items in stretches
         for item in items
         if isinstance(item, PlacedKernel)
     ]
-    addresses, fresh = compile_kernels(kernels)
+    codes, fresh = compile_kernels(kernels)
     COUNTS.kernels_compiled += fresh
     COUNTS.kernels_reused += len(kernels) - fresh
-    return addresses
+    return codes
 
 
-def stretch_of(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> Stretch:
+def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Stretch:
     """Native instructions as one call."""
-    found = assembled(items, addresses)
+    found = assembled(items, codes)
     instructions = found.instructions
     if found.products:
         before, after = blas.hold_instruction(), blas.release_instruction()
@@ -91,7 +91,7 @@ def stretch_of(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) ->
     return Stretch(run, stream, parallel, quick)
 
 
-def assembled(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> Assembled:
+def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Assembled:
     """The items of a stretch as instructions."""
     instructions: list[Instruction] = []
     products, work, parallel = False, 0, False
@@ -106,16 +106,17 @@ def assembled(items: Sequence[StretchItem], addresses: Mapping[Kernel, int]) -> 
             work += item.work
             instructions.append(item.instruction)
         else:
-            lowered = item.lowered
+            lowered, code = item.lowered, codes[item.lowered.kernel]
             work += lowered.work
             instructions.append(
                 Instruction(
-                    addresses[lowered.kernel],
+                    code.address,
                     _arguments(lowered, item.places),
                     lowered.total,
                     lowered.grain,
                     lowered.work >= PARALLEL_WORK,
                     lowered.work,
+                    code=code,
                 )
             )
     return Assembled(instructions, products, work, parallel)

@@ -11,6 +11,7 @@ import numpy as np
 from gradtape.graph import Node, Program
 from gradtape.graph.lines import mark
 from gradtape.recording.value import Content, Value
+from gradtape.runtime.beyond_memory import check_stored
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import Input
 
@@ -26,6 +27,7 @@ class NumpyPlan:
     __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
 
     def __init__(self, program: Program) -> None:
+        check_stored(program.nodes)
         last_use = last_uses(program)
         slot = {node: index for index, node in enumerate(program.inputs)}
         free: list[int] = []

@@ -2,22 +2,33 @@
 
 Programs that differ in sizes only have one *outline*; the compiled plan of one serves as the model
 of the others, which then need no new kernels.
+
+A plan that was not asked for while many others were is forgotten. It is freed, with the machine
+code that no other plan calls, when nobody holds it: whoever runs a plan does.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from gradtape.codegen.llvm import free_code
+from gradtape.dtypes import World
+from gradtape.graph.hooks import hooks
 from gradtape.graph.locks import new_lock
+from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, sealed, sealed_inputs
+from gradtape.graph.weak_table import WeakTable
+from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.tiers import TieredPlan
 
-PLAN_LIMIT = 4096
+PLAN_LIMIT = 1024
+# Plans that call functions of the user's, and so keep them alive.
+CALLING_PLAN_LIMIT = 32
 
 
 class Key:
@@ -39,7 +50,9 @@ class Key:
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Sizes = tuple[int, ...]
-_plans: OrderedDict[tuple[Key, _Sizes], TieredPlan] = OrderedDict()
+_Plans = OrderedDict[tuple[Key, _Sizes], TieredPlan]
+_plans: _Plans = OrderedDict()
+_calling_plans: _Plans = OrderedDict()
 # The latest plan of each outline, with its sizes.
 _models: OrderedDict[Key, tuple[TieredPlan, _Sizes]] = OrderedDict()
 _lock = new_lock()
@@ -54,10 +67,11 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)
     sizes = outlined[1] if outlined is not None else ()
+    plans = _calling_plans if calls_python(program) else _plans
     with _lock:
-        found = _plans.get((key, sizes))
+        found = plans.get((key, sizes))
         if found is not None:
-            _plans.move_to_end((key, sizes))
+            plans.move_to_end((key, sizes))
             COUNTS.plan_hits += 1
             return found
         model, before = _models.get(key, (None, ()))
@@ -68,23 +82,58 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         built = TieredPlan(optimize(sealed(program), fast), fast)
     with _lock:
         COUNTS.plans_built += 1
-        _keep(_plans, (key, sizes), built)
-        if outlined is not None:
-            _keep(_models, key, (built, sizes))
+        if plans is _plans:
+            _keep(_plans, (key, sizes), built, PLAN_LIMIT)
+            if outlined is not None:
+                _keep(_models, key, (built, sizes), PLAN_LIMIT)
+        else:
+            _keep(_calling_plans, (key, sizes), built, CALLING_PLAN_LIMIT)
     return built
 
 
-def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V) -> None:
+def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V, limit: int) -> None:
     plans[key] = plan
-    if len(plans) > PLAN_LIMIT:
+    plans.move_to_end(key)
+    if len(plans) > limit:
         plans.popitem(last=False)
 
 
+class PlanHolder(Protocol):
+    """A function, which holds plans besides the cache."""
+
+    def forget_plans(self) -> None:
+        """Forget the plans that this thread uses."""
+        ...
+
+
+_holders: WeakTable[int, PlanHolder] = WeakTable()
+
+
+def note_holder(holder: PlanHolder) -> None:
+    """Let `clear_plans` know an object that holds plans."""
+    _holders.setdefault(id(holder), holder)
+
+
+def plans_held() -> int:
+    """How many plans are in the cache."""
+    return len(_plans) + len(_calling_plans)
+
+
 def clear_plans() -> None:
-    """Forget every plan.
+    """Forget every plan, derivative and captured call, and free the machine code of plans.
+
+    All of it is made again when it is next needed. What other threads have is freed when they next
+    compute something or call the function.
 
     >>> gt.clear_plans()
     """
     with _lock:
-        _plans.clear()
-        _models.clear()
+        for each in (_plans, _calling_plans, _models):
+            each.clear()
+    # Captures of other threads are forgotten at their next calls.
+    World.number[0] += 1
+    for each in _holders.values():
+        each.forget_plans()
+    retire_tables()
+    hooks.leave_full_table()
+    free_code()

@@ -15,6 +15,7 @@ from gradtape.codegen.llvm import host
 from gradtape.graph import Node, Program, new_lock
 from gradtape.ops.control.bodies import held
 from gradtape.recording.value import Content
+from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.plan import BoundRun, Input, Layout
 
@@ -126,7 +127,10 @@ class TieredPlan:
             return self._spent >= COMPILE_SECONDS * nodes
         if self._runs:
             return True
-        if _speculations["wasted"] >= SPECULATIONS or work(self.program) < WORTH_COMPILING:
+        elements = work(self.program)
+        # NumPy has no memory for all results of a program that is very large.
+        is_huge = elements >= memory() // 8
+        if elements < WORTH_COMPILING or (_speculations["wasted"] >= SPECULATIONS and not is_huge):
             return False
         _speculations["wasted"] += 1
         self._guessed = True

@@ -1,18 +1,20 @@
-"""Compile: kernels to addresses, each kernel once per process.
+"""Compile: kernels to machine code, each kernel once for all plans that call it.
 
-The text of all new kernels is one module of IR, which LLVM parses, optimises and compiles; the
-engine keeps the machine code, and plans call the functions by address.
+The text of all new kernels is one module of IR, which LLVM parses, optimises and compiles. Plans
+call the functions by address and hold the code: a kernel is freed with its last plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder, reductions
 from gradtape.codegen.kernels.kernel import Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.graph.locks import new_lock
+from gradtape.graph.weak_table import WeakTable
 
 # A longer body is emitted once, always masked, instead of once full and once for the tail.
 LONG_BODY = 48
@@ -74,8 +76,16 @@ def _scatter(e: Emitter) -> None:
     nest([])
 
 
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class KernelCode:
+    """The machine code of a kernel: whoever may run it holds this object."""
+
+    address: int
+    module: llvm.Compiled
+
+
 # By kernel and rounding mode.
-_addresses: dict[tuple[Kernel, str], int] = {}
+_known: WeakTable[tuple[Kernel, str], KernelCode] = WeakTable()
 _lock = new_lock()
 
 
@@ -97,15 +107,18 @@ def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
     return "\n".join([*definitions, *functions, attributes, "!0 = !{i32 1}"]), names
 
 
-def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, int], int]:
-    """The address of each kernel, and how many had to be compiled."""
+def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, KernelCode], int]:
+    """The code of each kernel, and how many had to be compiled."""
     wanted = list(dict.fromkeys(kernels))
     with _lock:
         mode = builder.rounding_mode()
-        fresh = [kernel for kernel in wanted if (kernel, mode) not in _addresses]
+        known = {kernel: _known.get((kernel, mode)) for kernel in wanted}
+        found = {kernel: code for kernel, code in known.items() if code is not None}
+        fresh = [kernel for kernel in wanted if kernel not in found]
         if fresh:
             text, names = module_text(fresh)
-            compiled = llvm.compile_ir(text)
+            module = llvm.compile_ir(text, for_good=False)
             for kernel in fresh:
-                _addresses[kernel, mode] = compiled.address(names[kernel])
-        return {kernel: _addresses[kernel, mode] for kernel in wanted}, len(fresh)
+                code = KernelCode(module.address(names[kernel]), module)
+                found[kernel] = _known.setdefault((kernel, mode), code)
+        return found, len(fresh)

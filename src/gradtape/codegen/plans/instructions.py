@@ -38,15 +38,18 @@ class Instruction:
     work: int = 0
     # Whether it runs even if an interrupt has stopped the plan.
     always: bool = False
+    # Holds the machine code of the function, if that may be freed.
+    code: object = None
 
 
 class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
-    __slots__ = ("_arguments", "_words", "address", "count", "parallel")
+    __slots__ = ("_arguments", "_code", "_words", "address", "count", "parallel")
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.count = len(instructions)
+        self._code = [each.code for each in instructions if each.code is not None]
         self.parallel = any(each.parallel for each in instructions)
         sizes = [len(each.arguments) for each in instructions]
         self._arguments = (ctypes.c_int64 * sum(sizes))()

@@ -94,6 +94,17 @@ def may_fail(body: Program) -> bool:
     return found
 
 
+def calls_python(body: Program) -> bool:
+    """Whether a program, or a body in it, calls a function of the user while it runs."""
+    found = body.derived.get("calls_python")
+    if found is None:
+        found = body.derived["calls_python"] = any(
+            node.op.calls_python or any(calls_python(inner) for inner in held(node))
+            for node in body.nodes
+        )
+    return found
+
+
 def held(node: Node) -> list[Program]:
     """The bodies among the params of a node."""
     found: list[Program] = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply, pick
+from gradtape.graph.node import WRAPPERS, Node, apply, pick
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.spec import Spec, spec
 from gradtape.ops.control.bodies import held
@@ -303,6 +303,9 @@ class Pullback:
             slope = listed[self.index]
             return np.zeros(arguments[self.index].shape) if slope is None else slope
         return hooks.callback_cotangent(self.function, arguments, dys, self.index)
+
+
+WRAPPERS.update((EachExample, Pullback))
 
 
 def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
