@@ -22,6 +22,7 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
+from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.arrays.creation import (
     arange,
     empty,
@@ -312,14 +313,26 @@ else:
         if name in _PACKAGES:
             return _import_module(f"gradtape.{name}")
         if name in _MODULE_OF:
-            found = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
-            globals()[name] = found
-            return found
+            globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
+            _face_all(globals(), (name,))
+            return globals()[name]
         raise AttributeError(_missing_name(name, __all__), name=name)
 
     def __dir__() -> list[str]:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
+
+# Functions that record ops check their own arguments; a face names the bad arguments of others.
+_face_all(
+    globals(),
+    [
+        name
+        for name in __all__
+        if getattr(globals().get(name), "__module__", "").startswith(
+            ("gradtape.tape.", "gradtape.runtime.", "gradtape.dtypes", "gradtape.pytree")
+        )
+    ],
+)
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported

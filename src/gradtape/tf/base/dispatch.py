@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from gradtape.graph.public_face import ACCIDENTS, Face
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.tensor import Tensor, adopt
 
@@ -50,14 +51,22 @@ PLAIN, EFFECT = "plain", "effect"
 
 
 def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
+    face = Face(function, function.__name__)
+
     @functools.wraps(function)
     def operate(*args: P.args, **kwargs: P.kwargs) -> R:
         if graphs.in_use:
             return graphs.take(function, args, kwargs, kind)
-        result = function(*args, **kwargs)
+        if face.checks is None or face.checks:
+            face.check(args, kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except ACCIDENTS as error:
+            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
         # Functions without an operand of class Tensor give one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)
 
+    operate.face = face  # type: ignore[attr-defined]
     return operate
 
 

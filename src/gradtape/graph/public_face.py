@@ -1,0 +1,230 @@
+"""The public face of functions and classes: an argument that is not what it should be is named.
+
+The face of a function calls it, and does more only in two cases. Arguments whose annotation says
+that they are flags, integers, real numbers or functions are checked before the call, because Python
+takes almost anything for such a value. Other arguments are looked at when the call has failed in a
+line that was not written to check them ("'int' object is not iterable"): then the error that is
+raised names the argument that its annotation does not allow. Errors that the library raises on
+purpose, and errors in the user's own code, pass unchanged.
+
+Functions that record an op have no face, because they are called often: they check their own
+arguments with `argument_checks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import opcode
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from gradtape.graph.annotated_kinds import Kind, kinds_of
+from gradtape.graph.argument_checks import shown
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What Python raises in a line that meets a value it cannot take.
+ACCIDENTS = (
+    TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
+    RecursionError, NotImplementedError,
+)  # fmt: skip
+# Kinds of values for which Python takes almost anything: they are checked before the call.
+_CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float", "Callable", "UserFunction"))
+_CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
+_CALLED = ("__init__", "__call__")
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+_SUPPORT = frozenset(("gradtape", "numpy", "scipy", "llvmlite")) | sys.stdlib_module_names
+_LIBRARY = __name__.partition(".")[0]
+
+
+class Face:
+    """What is known of a function's parameters, and the errors that name its arguments."""
+
+    __slots__ = ("checks", "function", "places", "title")
+
+    def __init__(self, function: Callable[..., Any], title: str) -> None:
+        self.function = function
+        self.title = title
+        # Read from the signature at the first call, since few functions of many are ever called.
+        self.checks: dict[str, tuple[Kind, ...]] | None = None
+        self.places: tuple[str, ...] = ()
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise if an argument for which Python takes almost anything is of another kind."""
+        checks = self.checks
+        if checks is None:
+            checks = self._read_signature()
+        for key, value in kwargs.items():
+            if key in checks:
+                self._check(key, value, checks[key])
+        for key, value in zip(self.places, args, strict=False):
+            if key in checks:
+                self._check(key, value, checks[key])
+
+    def _read_signature(self) -> dict[str, tuple[Kind, ...]]:
+        parameters = inspect.signature(self.function).parameters.values()
+        fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        found = {}
+        for each in parameters:
+            text = str(each.annotation).partition("[")[0].removesuffix("| None").strip()
+            kinds = kinds_of(each.annotation)
+            if text in _CHECKED_BEFORE and kinds and each.kind is not each.VAR_POSITIONAL:
+                found[each.name] = kinds
+        self.places = tuple(p.name for p in parameters if p.kind in fixed) if found else ()
+        self.checks = found
+        return found
+
+    def _check(self, parameter: str, value: object, kinds: tuple[Kind, ...]) -> None:
+        for kind in kinds:
+            if kind.takes(value):
+                return
+        raise self._refusal(parameter, value, kinds)
+
+    def _refusal(self, parameter: str, value: object, kinds: tuple[Kind, ...]) -> TypeError:
+        words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
+        remedy = kinds[0].remedy
+        return TypeError(f"{self.title}: {parameter}={shown(value)} is not {words}. Pass {remedy}.")
+
+    def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception:
+        """The error that names the argument to blame; the same error if it was raised on purpose."""
+        if not _is_accident(error):
+            return error
+        try:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+        except (TypeError, ValueError):
+            return error
+        found = self._blamed(error, dict(_named(bound)))
+        found.__cause__ = error
+        return found
+
+    def _blamed(self, error: Exception, arguments: dict[str, tuple[Any, object]]) -> Exception:
+        for parameter, (value, annotation) in arguments.items():
+            kinds = kinds_of(annotation)
+            if kinds and not any(kind.takes(value) for kind in kinds):
+                return self._refusal(parameter, value, kinds)
+        if isinstance(error, TypeError) and _CALLED_WRONGLY.search(str(error)):
+            return TypeError(f"{self.title}: a function is called with other arguments: {error}.")
+        arguments.pop("self", None)
+        listed = ", ".join(f"{key}={shown(value)}" for key, (value, _) in arguments.items())
+        kind = TypeError if isinstance(error, (TypeError, AttributeError)) else ValueError
+        return kind(
+            f"{self.title}: no result exists for these arguments, or one has a type, shape or "
+            f"value that it does not take: {listed}. The error before this one says what failed."
+        )
+
+
+def faced(function: F, name: str | None = None) -> F:
+    """The function with its public face.
+
+    >>> from gradtape.graph.public_face import faced
+    >>> def half(n: "int"):
+    ...     return n // 2
+    >>> try:
+    ...     faced(half)(2.5)
+    ... except TypeError as error:
+    ...     print(error)
+    half: n=2.5 is not a whole number. Pass one.
+    """
+    face = Face(function, name or function.__name__)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if face.checks is None or face.checks:
+            face.check(args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except ACCIDENTS as error:
+            raise face.blame(error, args, kwargs)
+
+    call.face = face  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def face_all(namespace: dict[str, Any], names: Iterable[str]) -> None:
+    """Give the functions that a namespace exports, and constructors of its classes, their faces.
+
+    A function is known under the namespace afterwards: pickle looks for it there.
+    """
+    for name in names:
+        thing = namespace[name]
+        if isinstance(thing, type):
+            face_class(thing)
+        elif _lacks_face(thing):
+            namespace[name] = faced(thing)
+            namespace[name].__module__ = namespace["__name__"]
+
+
+def face_package(package: str) -> None:
+    """The same for all that the loaded modules of a package export, wherever they import it."""
+    modules = [
+        vars(module)
+        for name, module in list(sys.modules.items())
+        if name == package or name.startswith(f"{package}.")
+    ]
+    faces: dict[Any, Any] = {}
+    for names in modules:
+        for thing in [names[name] for name in names.get("__all__", ())]:
+            if isinstance(thing, type) and thing.__module__.startswith(package):
+                face_class(thing)
+            elif _lacks_face(thing) and thing.__module__.startswith(package):
+                faces[thing] = faces.get(thing) or faced(thing)
+    for names in modules:
+        for name, thing in list(names.items()):
+            if isinstance(thing, types.FunctionType) and thing in faces:
+                names[name] = faces[thing]
+
+
+def _lacks_face(thing: object) -> bool:
+    """Whether something is a function, and neither has a face nor records an op at once."""
+    return isinstance(thing, types.FunctionType) and not (
+        hasattr(thing, "face") or hasattr(thing, "op")
+    )
+
+
+def face_class(cls: type) -> None:
+    """Give the constructor and the public methods that a class defines itself their faces."""
+    if hasattr(cls, "enter"):
+        # Methods of tensors and variables are called often, and most are functions of ops.
+        return
+    for name, method in list(vars(cls).items()):
+        if _lacks_face(method) and (name in _CALLED or not name.startswith("_")):
+            title = cls.__name__ if name in _CALLED else f"{cls.__name__}.{name}"
+            setattr(cls, name, faced(method, title))
+
+
+def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, tuple[Any, object]]]:
+    """The arguments by name, each with its annotation; those of `*args` and `**kwargs` one by one."""
+    for name, value in bound.arguments.items():
+        parameter = bound.signature.parameters[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            for index, each in enumerate(value):
+                yield f"{name}[{index}]", (each, parameter.annotation)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            for key, each in value.items():
+                yield key, (each, parameter.annotation)
+        else:
+            yield name, (value, parameter.annotation)
+
+
+def _is_accident(error: Exception) -> bool:
+    """Whether an error comes from a line of the library, or of one it uses, that checks nothing."""
+    step = error.__traceback__
+    # The first step is the face. If it is the last, Python refused the call itself.
+    if step is None or step.tb_next is None:
+        return False
+    if isinstance(error, Warning) or (isinstance(error, AssertionError) and str(error)):
+        return False
+    while step.tb_next is not None:
+        step = step.tb_next
+        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in _SUPPORT:
+            return False
+    if module != _LIBRARY:
+        return True
+    code = step.tb_frame.f_code.co_code
+    raised = code[step.tb_lasti] == _RAISE and code[step.tb_lasti + 1] > 0
+    return not raised or isinstance(error, AssertionError)
