@@ -314,7 +314,9 @@ else:
             return _import_module(f"gradtape.{name}")
         if name in _MODULE_OF:
             globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
-            _face_all(globals(), (name,))
+            if name != "Function":
+                # Calls of functions are counted in nanoseconds.
+                _face_all(globals(), (name,))
             return globals()[name]
         raise AttributeError(_missing_name(name, __all__), name=name)
 
@@ -322,17 +324,17 @@ else:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-# Functions that record ops check their own arguments; a face names the bad arguments of others.
-_face_all(
-    globals(),
-    [
-        name
-        for name in __all__
-        if getattr(globals().get(name), "__module__", "").startswith(
-            ("gradtape.tape.", "gradtape.runtime.", "gradtape.dtypes", "gradtape.pytree")
-        )
-    ],
-)
+# A face names bad arguments. What programs call often checks its own, and has none.
+_OFTEN_CALLED = (
+    "gradtape.ops.arrays.indexing", "gradtape.ops.arrays.joining", "gradtape.ops.arrays.movement",
+    "gradtape.ops.elementwise.", "gradtape.ops.families.", "gradtape.ops.matrices.contraction",
+    "gradtape.ops.matrices.products", "gradtape.ops.reductions.", "gradtape.tape.gradient_tape",
+    "gradtape.tensor.tensor", "gradtape.tensor.variable",
+)  # fmt: skip
+for _name in __all__:
+    if not (getattr(globals().get(_name), "__module__", None) or "").startswith(_OFTEN_CALLED):
+        _face_all(globals(), (_name,))
+_face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported

@@ -418,4 +418,4 @@ def _named(function: Any, found: Op, doc: str) -> Recorder:
     return function
 
 
-face_all(globals(), ("check", "elementwise", "op", "spec"))
+face_all(globals(), ("Sample", "check", "elementwise", "op", "spec"))

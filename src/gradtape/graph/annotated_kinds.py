@@ -8,7 +8,7 @@ tensor that has no value yet, and a deferred number, are told by their methods.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,12 +56,14 @@ def is_real(value: Any) -> bool:
     if type(value) is float:
         return value == value
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biuf"
+        return value.dtype.kind in "biuf" and not np.ma.is_masked(value)
     return isinstance(value, (int, np.integer, np.bool_)) or is_tensor(value) or _has_float(value)
 
 
 def _has_float(value: Any) -> bool:
-    return hasattr(type(value), "__float__") and not isinstance(value, (complex, np.complexfloating))
+    return hasattr(type(value), "__float__") and not isinstance(
+        value, (complex, np.complexfloating)
+    )
 
 
 def is_operand(value: Any) -> bool:
@@ -97,11 +99,16 @@ def _integers(value: Any) -> bool:
     if is_integer(value) or is_tensor(value):
         return True
     # Other iterables, such as a tf.TensorShape, may stand for integers.
-    return hasattr(type(value), "__iter__") and not isinstance(value, (*_TEXT, dict, set, type))
+    return hasattr(type(value), "__iter__") and not isinstance(value, _NO_INTEGERS)
+
+
+_NO_INTEGERS = (*_TEXT, dict, set, type, Iterator)
 
 
 def _sequence(value: Any) -> bool:
-    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, _TEXT) or is_tensor(value)
+    return (
+        isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, _TEXT)
+    ) or is_tensor(value)
 
 
 def _iterable(value: Any) -> bool:
@@ -121,7 +128,9 @@ KINDS: dict[str, Kind] = {
     "complex": Kind("a number", lambda value: is_real(value) or isinstance(value, complex)),
     "str": Kind("a text", lambda value: isinstance(value, str)),
     "Name": Kind("a text", lambda value: True),
-    "TensorLike": Kind("a tensor or numbers", is_operand, "numbers, an array of numbers or a tensor"),
+    "TensorLike": Kind(
+        "a tensor or numbers", is_operand, "numbers, an array of numbers or a tensor"
+    ),
     "DTypeLike": Kind("a dtype", is_dtype, "one such as gt.float64"),
     "ShapeLike": _INTEGERS,
     "Axis": Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),

@@ -7,29 +7,12 @@ that nobody can have meant is an error that says so.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-
-def shown(value: object) -> str:
-    """A value in an error: its `repr`, or its type where that is long or fails.
-
-    >>> from gradtape.graph.argument_checks import shown
-    >>> shown(np.zeros((2, 3)))
-    'an array of shape (2, 3) and dtype float64'
-    """
-    if isinstance(value, np.ndarray) and value.ndim:
-        return f"an array of shape {value.shape} and dtype {value.dtype}"
-    if hasattr(type(value), "enter"):
-        # The value of a tensor is not looked at: it may not have one.
-        return f"a {type(value).__name__} of shape {getattr(value, 'shape', None)}"
-    try:
-        text = repr(value)
-    except Exception:
-        return f"an object of type {type(value).__name__}"
-    return text if len(text) <= 100 else f"{text[:60]} ... of type {type(value).__name__}"
+from gradtape.errors import shown
 
 
 def as_count(where: str, value: object, least: int = 0) -> int:
@@ -60,6 +43,21 @@ def as_integer(where: str, value: object, words: str = "an integer") -> int:
         raise TypeError(f"{where}={shown(value)} is not {words}. Pass one.") from None
 
 
+def as_real(where: str, value: object) -> float:
+    """A real number; text is none, and an array has to hold one number.
+
+    >>> from gradtape.graph.argument_checks import as_real
+    >>> as_real("var: correction", 1)
+    1.0
+    """
+    try:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{where}={shown(value)} is not a real number. Pass one.") from None
+
+
 def as_flag(where: str, value: object) -> bool:
     """True or False; 1 and 0 count as such, and nothing else does.
 
@@ -70,6 +68,16 @@ def as_flag(where: str, value: object) -> bool:
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise TypeError(f"{where}={shown(value)} is not a flag. Pass True or False.")
+
+
+def is_choice(value: object, choices: Iterable[object]) -> bool:
+    """Whether a value is one of some texts or None; an array, or anything else, is not.
+
+    >>> from gradtape.graph.argument_checks import is_choice
+    >>> is_choice("cpu", (None, "cpu")), is_choice(np.zeros(2), (None, "cpu"))
+    (True, False)
+    """
+    return (value is None or isinstance(value, str)) and value in choices
 
 
 def check_function(where: str, f: object) -> Callable[..., Any]:

@@ -22,8 +22,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from gradtape.errors import shown
 from gradtape.graph.annotated_kinds import Kind, kinds_of
-from gradtape.graph.argument_checks import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +34,8 @@ ACCIDENTS = (
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float", "Callable", "UserFunction"))
+# A constructor stores these, and whoever reads them later cannot say where they came from.
+_CHECKED_AT_CONSTRUCTION = frozenset(("Axis", "IntLike", "IntsLike", "ShapeLike", "str"))
 _CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -60,59 +62,69 @@ class Face:
             checks = self._read_signature()
         for key, value in kwargs.items():
             if key in checks:
-                self._check(key, value, checks[key])
+                self._check(args, key, value, checks[key])
         for key, value in zip(self.places, args, strict=False):
             if key in checks:
-                self._check(key, value, checks[key])
+                self._check(args, key, value, checks[key])
 
     def _read_signature(self) -> dict[str, tuple[Kind, ...]]:
         parameters = inspect.signature(self.function).parameters.values()
         fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         found = {}
+        checked = _CHECKED_BEFORE
+        if self.function.__name__ == "__init__":
+            checked = checked | _CHECKED_AT_CONSTRUCTION
         for each in parameters:
             text = str(each.annotation).partition("[")[0].removesuffix("| None").strip()
             kinds = kinds_of(each.annotation)
-            if text in _CHECKED_BEFORE and kinds and each.kind is not each.VAR_POSITIONAL:
+            if text in checked and kinds and each.kind is not each.VAR_POSITIONAL:
                 found[each.name] = kinds
         self.places = tuple(p.name for p in parameters if p.kind in fixed) if found else ()
         self.checks = found
         return found
 
-    def _check(self, parameter: str, value: object, kinds: tuple[Kind, ...]) -> None:
+    def _check(self, args: Any, parameter: str, value: object, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:
             if kind.takes(value):
                 return
-        raise self._refusal(parameter, value, kinds)
+        raise self._refusal(args, parameter, value, kinds)
 
-    def _refusal(self, parameter: str, value: object, kinds: tuple[Kind, ...]) -> TypeError:
+    def _titled(self, args: Any) -> str:
+        return self.title or type(args[0]).__name__
+
+    def _refusal(self, args: Any, parameter: str, value: object, kinds: Any) -> TypeError:
         words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
         remedy = kinds[0].remedy
-        return TypeError(f"{self.title}: {parameter}={shown(value)} is not {words}. Pass {remedy}.")
+        where = f"{self._titled(args)}: {parameter}"
+        return TypeError(f"{where}={shown(value)} is not {words}. Pass {remedy}.")
 
     def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception:
-        """The error that names the argument to blame; the same error if it was raised on purpose."""
+        """The error that names the argument to blame, or this one if it was raised on purpose."""
         if not _is_accident(error):
             return error
         try:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
         except (TypeError, ValueError):
             return error
-        found = self._blamed(error, dict(_named(bound)))
+        found = self._blamed(args, error, dict(_named(bound)))
         found.__cause__ = error
         return found
 
-    def _blamed(self, error: Exception, arguments: dict[str, tuple[Any, object]]) -> Exception:
+    def _blamed(
+        self, args: Any, error: Exception, arguments: dict[str, tuple[Any, object]]
+    ) -> Exception:
+        title = self._titled(args)
         for parameter, (value, annotation) in arguments.items():
             kinds = kinds_of(annotation)
             if kinds and not any(kind.takes(value) for kind in kinds):
-                return self._refusal(parameter, value, kinds)
+                return self._refusal(args, parameter, value, kinds)
         if isinstance(error, TypeError) and _CALLED_WRONGLY.search(str(error)):
-            return TypeError(f"{self.title}: a function is called with other arguments: {error}.")
+            return TypeError(f"{title}: a function is called with other arguments: {error}.")
         arguments.pop("self", None)
         listed = ", ".join(f"{key}={shown(value)}" for key, (value, _) in arguments.items())
         kind = TypeError if isinstance(error, (TypeError, AttributeError)) else ValueError
         return kind(
-            f"{self.title}: no result exists for these arguments, or one has a type, shape or "
+            f"{title}: no result exists for these arguments, or one has a type, shape or "
             f"value that it does not take: {listed}. The error before this one says what failed."
         )
 
@@ -129,7 +141,7 @@ def faced(function: F, name: str | None = None) -> F:
     ...     print(error)
     half: n=2.5 is not a whole number. Pass one.
     """
-    face = Face(function, name or function.__name__)
+    face = Face(function, function.__name__ if name is None else name)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +150,7 @@ def faced(function: F, name: str | None = None) -> F:
         try:
             return function(*args, **kwargs)
         except ACCIDENTS as error:
-            raise face.blame(error, args, kwargs)
+            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
 
     call.face = face  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
@@ -150,9 +162,10 @@ def face_all(namespace: dict[str, Any], names: Iterable[str]) -> None:
     A function is known under the namespace afterwards: pickle looks for it there.
     """
     for name in names:
-        thing = namespace[name]
+        thing = namespace.get(name)
         if isinstance(thing, type):
-            face_class(thing)
+            if thing.__module__.startswith(_LIBRARY):
+                face_class(thing)
         elif _lacks_face(thing):
             namespace[name] = faced(thing)
             namespace[name].__module__ = namespace["__name__"]
@@ -169,7 +182,10 @@ def face_package(package: str) -> None:
     for names in modules:
         for thing in [names[name] for name in names.get("__all__", ())]:
             if isinstance(thing, type) and thing.__module__.startswith(package):
-                face_class(thing)
+                # Constructors are often inherited from a class that is not exported.
+                for base in thing.__mro__:
+                    if base.__module__.startswith(package):
+                        face_class(base)
             elif _lacks_face(thing) and thing.__module__.startswith(package):
                 faces[thing] = faces.get(thing) or faced(thing)
     for names in modules:
@@ -185,19 +201,22 @@ def _lacks_face(thing: object) -> bool:
     )
 
 
-def face_class(cls: type) -> None:
-    """Give the constructor and the public methods that a class defines itself their faces."""
-    if hasattr(cls, "enter"):
-        # Methods of tensors and variables are called often, and most are functions of ops.
-        return
+def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
+    """Give methods that a class defines itself, by default all public ones, their faces."""
     for name, method in list(vars(cls).items()):
-        if _lacks_face(method) and (name in _CALLED or not name.startswith("_")):
-            title = cls.__name__ if name in _CALLED else f"{cls.__name__}.{name}"
+        chosen = name in methods if methods else name in _CALLED or not name.startswith("_")
+        # The name of a subclass is only known when it is called.
+        title = "" if name in _CALLED else f"{cls.__name__}.{name}"
+        if chosen and _lacks_face(method):
             setattr(cls, name, faced(method, title))
+        elif chosen and isinstance(method, (staticmethod, classmethod)):
+            function = method.__func__
+            if _lacks_face(function):
+                setattr(cls, name, type(method)(faced(function, title)))
 
 
 def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, tuple[Any, object]]]:
-    """The arguments by name, each with its annotation; those of `*args` and `**kwargs` one by one."""
+    """The arguments by name, each with its annotation; those in `*args` and `**kwargs` too."""
     for name, value in bound.arguments.items():
         parameter = bound.signature.parameters[name]
         if parameter.kind is parameter.VAR_POSITIONAL:

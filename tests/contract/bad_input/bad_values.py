@@ -157,7 +157,7 @@ SILENT: dict[str, frozenset[str]] = {
     "count": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5", "-3",
                         "Decimal", "Fraction", "np.float64", "None")),
     "axis": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5",
-                       "Decimal", "Fraction", "np.float64", "7")),
+                       "Decimal", "Fraction", "np.float64")),
     "shape": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5", "-3",
                         "Decimal", "Fraction", "np.float64")),
     "flag": frozenset((*_NO_NUMBER, "NaN", "infinity", "-1", "-3", "2.5", "7", "list", "None",
@@ -168,7 +168,8 @@ SILENT: dict[str, frozenset[str]] = {
                                           "list of objects", "array of dates", "ellipsis")),
     "dtype": frozenset(("object", "module", "datetime", "NaN", "2.5", "7", "text", "bytes", "set",
                         "own class", "array of length 7", "-1")),
-    "function": frozenset((*_NEVER, "None", "7", "2.5", "list", "dict", "NaN", "array of length 7")),
+    "function": frozenset((*_NEVER, "None", "7", "2.5", "list", "dict", "NaN",
+                           "array of length 7")) - {"own class"},
     "text": frozenset(("object", "7", "2.5", "NaN", "list", "True", "array of length 7", "text")),
     "anything": frozenset(),
 }  # fmt: skip

@@ -136,7 +136,10 @@ def called_name(function: Any) -> str | None:
     if owner is not None and not isinstance(owner, types.ModuleType):
         cls = owner if isinstance(owner, type) else type(owner)
         name = getattr(function, "__name__", "")
-        ours = cls.__module__.startswith("gradtape") and not name.startswith("_")
+        # Methods that a class inherits from SciPy or unittest are not ours.
+        module = getattr(getattr(function, "__func__", None), "__module__", None) or "gradtape"
+        ours = cls.__module__.startswith("gradtape") and module.startswith("gradtape")
+        ours = ours and not name.startswith("_")
         return f"{cls.__module__}.{cls.__qualname__}.{name}" if ours else None
     module = getattr(function, "__module__", None) or type(function).__module__
     name = getattr(function, "__qualname__", None)
@@ -147,6 +150,8 @@ def called_name(function: Any) -> str | None:
         return f"{cls.__module__}.{cls.__qualname__}.__call__" if ours else None
     if not module.startswith("gradtape") or name.rpartition(".")[2].startswith("_"):
         return None
+    if name == "TestCase":
+        return None  # unittest's
     return f"{module}.{name}"
 
 
@@ -158,25 +163,31 @@ def _parameters(function: Any) -> tuple[tuple[str, str, str], ...]:
     return tuple((p.name, str(p.annotation), p.kind.name) for p in found)
 
 
+def _sites_in(example: str, source: str) -> list[Site]:
+    found: dict[int, Site] = {}
+
+    def note(number: int, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = called_name(function)
+        if name is not None and number not in found:
+            known = len(args), tuple(kwargs), _parameters(function)
+            found[number] = Site(name, example, number, *known)
+        return function(*args, **kwargs)
+
+    # Some examples end in an error that they are to show.
+    with contextlib.suppress(Exception):
+        run(compiled(source), note)
+    return list(found.values())
+
+
 def sites(examples: dict[str, str], each: int = 2) -> Iterator[Site]:
     """Up to `each` call sites of every public callable that the examples call."""
     seen: dict[str, int] = {}
     for example, source in examples.items():
-        found: list[Site] = []
-        numbers: set[int] = set()
-
-        def note(number: int, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            name = called_name(function)
-            if name is not None and number not in numbers:
-                numbers.add(number)
-                parameters = _parameters(function)
-                found.append(Site(name, example, number, len(args), tuple(kwargs), parameters))
-            return function(*args, **kwargs)
-
-        with contextlib.suppress(Exception):
-            run(compiled(source), note)
+        found = _sites_in(example, source)
         # An example's own subject comes first: the others are called on the way.
-        for site in sorted(found, key=lambda site: not example.endswith(site.name.rpartition(".")[2])):
+        for site in sorted(
+            found, key=lambda site: not example.endswith(site.name.rpartition(".")[2])
+        ):
             if seen.get(site.name, 0) < each:
                 seen[site.name] = seen.get(site.name, 0) + 1
                 yield site

@@ -125,7 +125,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def documented(function: F, module: str, sentence: str, example: str, result: str = "") -> F:
     """The function with a docstring that shows an example, and the name by which that calls it."""
     shown = f"\n    {result}" if result else ""
-    function.__name__ = function.__qualname__ = named_in(example)
+    function.__name__ = function.__qualname__ = name = named_in(example)
+    if hasattr(function, "face"):
+        # Errors name the function as the user does.
+        function.face.title = function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
     function.__module__ = module
     function.__doc__ = f"{sentence}\n\n    >>> {example}{shown}\n    "
     return function

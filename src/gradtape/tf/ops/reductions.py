@@ -217,6 +217,8 @@ def accumulate_n(
     >>> tf.math.accumulate_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
     [4.0, 6.0]
     """
+    if tensor_dtype is not None:
+        as_dtype(tensor_dtype)
     return add_n(inputs)
 
 
