@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import traceback
 import types
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ class Outcome:
     kind: str = ""
     text: str = ""
     place: str = ""
+    # The modes in which the same call raises another error, and which one.
+    other: tuple[str, ...] = ()
 
 
 def places_of(site: Site) -> list[int | str]:
@@ -149,6 +152,24 @@ class _Late(BaseException):
 
 def _ring(*_: object) -> None:
     raise _Late
+
+
+def make_in_all_modes(call: BadCall, code: types.CodeType) -> Outcome:
+    """Make a bad call; if it is refused, then also inside gt.function, gt.grad and gt.vmap."""
+    first = make(call, code)
+    if first.verdict != "ours":
+        return first
+    others = []
+    for mode in MODES[1:]:
+        found = make(replace(call, mode=mode), code)
+        if (found.kind, _comparable(found.text)) != (first.kind, _comparable(first.text)):
+            others.append(f"{mode}: {found.verdict} {found.kind}: {found.text}")
+    return replace(first, other=tuple(others))
+
+
+def _comparable(text: str) -> str:
+    """A text without the addresses of objects, which are made afresh for each call."""
+    return re.sub(r"0x[0-9a-f]+", "0x", text)
 
 
 def make(call: BadCall, code: types.CodeType) -> Outcome:

@@ -18,6 +18,8 @@ from typing import Any
 from tests.contract.bad_input import bad_calls, call_sites
 from tests.contract.bad_input.bad_calls import SECONDS, BadCall, Outcome
 
+# One call in so many is also made in the other modes.
+EACH = 10
 MEMORY = 6 * 2**30
 # A call that no interrupt ends is a hang after so many seconds.
 PATIENCE = 6 * SECONDS
@@ -29,11 +31,14 @@ def serve(channel: Connection, examples: dict[str, str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.chdir(tempfile.gettempdir())
     codes: dict[str, Any] = {}
+    made = 0
     while (call := channel.recv()) is not None:
         name = call.site.example
         if name not in codes:
             codes[name] = call_sites.compiled(examples[name])
-        channel.send(bad_calls.make(call, codes[name]))
+        made += 1
+        make = bad_calls.make if made % EACH else bad_calls.make_in_all_modes
+        channel.send(make(call, codes[name]))
 
 
 class Worker:
