@@ -1,7 +1,7 @@
 """The public face of functions and classes: an argument that is not what it should be is named.
 
 The face of a function calls it, and does more only in two cases. Arguments whose annotation says
-that they are flags, integers, real numbers or functions are checked before the call, because Python
+that they are flags, integers or real numbers are checked before the call, because Python
 takes almost anything for such a value. Other arguments are looked at when the call has failed in a
 line that was not written to check them ("'int' object is not iterable"): then the error that is
 raised names the argument that its annotation does not allow. Errors that the library raises on
@@ -33,7 +33,7 @@ ACCIDENTS = (
     RecursionError, NotImplementedError,
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
-_CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float", "Callable", "UserFunction"))
+_CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
 # A constructor stores these, and whoever reads them later cannot say where they came from.
 _CHECKED_AT_CONSTRUCTION = frozenset(("Axis", "IntLike", "IntsLike", "ShapeLike", "str"))
 _CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
@@ -189,9 +189,11 @@ def face_package(package: str) -> None:
             elif _lacks_face(thing) and thing.__module__.startswith(package):
                 faces[thing] = faces.get(thing) or faced(thing)
     for names in modules:
-        for name, thing in list(names.items()):
-            if isinstance(thing, types.FunctionType) and thing in faces:
-                names[name] = faces[thing]
+        # Tables of functions by name are among the globals.
+        for table in (names, *(each for each in list(names.values()) if type(each) is dict)):
+            for name, thing in list(table.items()):
+                if isinstance(thing, types.FunctionType) and thing in faces:
+                    table[name] = faces[thing]
 
 
 def _lacks_face(thing: object) -> bool:
