@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def shown(value: object) -> str:
+def shown(value: object, depth: int = 0) -> str:
     """A value in an error: its `repr`, or its type where that is long or fails.
 
     >>> from gradtape.errors import shown
@@ -41,6 +41,10 @@ def shown(value: object) -> str:
     if hasattr(type(value), "enter"):
         # The value of a tensor is not looked at: it may not have one.
         return f"a {type(value).__name__} of shape {getattr(value, 'shape', None)}"
+    if isinstance(value, (list, tuple)) and value and depth < 3:
+        items = [shown(each, depth + 1) for each in value[:4]]
+        text = ", ".join(items if len(value) <= 4 else [*items, "..."])
+        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
     try:
         text = repr(value)
     except Exception:

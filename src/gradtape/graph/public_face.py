@@ -162,7 +162,7 @@ def face_all(namespace: dict[str, Any], names: Iterable[str]) -> None:
     A function is known under the namespace afterwards: pickle looks for it there.
     """
     for name in names:
-        thing = namespace.get(name)
+        thing: Any = namespace.get(name)
         if isinstance(thing, type):
             if thing.__module__.startswith(_LIBRARY):
                 face_class(thing)

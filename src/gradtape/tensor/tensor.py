@@ -283,8 +283,10 @@ def asarray(
     """
     if device is not None and not is_choice(device, ("cpu",)):
         raise ValueError(f"asarray: {shown(device)} is not a device here. The only one is 'cpu'.")
+    if copy is not None:
+        copy = as_flag("asarray: copy", copy)
     if isinstance(obj, Tensor):
-        found = obj.copy() if copy is not None and as_flag("asarray: copy", copy) else obj
+        found = obj.copy() if copy else obj
     elif type(obj) is Deferred:
         return _from_number(obj, dtype)
     elif isinstance(obj, (bool, int, float, complex)) and type(obj) in (bool, int, float, complex):

@@ -91,10 +91,20 @@ class Site:
 
 
 class _Through(ast.NodeTransformer):
-    """Puts every call through `__call__(number, function, …)`."""
+    """Puts every call through `__call__(number, function, …)`.
+
+    Functions of the example stay as they are: gt.function looks at all that they refer to.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

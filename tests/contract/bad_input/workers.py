@@ -22,7 +22,7 @@ from tests.contract.bad_input.bad_calls import SECONDS, BadCall, Outcome
 EACH = 10
 MEMORY = 6 * 2**30
 # A call that no interrupt ends is a hang after so many seconds.
-PATIENCE = 6 * SECONDS
+PATIENCE = 3 * SECONDS
 
 
 def serve(channel: Connection, examples: dict[str, str]) -> None:

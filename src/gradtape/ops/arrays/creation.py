@@ -23,6 +23,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
 )
 from gradtape.recording import SCALARS, Deferred, host_value, record
+from gradtape.recording.operands import scalar_spec
 
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
@@ -323,6 +324,9 @@ def linspace(
         # Adding 0 turns a bool into an int.
         bounds: Any = (start, stop)
         first, last = (bound + 0 for bound in bounds)
+        for bound in (first, last):
+            if type(bound) is int:
+                scalar_spec(bound, int, None)
         return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
     return _linspace_between(record_operand(start), record_operand(stop), count, endpoint, dtype)
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gradtape.errors import ShapeError, shown
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
@@ -21,7 +23,7 @@ def _length(n: Any) -> int | None:
         return n
     try:
         found = None if isinstance(n, (bool, str, bytes)) else int(n)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
         found = None
     if found is None or found != n:
         raise TypeError(f"TensorShape: {shown(n)} is not a length. Pass a whole number or None.")
