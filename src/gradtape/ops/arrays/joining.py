@@ -206,7 +206,7 @@ def split(
     length = x.shape[axis]
     if isinstance(sections, (tuple, list, np.ndarray)):
         # As in NumPy, positions have the meaning of slice bounds: negative ones count from the end.
-        edges = [0, *(as_integer("split: sections holds", at) for at in sections), length]
+        edges = [0, *(as_integer("split: a section", at) for at in sections), length]
         parts = [range(length)[low:high] for low, high in pairwise(edges)]
         if all(one.start + len(one) == after.start for one, after in pairwise(parts)):
             return _split(x, tuple(map(len, parts)), axis)

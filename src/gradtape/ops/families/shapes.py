@@ -77,7 +77,7 @@ def normalize_shape(name: str, shape: Any) -> Shape:
         shape = (shape,)
     for n in shape:
         if type(n) is not int:
-            return tuple(as_integer(f"{name}: shape holds", n) for n in shape)
+            return tuple(as_integer(f"{name}: shape[{at}]", n) for at, n in enumerate(shape))
     return tuple(shape)
 
 
