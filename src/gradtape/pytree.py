@@ -177,7 +177,7 @@ def with_more(tree: object, structure: Structure) -> list[object]:
         found = [tree] if len(getattr(tree, "__dict__", ())) > len(structure.context) else []
     children: Any = _children(tree)
     if children is None or len(children[2]) != len(structure.children):
-        raise ValueError(f"with_more: {tree!r} does not have this structure: {structure}.")
+        raise ValueError(f"with_more: this {type(tree).__name__} does not have that structure.")
     for child, below in zip(children[2], structure.children, strict=True):
         found += with_more(child, below)
     return found

@@ -52,12 +52,16 @@ def is_flag(value: Any) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number other than NaN, or a tensor."""
+    """Whether a value is a real number, or a tensor."""
     if type(value) is float:
-        return value == value
+        return True
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf" and not np.ma.is_masked(value)
     return isinstance(value, (int, np.integer, np.bool_)) or is_tensor(value) or _has_float(value)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
 
 
 def _has_float(value: Any) -> bool:
@@ -118,6 +122,8 @@ def _iterable(value: Any) -> bool:
 _INTEGER = Kind("a whole number", is_integer)
 _INTEGERS = Kind("a whole number or a sequence of them", _integers)
 _FUNCTION = Kind("callable", callable, "a function")
+# A number that an object keeps: NaN would show only in results.
+KEPT_NUMBER = Kind("a real number", lambda value: is_real(value) and not _is_nan(value))
 KINDS: dict[str, Kind] = {
     "None": Kind("None", lambda value: value is None),
     "bool": Kind("a flag", is_flag, "True or False"),

@@ -22,20 +22,27 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from gradtape.errors import shown
-from gradtape.graph.annotated_kinds import Kind, kinds_of
+import numpy as np
 
+from gradtape.errors import shown
+from gradtape.graph.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
+
+# For each parameter the classes whose values need no look, and all kinds that it takes.
+Checks = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What Python raises in a line that meets a value it cannot take.
 ACCIDENTS = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
-    RecursionError, NotImplementedError,
+    RecursionError, NotImplementedError, np.ma.MAError,
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
 # A constructor stores these, and whoever reads them later cannot say where they came from.
 _CHECKED_AT_CONSTRUCTION = frozenset(("Axis", "IntLike", "IntsLike", "ShapeLike", "str"))
+_PLAIN: dict[str, type] = {
+    "a flag": bool, "a whole number": int, "a real number": int, "a text": str, "None": type(None),
+}  # fmt: skip
 _CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -46,14 +53,16 @@ _LIBRARY = __name__.partition(".")[0]
 class Face:
     """What is known of a function's parameters, and the errors that name its arguments."""
 
-    __slots__ = ("checks", "function", "places", "title")
+    __slots__ = ("checks", "first", "function", "places", "title")
 
     def __init__(self, function: Callable[..., Any], title: str) -> None:
         self.function = function
         self.title = title
         # Read from the signature at the first call, since few functions of many are ever called.
-        self.checks: dict[str, tuple[Kind, ...]] | None = None
+        self.checks: Checks | None = None
+        # The parameters by position, and the number of the first that is checked.
         self.places: tuple[str, ...] = ()
+        self.first = 0
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise if an argument for which Python takes almost anything is of another kind."""
@@ -61,25 +70,32 @@ class Face:
         if checks is None:
             checks = self._read_signature()
         for key, value in kwargs.items():
-            if key in checks:
-                self._check(args, key, value, checks[key])
-        for key, value in zip(self.places, args, strict=False):
-            if key in checks:
-                self._check(args, key, value, checks[key])
+            if key in checks and type(value) not in checks[key][0]:
+                self._check(args, key, value, checks[key][1])
+        if len(args) > self.first:
+            for key, value in zip(self.places, args, strict=False):
+                if key in checks and type(value) not in checks[key][0]:
+                    self._check(args, key, value, checks[key][1])
 
-    def _read_signature(self) -> dict[str, tuple[Kind, ...]]:
+    def _read_signature(self) -> Checks:
         parameters = inspect.signature(self.function).parameters.values()
         fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        found = {}
+        found: Checks = {}
         checked = _CHECKED_BEFORE
-        if self.function.__name__ == "__init__":
+        constructs = self.function.__name__ == "__init__"
+        if constructs:
             checked = checked | _CHECKED_AT_CONSTRUCTION
         for each in parameters:
             text = str(each.annotation).partition("[")[0].removesuffix("| None").strip()
             kinds = kinds_of(each.annotation)
+            if constructs:
+                kinds = tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds)
             if text in checked and kinds and each.kind is not each.VAR_POSITIONAL:
-                found[each.name] = kinds
-        self.places = tuple(p.name for p in parameters if p.kind in fixed) if found else ()
+                plain = frozenset(_PLAIN[kind.words] for kind in kinds if kind.words in _PLAIN)
+                found[each.name] = (plain, kinds)
+        self.places = tuple(p.name for p in parameters if p.kind in fixed)
+        checked_places = [at for at, name in enumerate(self.places) if name in found]
+        self.first = min(checked_places, default=len(self.places))
         self.checks = found
         return found
 
@@ -197,10 +213,16 @@ def face_package(package: str) -> None:
 
 
 def _lacks_face(thing: object) -> bool:
-    """Whether something is a function, and neither has a face nor records an op at once."""
+    """Whether something is a function without a face, and does not record an op at once."""
     return isinstance(thing, types.FunctionType) and not (
         hasattr(thing, "face") or hasattr(thing, "op")
     )
+
+
+def _takes_arguments(method: types.FunctionType) -> bool:
+    """Whether a method has parameters besides `self`: an error of another one blames nobody."""
+    code = method.__code__
+    return code.co_argcount > 1 or code.co_kwonlyargcount > 0 or bool(code.co_flags & 0x0C)
 
 
 def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
@@ -209,7 +231,7 @@ def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
         chosen = name in methods if methods else name in _CALLED or not name.startswith("_")
         # The name of a subclass is only known when it is called.
         title = "" if name in _CALLED else f"{cls.__name__}.{name}"
-        if chosen and _lacks_face(method):
+        if chosen and _lacks_face(method) and _takes_arguments(method):
             setattr(cls, name, faced(method, title))
         elif chosen and isinstance(method, (staticmethod, classmethod)):
             function = method.__func__

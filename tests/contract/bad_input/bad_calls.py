@@ -172,8 +172,8 @@ def make_in_all_modes(call: BadCall, code: types.CodeType) -> Outcome:
 
 
 def _comparable(text: str) -> str:
-    """A text without the addresses of objects, which are made afresh for each call."""
-    return re.sub(r"0x[0-9a-f]+", "0x", text)
+    """A text without addresses and numbers of objects, which are made afresh for each call."""
+    return re.sub(r"0x[0-9a-f]+|_\d+\b", "", text)
 
 
 def make(call: BadCall, code: types.CodeType) -> Outcome:
@@ -200,7 +200,7 @@ def make(call: BadCall, code: types.CodeType) -> Outcome:
             step = traceback.extract_tb(error.__traceback__)[-1]
             outcome = Outcome(
                 judge.verdict(error, call.site.name), type(error).__name__,
-                str(error.args[0] if error.args else error)[:300],
+                str(error)[:300],
                 f"{step.filename.removeprefix(judge.LIBRARY)}:{step.lineno} {step.name}",
             )  # fmt: skip
         raise Stop

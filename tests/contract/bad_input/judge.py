@@ -5,6 +5,7 @@ An error is ours if it tells the caller what is wrong. That is so if
   its text is a sentence of three words or more; or
 - Python refuses the call itself, because arguments are missing, unknown or too many: its text names
   the function; or
+- memory is short, and the text says for what; or
 - a function for tests says that an assertion does not hold.
 
 It is the user's if the user's own code raised it: the object that was passed, a function in the
@@ -33,10 +34,15 @@ import gradtape as gt
 
 LIBRARY = str(Path(gt.__file__).parent)
 BINDING = re.compile(
-    r"(\w[\w.<>]*)\(\) (takes|missing|got an unexpected|got multiple|got some positional|"
+    r"([\w<][\w.<>]*)\(\) (takes|missing|got an unexpected|got multiple|got some positional|"
     r"does not take|requires|argument)"
 )
-TESTING = ("gradtape.testing.", "gradtape.tf.programs.testing.", "gradtape.tf.programs.assertions.")
+TESTING = (
+    "gradtape.extend.check",
+    "gradtape.testing.",
+    "gradtape.tf.programs.testing.",
+    "gradtape.tf.programs.assertions.",
+)
 # Functions that examples decorate.
 OF_EXAMPLES = {"step", "root", "total", "f", "double", "<lambda>"}
 # These read the shape and the dtype of their operand only, so a mask is not lost.
@@ -60,7 +66,7 @@ def _executes_raise(step: types.TracebackType) -> bool:
 
 def verdict(error: BaseException, callee: str) -> str:
     """`ours`, `user's` or `internal`."""
-    text = str(error.args[0]) if error.args else str(error)
+    text = str(error)
     if Broken.TEXT in text:
         return "user's"
     step = _innermost(error)
@@ -70,6 +76,8 @@ def verdict(error: BaseException, callee: str) -> str:
     if callee.startswith("operator.") and not file.startswith(LIBRARY):
         # The other operand's class was asked first, and refuses.
         return "user's"
+    if isinstance(error, MemoryError) and text:
+        return "ours"
     if isinstance(error, AssertionError) and text and callee.startswith(TESTING):
         return "ours"
     if isinstance(error, (AssertionError, RecursionError)) and not _by_design(error):
@@ -91,14 +99,14 @@ def _names(callee: str) -> set[str]:
     parts = callee.split(".")
     found = {*parts[-2:], "__init__", "__new__"}
     # A gt.function is called as the user's function is: Python names that.
-    return found | OF_EXAMPLES if parts[-2:] == ["Function", "__call__"] else found
+    return found | OF_EXAMPLES if parts[-2:-1] == ["Function"] else found
 
 
 def kind_of(name: str, annotation: str, callee: str) -> str:
     """The kind of values that a parameter takes: a key of `SILENT`."""
     text = annotation.replace("typing.", "").replace("collections.abc.", "")
     text = re.sub(r"\s*\|\s*None|None\s*\|\s*|Optional\[(.*)\]", r"\1", text).strip("'\" ")
-    if callee.startswith("operator."):
+    if callee.startswith(("operator.", *TESTING)):
         return "anything"
     if name in ("keepdims", "persistent", "training", "include_initial", "descending"):
         return "flag" if text != "Any" or name == "keepdims" else "anything"
@@ -123,10 +131,12 @@ def kind_of(name: str, annotation: str, callee: str) -> str:
 
 # Whole numbers that may be negative.
 _SIGNED = {"offset", "k", "shift", "seed", "start", "stop", "low", "high", "lower", "upper",
-           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose"}  # fmt: skip
+           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose", "order"}  # fmt: skip
 
 
 def is_silent(callee: str, kind: str, value: str) -> bool:
+    if value == "NaN" and kind == "rate" and not callee.rpartition(".")[2][:1].isupper():
+        return False  # NaN is a number to compute with; an object must not keep it
     if value == "masked array" and callee.rpartition(".")[2] in OF_SHAPE_ONLY:
         return False
     return value in SILENT[kind]

@@ -121,9 +121,7 @@ def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return record(
-        BROADCAST_TO, (record_operand(x),), (shapes.normalize_shape("broadcast_to", shape),)
-    )
+    return record(BROADCAST_TO, (record_operand(x),), (shapes.sizes("broadcast_to", shape),))
 
 
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
