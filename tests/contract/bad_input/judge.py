@@ -131,7 +131,8 @@ def kind_of(name: str, annotation: str, callee: str) -> str:
 
 # Whole numbers that may be negative.
 _SIGNED = {"offset", "k", "shift", "seed", "start", "stop", "low", "high", "lower", "upper",
-           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose", "order"}  # fmt: skip
+           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose",
+           "order"}  # fmt: skip
 
 
 def is_silent(callee: str, kind: str, value: str) -> bool:
