@@ -19,6 +19,7 @@
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
+#   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -153,6 +154,12 @@ NUMPY_FUZZ ?= 30000
 .PHONY: fuzz-numpy
 fuzz-numpy: $(DEV_READY)
 	$(BIN)/python -m tests.numpy_protocols.surface --count $(NUMPY_FUZZ)
+
+BAD_INPUT_FUZZ ?= 20000
+
+.PHONY: fuzz-bad-input
+fuzz-bad-input: $(DEV_READY)
+	$(BIN)/python -m tests.contract.bad_input --count $(BAD_INPUT_FUZZ) --workers $(WORKERS)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

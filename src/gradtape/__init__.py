@@ -22,6 +22,7 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
+from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.arrays.creation import (
     arange,
     empty,
@@ -312,14 +313,28 @@ else:
         if name in _PACKAGES:
             return _import_module(f"gradtape.{name}")
         if name in _MODULE_OF:
-            found = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
-            globals()[name] = found
-            return found
+            globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
+            if name != "Function":
+                # Calls of functions are counted in nanoseconds.
+                _face_all(globals(), (name,))
+            return globals()[name]
         raise AttributeError(_missing_name(name, __all__), name=name)
 
     def __dir__() -> list[str]:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
+
+# A face names bad arguments. What programs call often checks its own, and has none.
+_OFTEN_CALLED = (
+    "gradtape.ops.arrays.indexing", "gradtape.ops.arrays.joining", "gradtape.ops.arrays.movement",
+    "gradtape.ops.elementwise.", "gradtape.ops.families.", "gradtape.ops.matrices.contraction",
+    "gradtape.ops.matrices.products", "gradtape.ops.reductions.", "gradtape.tape.gradient_tape",
+    "gradtape.tensor.tensor", "gradtape.tensor.variable",
+)  # fmt: skip
+for _name in __all__:
+    if not (getattr(globals().get(_name), "__module__", None) or "").startswith(_OFTEN_CALLED):
+        _face_all(globals(), (_name,))
+_face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported

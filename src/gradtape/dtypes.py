@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, shown
 
 __all__ = [
     "bool",
@@ -95,7 +95,7 @@ def set_default_dtype(dtype: DTypeLike) -> None:
     dtype('float32')
     >>> gt.set_default_dtype("float64")
     """
-    chosen = np.dtype(dtype)
+    chosen = as_dtype(dtype)
     if chosen not in (float32, float64):
         raise DtypeError(
             f"set_default_dtype: {chosen} is not float32 or float64. Choose one of them."
@@ -109,8 +109,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
     """A dtype from any form that NumPy accepts, or an error if gradtape does not support it."""
     try:
         found = np.dtype(dtype)
-    except TypeError as error:
-        raise DtypeError(f"{dtype!r} is not a dtype. Use one such as gt.float64.") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DtypeError(f"{shown(dtype)} is not a dtype. Use one such as gt.float64.") from error
     if found not in SUPPORTED:
         names = ", ".join(sorted(str(d) for d in SUPPORTED))
         raise DtypeError(f"dtype {found} is not supported. Convert to one of: {names}.")

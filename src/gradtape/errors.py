@@ -29,6 +29,29 @@ __all__ = [
 ]
 
 
+def shown(value: object, depth: int = 0) -> str:
+    """A value in an error: its `repr`, or its type where that is long or fails.
+
+    >>> from gradtape.errors import shown
+    >>> shown(np.zeros((2, 3)))
+    'an array of shape (2, 3) and dtype float64'
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if hasattr(type(value), "enter"):
+        # The value of a tensor is not looked at: it may not have one.
+        return f"a {type(value).__name__} of shape {getattr(value, 'shape', None)}"
+    if isinstance(value, (list, tuple)) and value and depth < 3:
+        items = [shown(each, depth + 1) for each in value[:4]]
+        text = ", ".join(items if len(value) <= 4 else [*items, "..."])
+        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:60]} ... of type {type(value).__name__}"
+
+
 class ArgumentError(Exception):
     """An argument that breaks a rule of an op: the base of ShapeError and DtypeError.
 

@@ -13,6 +13,7 @@ from gradtape.graph.facts import View
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
 from gradtape.graph.program import Program, program
+from gradtape.graph.public_face import face_all
 from gradtape.graph.spec import Spec
 from gradtape.graph.spec import spec as make_spec
 from gradtape.graph.walk import substitute
@@ -415,3 +416,6 @@ def _named(function: Any, found: Op, doc: str) -> Recorder:
     function.__name__ = function.__qualname__ = found.name
     function.__doc__ = doc or f"The op {found.name}."
     return function
+
+
+face_all(globals(), ("Sample", "check", "elementwise", "op", "spec"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.matrices.fft import (
     fft,
     fftfreq,
@@ -23,3 +24,5 @@ __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
     "irfftn", "rfft", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+_face_all(globals(), __all__)

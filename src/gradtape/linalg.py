@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.decompositions import QR, cholesky, qr
@@ -36,3 +37,10 @@ __all__ = [
     "slogdet", "solve", "sparse_solve", "svd", "svdvals", "tensordot", "trace", "triangular_solve",
     "vecdot", "vector_norm",
 ]  # fmt: skip
+
+# Products and transposes are called often, and check their own arguments.
+_OFTEN_CALLED = ("contraction", "movement", "products")
+_face_all(
+    globals(),
+    [f for f in __all__ if globals()[f].__module__.rpartition(".")[2] not in _OFTEN_CALLED],
+)

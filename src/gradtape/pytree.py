@@ -73,6 +73,11 @@ def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
     >>> gt.pytree.flatten(Pair(1, [2, 3]))[0]
     [1, 2, 3]
     """
+    if not isinstance(kind, type) or not callable(flatten) or not callable(unflatten):
+        raise TypeError(
+            f"register_pytree: {kind!r}, {flatten!r} and {unflatten!r} are not a class and two "
+            "functions. Pass the class, and functions that take it apart and put it together."
+        )
     _registered[kind] = (flatten, unflatten)
     _leaf_types.discard(kind)
     return kind
@@ -142,7 +147,17 @@ def _flatten(tree: object, leaves: list[Any]) -> Structure:
         leaves.append(tree)
         return LEAF
     kind, context, children = found
-    return Structure(kind, context, tuple(_flatten(child, leaves) for child in children))
+    try:
+        return Structure(kind, context, tuple([_flatten(child, leaves) for child in children]))
+    except RecursionError:
+        raise ValueError(
+            f"a {kind.__name__} contains itself, or is nested too deeply. Pass a nest with fewer "
+            "levels."
+        ) from None
+
+
+def _no_structure(name: str, given: object) -> TypeError:
+    return TypeError(f"{name}: {type(given).__name__} is not a structure. Pass what flatten gave.")
 
 
 def with_more(tree: object, structure: Structure) -> list[object]:
@@ -151,12 +166,18 @@ def with_more(tree: object, structure: Structure) -> list[object]:
     >>> gt.pytree.with_more([1, 2], gt.pytree.flatten([1, 2])[1])
     []
     """
+    try:
+        kind = structure.kind
+    except AttributeError:
+        raise _no_structure("with_more", structure) from None
     if not structure.children:
         return []
-    kind, found = structure.kind, []
+    found = []
     if dataclasses.is_dataclass(kind) and kind not in _registered:
         found = [tree] if len(getattr(tree, "__dict__", ())) > len(structure.context) else []
     children: Any = _children(tree)
+    if children is None or len(children[2]) != len(structure.children):
+        raise ValueError(f"with_more: this {type(tree).__name__} does not have that structure.")
     for child, below in zip(children[2], structure.children, strict=True):
         found += with_more(child, below)
     return found
@@ -169,8 +190,11 @@ def flatten_up_to(structure: Structure, tree: object, name: str) -> list[Any]:
     >>> gt.pytree.flatten_up_to(structure, [[1.0, 2.0], 3.0], "weights")
     [[1.0, 2.0], 3.0]
     """
-    if structure.kind is None:
-        return [tree]
+    try:
+        if structure.kind is None:
+            return [tree]
+    except AttributeError:
+        raise _no_structure("flatten_up_to", structure) from None
     found = _children(tree)
     count = len(structure.children)
     children = () if found is None else found[2]
@@ -197,13 +221,22 @@ def unflatten(structure: Structure, leaves: Iterable[object]) -> Any:
     >>> gt.pytree.unflatten(structure, [x * 10 for x in leaves])
     [10, {'a': 20}]
     """
-    kind = structure.kind
+    try:
+        kind = structure.kind
+        left = iter(leaves)
+    except AttributeError:
+        raise _no_structure("unflatten", structure) from None
+    except TypeError:
+        raise TypeError(f"unflatten: {leaves!r} are not leaves. Pass a list of them.") from None
     if kind in _ROWS and structure is _row(kind, len(structure.children)):
         found = kind(leaves)
         if len(found) == len(structure.children):
             return found
-        leaves = found
-    return _unflatten(structure, iter(leaves))
+        left = iter(found)
+    try:
+        return _unflatten(structure, left)
+    except StopIteration:
+        raise ValueError(f"unflatten: there are not {structure.count} leaves. Pass all.") from None
 
 
 def _unflatten(structure: Structure, leaves: Iterator[object]) -> Any:
@@ -242,7 +275,10 @@ def leaf_names(structure: Structure, name: str) -> list[str]:
     >>> gt.pytree.leaf_names(structure, "x")
     ["x['a']", "x['b'][0]", "x['b'][1]"]
     """
-    kind = structure.kind
+    try:
+        kind = structure.kind
+    except AttributeError:
+        raise _no_structure("leaf_names", structure) from None
     if kind is None:
         return [name]
     if kind is type(None):
@@ -265,6 +301,8 @@ def map_leaves(function: Callable[..., object], tree: object, *rest: object) -> 
     >>> gt.pytree.map_leaves(lambda a, b: a + b, [1, 2], [10, 20])
     [11, 22]
     """
+    if not callable(function):
+        raise TypeError(f"map_leaves: {function!r} is not callable. Pass a function.")
     if not rest and type(tree) in _leaf_types:
         return function(tree)
     leaves, structure = flatten(tree)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradtape.graph.locks import new_lock
+from gradtape.graph.public_face import face_all as _face_all
 from gradtape.tensor.generator import Generator, ShapeLike, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
@@ -161,3 +162,6 @@ def permutation(x: TensorLike, /, *, seed: int | None = None) -> Tensor:
     [0, 1, 2, 3]
     """
     return _generator(seed).permutation(x)
+
+
+_face_all(globals(), __all__)

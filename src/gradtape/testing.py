@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import DType
+from gradtape.graph.public_face import face_all
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.gradient_tape import GradientTape
@@ -301,3 +302,6 @@ def _compare(got: Any, expected: Any, where: str, source: str, setting: Setting)
             f"check_gradients: {where}{index}: expected {expected[worst]:.10g} (by {source}), "
             f"got {got[worst]:.10g}; error {error[worst]:.3g} exceeds tolerance {tolerance:.3g}."
         )
+
+
+face_all(globals(), __all__)

@@ -39,7 +39,7 @@ def test_no_elements():
 def test_wrong_sizes():
     with pytest.raises(ValueError, match="batch_size is 0"):
         gt.map(f, X, batch_size=0)
-    with pytest.raises(TypeError, match=r"batch_size 1\.5 is not an integer"):
+    with pytest.raises(TypeError, match=r"batch_size=1\.5 is not a whole number"):
         gt.map(f, X, batch_size=1.5)
 
 

@@ -7,10 +7,12 @@ that nobody can have meant is an error that says so.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+
+from gradtape.errors import shown
 
 
 def as_count(where: str, value: object, least: int = 0) -> int:
@@ -20,16 +22,40 @@ def as_count(where: str, value: object, least: int = 0) -> int:
     >>> as_count("Dense: units", 3, least=1)
     3
     """
-    message = f"{where}={value!r} is not a whole number of at least {least}. Pass one."
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(message)
-    try:
-        found = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(message) from None
+    found = as_integer(where, value, f"a whole number of at least {least}")
     if found < least:
-        raise ValueError(message)
+        raise ValueError(f"{where}={found} is not a whole number of at least {least}. Pass one.")
     return found
+
+
+def as_integer(where: str, value: object, words: str = "an integer") -> int:
+    """An integer; True and False are not.
+
+    >>> from gradtape.graph.argument_checks import as_integer
+    >>> as_integer("eye: k", np.int8(-1))
+    -1
+    """
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{where}={shown(value)} is not {words}. Pass one.") from None
+
+
+def as_real(where: str, value: object) -> float:
+    """A real number; text is none, and an array has to hold one number.
+
+    >>> from gradtape.graph.argument_checks import as_real
+    >>> as_real("var: correction", 1)
+    1.0
+    """
+    try:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{where}={shown(value)} is not a real number. Pass one.") from None
 
 
 def as_flag(where: str, value: object) -> bool:
@@ -41,7 +67,17 @@ def as_flag(where: str, value: object) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise TypeError(f"{where}={value!r} is not a flag. Pass True or False.")
+    raise TypeError(f"{where}={shown(value)} is not a flag. Pass True or False.")
+
+
+def is_choice(value: object, choices: Iterable[object]) -> bool:
+    """Whether a value is one of some texts or None; an array, or anything else, is not.
+
+    >>> from gradtape.graph.argument_checks import is_choice
+    >>> is_choice("cpu", (None, "cpu")), is_choice(np.zeros(2), (None, "cpu"))
+    (True, False)
+    """
+    return (value is None or isinstance(value, str)) and value in choices
 
 
 def check_function(where: str, f: object) -> Callable[..., Any]:
@@ -52,5 +88,5 @@ def check_function(where: str, f: object) -> Callable[..., Any]:
     <built-in function abs>
     """
     if not callable(f):
-        raise TypeError(f"{where}: {f!r} is not callable. Pass a function.")
+        raise TypeError(f"{where}: {shown(f)} is not callable. Pass a function.")
     return f

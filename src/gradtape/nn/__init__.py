@@ -9,6 +9,7 @@
 Names, arguments, defaults and formulas are those of Keras, where it has them.
 """
 
+from gradtape.graph.public_face import face_package as _face_package
 from gradtape.nn import activations, initializers, losses
 from gradtape.nn.activations import (
     elu,
@@ -38,3 +39,5 @@ __all__ = [
     "elu", "gelu", "hard_sigmoid", "leaky_relu", "log_softmax", "mish", "relu", "selu", "sigmoid",
     "silu", "softmax", "softplus", "swish", "tanh",
 ]  # fmt: skip
+
+_face_package(__name__)

@@ -21,6 +21,7 @@ import numpy as np
 from gradtape import random
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.public_face import faced
 from gradtape.ops.arrays.creation import full
 from gradtape.tensor import Tensor, TensorLike, asarray
 
@@ -72,7 +73,9 @@ def constant(value: TensorLike = 0.0) -> Initializer:
     >>> gt.nn.initializers.constant(0.5)((2,)).tolist()
     [0.5, 0.5]
     """
+    asarray(value)
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         dtype = default_dtype() if dtype is None else dtype
         array = np.asarray(value, dtype)
@@ -95,6 +98,7 @@ def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> I
     True
     """
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "uniform", shape, dtype, low=minval, high=maxval)
 
@@ -108,6 +112,7 @@ def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initia
     (2, 3)
     """
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "normal", shape, dtype, loc=mean, scale=stddev)
 
@@ -121,6 +126,7 @@ def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None)
     True
     """
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "truncated_normal", shape, dtype, loc=mean, scale=stddev)
 
@@ -163,6 +169,7 @@ def variance_scaling(
             'Use "truncated_normal", "untruncated_normal" or "uniform".'
         )
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         fan_in, fan_out = _fans(shape)
         count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[mode]
@@ -241,6 +248,7 @@ def orthogonal(gain: float = 1.0, seed: Seed = None) -> Initializer:
     True
     """
 
+    @faced
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         if len(shape) < 2:
             raise ShapeError(

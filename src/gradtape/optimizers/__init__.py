@@ -12,8 +12,11 @@ schedule or a new learning rate compiles nothing.
 True
 """
 
+from gradtape.graph.public_face import face_package as _face_package
 from gradtape.optimizers import schedules
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]
+
+_face_package(__name__)

@@ -18,6 +18,8 @@ from gradtape.recording.value import host_value
 # Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
 Operands = tuple[object, ...]
 SCALARS = frozenset((bool, int, float, complex, Deferred))
+# The number of axes that an array of NumPy has at most.
+MAX_DIMENSIONS = 64
 
 
 def enter(recording: Recording, operand: Any, partner: DType | None = None) -> Node:
@@ -51,16 +53,28 @@ def scalar_spec(value: Any, kind: type, partner: DType | None) -> Spec:
     return spec((), dtype)
 
 
-def any_handle(nest: object) -> bool:
+def any_handle(nest: object, depth: int = 0) -> bool:
     """Whether a nest of lists holds a tensor or variable."""
     if isinstance(nest, (list, tuple)):
-        return any(any_handle(item) for item in nest)
+        _check_depth(depth)
+        return any(any_handle(item, depth + 1) for item in nest)
     return hasattr(nest, "enter")
 
 
-def stack_nest(nest: Any) -> Any:
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DIMENSIONS:
+        raise ValueError(
+            f"asarray: a list is nested more than {MAX_DIMENSIONS} levels deep, or contains "
+            "itself. A tensor has one axis for each level: pass a list with fewer."
+        )
+
+
+def stack_nest(nest: Any, depth: int = 0) -> Any:
     """The stack of a list of tensors, which is what NumPy makes of a list of arrays."""
-    parts = [stack_nest(item) if isinstance(item, (list, tuple)) else item for item in nest]
+    _check_depth(depth)
+    parts = [
+        stack_nest(item, depth + 1) if isinstance(item, (list, tuple)) else item for item in nest
+    ]
     return hooks.stack(tuple(parts))
 
 
@@ -120,6 +134,6 @@ def _with_dtypes(operands: Operands) -> Operands:
     return tuple(
         operand
         if type(operand) in SCALARS or hasattr(operand, "dtype")
-        else (stack_nest(operand) if any_handle(operand) else np.asarray(operand))
+        else (stack_nest(operand) if any_handle(operand) else host_value(operand).array)
         for operand in operands
     )

@@ -90,21 +90,28 @@ UNENTERED = _Unentered()
 LeafValue = Value | bool | int | float | complex | None
 
 
-def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
-    """Copy host memory into a frozen value: later changes to `data` change nothing here."""
-    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+def refuse_masked(data: Array) -> None:
+    """Raise if entries of an array are masked: a tensor would show what the mask hides."""
+    if np.ma.is_masked(data):
         raise TypeError(
             f"asarray: {np.ma.count_masked(data)} entries of an array are masked, and tensors have "
             "no masks. Fill them with .filled(value), or pass .compressed()."
         )
+
+
+def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
+    """Copy host memory into a frozen value: later changes to `data` change nothing here."""
+    if isinstance(data, np.ma.MaskedArray):
+        refuse_masked(data)
     try:
         array = np.array(
             data, dtype=None if dtype is None else as_dtype(dtype), copy=True, order="C"
         )
-    except (ValueError, TypeError) as error:
-        raise type(error)(
-            f"asarray: cannot make a tensor of {type(data).__name__}: {error}"
-        ) from None
+    except DtypeError:
+        raise
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"asarray: cannot make a tensor of {type(data).__name__}: {error}") from None
     if dtype is None and array.dtype.kind not in "biufc":
         raise DtypeError(
             f"asarray: {type(data).__name__} of dtype {array.dtype} holds no numbers. "

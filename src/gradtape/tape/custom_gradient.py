@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from gradtape.derive.python_rules import as_nodes, inside
+from gradtape.graph.argument_checks import check_function
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.rows import Rows
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
@@ -177,6 +178,7 @@ def grad_pass_through(f: Callable[P, R]) -> Callable[P, R]:
     >>> float(gt.grad(gt.grad_pass_through(gt.round))(1.4))
     1.0
     """
+    check_function("grad_pass_through", f)
 
     @functools.wraps(f)
     def through(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from gradtape.derive.gradient import derive_reverse
 from gradtape.errors import NotRecordingError, TapeConsumedError
+from gradtape.graph.argument_checks import as_flag
 from gradtape.graph.node import Node
 from gradtape.graph.rows import Rows
 from gradtape.pytree import flatten, unflatten
@@ -52,8 +53,13 @@ class GradientTape(Jacobians):
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         super().__init__()
-        self.persistent = bool(persistent)
-        self._watch_accessed = bool(watch_accessed_variables)
+        if persistent is not False:
+            persistent = as_flag("GradientTape: persistent", persistent)
+        if watch_accessed_variables is not True:
+            where = "GradientTape: watch_accessed_variables"
+            watch_accessed_variables = as_flag(where, watch_accessed_variables)
+        self.persistent = persistent
+        self._watch_accessed = watch_accessed_variables
         self._consumed = False
 
     def watch(self, tensor: object) -> None:

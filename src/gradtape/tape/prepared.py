@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gradtape.derive.sparse_programs import SparseProgram
+from gradtape.graph.public_face import face_class
 from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.sparsity.colouring import known_order
 from gradtape.sparsity.pattern import Pattern
@@ -225,3 +226,6 @@ def prepare_hessian(
     `"acyclic"` for sometimes fewer products, from which entries follow by substitution.
     """
     return PreparedHessian(f, examples, argnums, sparse, colouring=colouring, order=order)
+
+
+face_class(PreparedJacobian)

@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from gradtape.derive.gradient import derive_forward
 from gradtape.derive.hand_out import hold_results
-from gradtape.errors import ShapeError
+from gradtape.errors import ShapeError, shown
 from gradtape.evaluate.flush import flush, release
+from gradtape.graph.argument_checks import is_choice
 from gradtape.graph.interrupts import method_in_c
 from gradtape.graph.node import Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
@@ -335,8 +336,8 @@ def enter_tangents(
 
 
 def check_unconnected(word: str) -> None:
-    if word not in ("none", "zero"):
-        raise ValueError(f'unconnected_gradients: {word!r} is unknown. Use "none" or "zero".')
+    if not is_choice(word, ("none", "zero")):
+        raise ValueError(f'unconnected_gradients: {shown(word)} is unknown. Use "none" or "zero".')
 
 
 def directions(name: str, structure: Structure, given: object) -> list[TensorLike | None]:

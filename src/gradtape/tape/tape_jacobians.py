@@ -19,8 +19,10 @@ from gradtape.derive.jacobians import (
 from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
 from gradtape.derive.sparse_patterns import follows, is_block_diagonal
 from gradtape.derive.window import Window
-from gradtape.errors import DtypeError, MixedExamplesError
+from gradtape.errors import DtypeError, MixedExamplesError, shown
+from gradtape.graph.argument_checks import is_choice
 from gradtape.graph.node import Node, slope_constant
+from gradtape.graph.public_face import face_class
 from gradtape.graph.spec import spec
 from gradtape.ops.families.examples import DependenceError
 from gradtape.pytree import Structure, flatten, unflatten
@@ -344,8 +346,8 @@ def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matri
 
 def check_mode(name: str, mode: str) -> None:
     """Raise a ValueError for an unknown mode."""
-    if mode not in MODES:
-        raise ValueError(f"{name}: mode {mode!r} is unknown. Use one of {', '.join(MODES)}.")
+    if not is_choice(mode, MODES):
+        raise ValueError(f"{name}: mode {shown(mode)} is unknown. Use one of {', '.join(MODES)}.")
 
 
 def check_real(name: str, target: Node | Tensor, sources: Sequence[Node | Tensor]) -> None:
@@ -373,3 +375,6 @@ def check_sparse(name: str, sparse: SparseOption) -> SparseOption:
 
 def _is_matrix(given: object) -> bool:
     return isinstance(given, (list, tuple)) or hasattr(given, "shape")
+
+
+face_class(Jacobians)

@@ -19,7 +19,7 @@ from gradtape.ops.arrays.sorting import argsort
 from gradtape.ops.elementwise import random as draws
 from gradtape.ops.elementwise.arithmetic import less, record_operand
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_shape
+from gradtape.ops.families.shapes import sizes
 from gradtape.recording.capturing import capturing
 from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state as recording_state
@@ -207,7 +207,7 @@ class Generator:
 
     def bits(self, shape: ShapeLike = ()) -> Tensor:
         """Uniform 64-bit words, of dtype uint64."""
-        size = normalize_shape("bits", shape)
+        size = sizes("bits", shape)
         return draws.bits(self._next(math.prod(size)), size)
 
     def uniform(
@@ -219,7 +219,7 @@ class Generator:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """Numbers from low to high, high excluded; differentiable in both."""
-        size, kind = normalize_shape("uniform", shape), _float_dtype("uniform", dtype)
+        size, kind = sizes("uniform", shape), _float_dtype("uniform", dtype)
         found = draws.unit_interval(self.bits(size), kind)
         start, stop = _parameter(low, kind), _parameter(high, kind)
         if not (_is_number(start, 0.0) and _is_number(stop, 1.0)):
@@ -235,7 +235,7 @@ class Generator:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """Normally distributed numbers; differentiable in mean and standard deviation."""
-        size, kind = normalize_shape("normal", shape), _float_dtype("normal", dtype)
+        size, kind = sizes("normal", shape), _float_dtype("normal", dtype)
         found = draws.standard_normal(self._next(math.prod(size)), size, kind)
         return _moved("normal", found, loc, scale)
 
@@ -250,7 +250,7 @@ class Generator:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """Normal numbers that lie between `lower` and `upper` standard deviations from the mean."""
-        size = normalize_shape("truncated_normal", shape)
+        size = sizes("truncated_normal", shape)
         kind = _float_dtype("truncated_normal", dtype)
         position = self._next(math.prod(size))
         ends = record_operand(lower), record_operand(upper)
@@ -265,7 +265,7 @@ class Generator:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """Exponentially distributed numbers; differentiable in their mean, `scale`."""
-        size, kind = normalize_shape("exponential", shape), _float_dtype("exponential", dtype)
+        size, kind = sizes("exponential", shape), _float_dtype("exponential", dtype)
         found = draws.standard_exponential(self._next(math.prod(size)), size, kind)
         return _moved("exponential", found, 0.0, scale)
 
@@ -278,7 +278,7 @@ class Generator:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """Integers from low to high, high excluded; from 0 to low if high is None."""
-        size = normalize_shape("integers", shape)
+        size = sizes("integers", shape)
         chosen = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
         if chosen.kind not in "iu":
             raise DtypeError(
@@ -298,7 +298,7 @@ class Generator:
 
     def bernoulli(self, shape: ShapeLike = (), *, p: TensorLike = 0.5) -> Tensor:
         """Booleans that are True with probability p."""
-        size = normalize_shape("bernoulli", shape)
+        size = sizes("bernoulli", shape)
         found = draws.unit_interval(self.bits(size), np.dtype(np.float64))
         return _fitting("bernoulli", less(found, p), size)
 

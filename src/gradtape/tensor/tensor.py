@@ -9,8 +9,9 @@ import numpy as np
 
 from gradtape.codegen.cpython import switch
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
-from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError
+from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError, shown
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.argument_checks import as_flag, is_choice
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, program
@@ -280,8 +281,10 @@ def asarray(
     >>> gt.asarray([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    if device not in (None, "cpu"):
-        raise ValueError(f"asarray: {device!r} is not a device here. The only one is 'cpu'.")
+    if device is not None and not is_choice(device, ("cpu",)):
+        raise ValueError(f"asarray: {shown(device)} is not a device here. The only one is 'cpu'.")
+    if copy is not None:
+        copy = as_flag("asarray: copy", copy)
     if isinstance(obj, Tensor):
         found = obj.copy() if copy else obj
     elif type(obj) is Deferred:
@@ -301,12 +304,16 @@ def asarray(
                 "asarray: copy=False, but host memory is always copied. Drop copy=False."
             )
         return from_value(host_value(obj, dtype))
-    return found if dtype is None or found.dtype == np.dtype(dtype) else cast(found, dtype)
+    return found if dtype is None or found.dtype == as_dtype(dtype) else cast(found, dtype)
 
 
 def _default_for(nest: object) -> DType | None:
     """Python floats in lists take the default dtype; None leaves the dtype to NumPy."""
-    kind = np.asarray(nest).dtype
+    try:
+        kind = np.asarray(nest).dtype
+    except (ValueError, TypeError, OverflowError):
+        # The conversion that follows says what is wrong.
+        return None
     if kind == np.float64:
         return default_dtype() if not _has_numpy(nest) else None
     return COMPLEX_OF[default_dtype()] if kind == np.complex128 and not _has_numpy(nest) else None
@@ -326,8 +333,10 @@ def from_dlpack(
     >>> gt.from_dlpack(np.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]
     """
-    if device not in (None, "cpu", (1, 0)):
-        raise ValueError(f"from_dlpack: {device!r} is not a device here. The only one is 'cpu'.")
+    if not is_choice(device, (None, "cpu")) and not (type(device) is tuple and device == (1, 0)):
+        raise ValueError(
+            f"from_dlpack: {shown(device)} is not a device here. The only one is 'cpu'."
+        )
     if isinstance(x, Tensor):
         return identity(x)
     if copy is False:
@@ -370,5 +379,8 @@ def program_of(*tensors: Tensor | Variable) -> Program:
       b: float64[] = sin(a)
     """
     recording = state.recording
+    for tensor in tensors:
+        if not hasattr(tensor, "enter"):
+            raise TypeError(f"program_of: {shown(tensor)} is not a tensor. Pass tensors.")
     nodes: list[Node] = [tensor.enter(recording) for tensor in tensors]
     return program(nodes, recording.values.keys())

@@ -13,6 +13,7 @@ import numpy as np
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.evaluate.flush import compute_handle, flush
+from gradtape.graph.argument_checks import as_flag
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.ops.arrays import indexing
@@ -85,7 +86,7 @@ class Variable(Operators):
         start = asarray(value, dtype=dtype)
         self.number = next(_numbers)
         self.name = name if name is not None else f"variable_{self.number}"
-        self._trainable = bool(trainable)
+        self._trainable = trainable is True or as_flag("Variable: trainable", trainable)
         self.shape = start.shape
         self.dtype = start.dtype
         # Whether it was ever assigned; whether a whole step has read it without assigning it.

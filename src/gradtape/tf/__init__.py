@@ -22,6 +22,7 @@ import operator as _operator
 import sys as _sys
 from typing import Any
 
+from gradtape.graph.public_face import face_package as _face_package
 from gradtape.tf import (
     autodiff,
     bitwise,
@@ -164,6 +165,9 @@ __all__ += _custom.__all__
 __all__ += _indexing.__all__
 __all__ += _control.__all__
 __all__ += _without_effect.__all__
+
+# Errors of all functions and classes name the bad argument.
+_face_package(__name__)
 
 
 def __getattr__(name: str) -> Any:

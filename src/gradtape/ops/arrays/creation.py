@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.graph.argument_checks import as_integer, is_choice
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import Sample, cast, nothing
-from gradtape.ops.families.shapes import normalize_shape
+from gradtape.ops.families.shapes import sizes
 from gradtape.ops.families.signatures import (
     DTypeLike,
     ShapeLike,
@@ -23,6 +23,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
 )
 from gradtape.recording import SCALARS, Deferred, host_value, record
+from gradtape.recording.operands import scalar_spec
 
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
@@ -93,16 +94,13 @@ EYE = declare(Op(
 
 def check_device(name: str, device: object) -> None:
     """Raise an error for every device except the CPU."""
-    if device not in (None, "cpu"):
-        raise ValueError(f"{name}: {device!r} is not a device here. The only one is 'cpu'.")
+    if not is_choice(device, (None, "cpu")):
+        raise ValueError(f"{name}: {shown(device)} is not a device here. The only one is 'cpu'.")
 
 
 def _chosen(name: str, shape: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
     check_device(name, device)
-    found = normalize_shape(name, shape)
-    if any(n < 0 for n in found):
-        raise ShapeError(f"{name}: shape {found} has a negative length. Lengths are 0 or more.")
-    return found, default_dtype() if dtype is None else as_dtype(dtype)
+    return sizes(name, shape), default_dtype() if dtype is None else as_dtype(dtype)
 
 
 def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
@@ -256,7 +254,7 @@ def eye(
     (rows, columns), dtype = _chosen(
         "eye", (n_rows, n_rows if n_cols is None else n_cols), dtype, device
     )
-    return record(EYE, (), (rows, columns, operator.index(k), dtype))
+    return record(EYE, (), (rows, columns, as_integer("eye: k", k), dtype))
 
 
 def arange(
@@ -316,7 +314,7 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     check_device("linspace", device)
-    count = operator.index(num)
+    count = as_integer("linspace: num", num)
     if count < 0:
         raise ValueError(f"linspace: num is {count}. Ask for 0 numbers or more.")
     if type(start) in SCALARS and type(stop) in SCALARS:
@@ -326,6 +324,9 @@ def linspace(
         # Adding 0 turns a bool into an int.
         bounds: Any = (start, stop)
         first, last = (bound + 0 for bound in bounds)
+        for bound in (first, last):
+            if type(bound) is int:
+                scalar_spec(bound, int, None)
         return record(LINSPACE, (), (first, last, count, bool(endpoint), as_dtype(dtype)))
     return _linspace_between(record_operand(start), record_operand(stop), count, endpoint, dtype)
 

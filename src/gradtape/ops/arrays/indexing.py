@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.graph import Node, Op, Shape, Undefined, constant, declare, spec
-from gradtape.graph.argument_checks import as_count
+from gradtape.graph.argument_checks import as_count, as_integer
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
 from gradtape.ops.arrays.keys import Key, check_mask, parse
 from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
@@ -272,6 +272,7 @@ def gather(
     """
     params = as_operand(params)
     chosen = shape_of(indices)
+    batch_dims = as_integer("gather: batch_dims", batch_dims)
     batch_dims += len(chosen) if batch_dims < 0 else 0
     axis = normalize_axis("gather", batch_dims if axis is None else axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, len(chosen)):

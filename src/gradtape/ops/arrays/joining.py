@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import ShapeError, shown
 from gradtape.graph import Join, Op, Spec, View, declare, spec
+from gradtape.graph.argument_checks import as_integer, is_choice
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
@@ -92,6 +92,8 @@ def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     """The operands of a join. Python scalars stay scalars, which adapt to the others' dtype."""
     if isinstance(arrays, (str, bytes, bytearray)):
         raise TypeError(f"{name}: {arrays!r} is text, not a sequence of tensors. Pass a list.")
+    if not hasattr(type(arrays), "__iter__") and type(arrays) is not Node:
+        raise TypeError(f"{name}: {shown(arrays)} is not a sequence of tensors. Pass a list.")
     if type(arrays) is not Node and getattr(arrays, "ndim", None) is not None:
         arrays = unstack(arrays)
     parts = tuple(part if type(part) in SCALARS else record_operand(part) for part in arrays)
@@ -204,12 +206,12 @@ def split(
     length = x.shape[axis]
     if isinstance(sections, (tuple, list, np.ndarray)):
         # As in NumPy, positions have the meaning of slice bounds: negative ones count from the end.
-        edges = [0, *(operator.index(at) for at in sections), length]
+        edges = [0, *(as_integer("split: a section", at) for at in sections), length]
         parts = [range(length)[low:high] for low, high in pairwise(edges)]
         if all(one.start + len(one) == after.start for one, after in pairwise(parts)):
             return _split(x, tuple(map(len, parts)), axis)
         return tuple(along_axis(x, axis, part.start, len(part)) for part in parts)
-    count = operator.index(sections)
+    count = as_integer("split: sections", sections)
     if count <= 0 or length % count:
         raise ShapeError(
             f"split: axis {axis} of length {length} does not divide into {count} equal parts. "
@@ -244,8 +246,8 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
     >>> [y.tolist() for y in gt.meshgrid(gt.asarray([1, 2]), gt.asarray([3]))]
     [[[1, 2]], [[3, 3]]]
     """
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'.")
+    if not is_choice(indexing, ("xy", "ij")):
+        raise ValueError(f"meshgrid: indexing {shown(indexing)} is neither 'xy' nor 'ij'.")
     given = [record_operand(array) for array in arrays]
     for array in given:
         if array.ndim > 1:
@@ -277,6 +279,7 @@ def diff(
     """
     x = record_operand(x)
     axis = normalize_axis("diff", axis, x.ndim)
+    n = as_integer("diff: n", n)
     if n < 0:
         raise ValueError(f"diff: n = {n} is negative. Differences are taken 0 or more times.")
     ends = [None if end is None else record_operand(end) for end in (prepend, append)]

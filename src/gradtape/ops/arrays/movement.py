@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.errors import IndexRangeError, ShapeError
+from gradtape.errors import IndexRangeError, ShapeError, shown
 from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
+from gradtape.graph.argument_checks import as_flag
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import Sample, batching, copies, examples, identities, shapes
@@ -85,7 +85,9 @@ def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> 
     if any(n < 0 for n in shape):
         raise ShapeError(f"reshape: {shape} has a negative length. At most one may be -1.")
     result = record(RESHAPE, (x,), (shape,))
-    return identity(result) if copy else result
+    if copy is not None and as_flag("reshape: copy", copy):
+        return identity(result)
+    return result
 
 
 def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
@@ -119,9 +121,7 @@ def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return record(
-        BROADCAST_TO, (record_operand(x),), (shapes.normalize_shape("broadcast_to", shape),)
-    )
+    return record(BROADCAST_TO, (record_operand(x),), (shapes.sizes("broadcast_to", shape),))
 
 
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
@@ -170,6 +170,8 @@ def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
+    if not isinstance(axes, (tuple, list, range)):
+        raise TypeError(f"permute_dims: axes={shown(axes)} is not a sequence. Pass a tuple.")
     order = tuple(shapes.normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(
@@ -318,6 +320,8 @@ def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes. Give one for each.")
-    amounts = tuple(operator.index(n) for n in shifts)
+    if not axes:
+        return identity(x)
+    amounts = shapes.normalize_integers("roll: shift", shifts)
     order = tuple(shapes.normalize_axis("roll", one, x.ndim) for one in axes)
     return record(ROLL, (x,), (amounts, order))

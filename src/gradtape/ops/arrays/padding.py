@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.errors import ShapeError, SizeError
+from gradtape.errors import ShapeError, SizeError, shown
 from gradtape.graph import Node, Shape, constant, spec
 from gradtape.ops.arrays.gathering import gather_host
 from gradtape.ops.arrays.joining import concat
@@ -140,6 +140,11 @@ def pad(
     if mode not in COPYING:
         raise ValueError(
             f"pad: mode {mode!r} is not one of 'constant', {', '.join(map(repr, COPYING))}."
+        )
+    if not (type(constant_values) in (bool, int, float) and constant_values == 0):
+        raise ValueError(
+            f"pad: mode {mode!r} copies elements, and constant_values={shown(constant_values)} has "
+            "no effect. Leave it out, or use mode='constant'."
         )
     for axis, pair in enumerate(widths):
         if pair != (0, 0):

@@ -15,6 +15,7 @@ from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
 from gradtape.recording import Deferred, Value, record, state
+from gradtape.recording.value import host_value
 
 
 def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:
@@ -117,4 +118,4 @@ def observed(name: str, x: Any) -> Any:
             f"{name}: the shape of the result depends on values, which a derivative rule or a "
             "transformed program does not have. Use gt.where, or indices of fixed number."
         )
-    return np.asarray(x.numpy() if hasattr(x, "numpy") else x)
+    return np.asarray(x.numpy() if hasattr(x, "numpy") else host_value(x).array)

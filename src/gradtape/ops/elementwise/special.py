@@ -135,6 +135,8 @@ def polygamma(n: int, x: Any, /) -> Any:
 def _order(name: str, n: Any) -> int:
     try:
         found = operator.index(n)
+        if isinstance(n, (bool, np.bool_)):
+            raise TypeError
     except TypeError:
         raise TypeError(f"{name}: order {n!r} is not an integer. Pass an int.") from None
     if found < 0:

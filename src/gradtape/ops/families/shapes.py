@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import AxisError, ShapeError
+from gradtape.errors import AxisError, ShapeError, shown
 from gradtape.graph import REGISTRY, Node, Shape, apply
-from gradtape.graph.argument_checks import as_flag
+from gradtape.graph.argument_checks import as_flag, as_integer
 
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:
@@ -45,7 +45,7 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     except TypeError:
         found = None
     if found is None or isinstance(axis, (bool, np.bool_)):
-        raise TypeError(f"{name}: axis {axis!r} is not an integer. Pass an int.")
+        raise TypeError(f"{name}: axis {shown(axis)} is not an integer. Pass an int.")
     if not -ndim <= found < ndim:
         allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, the tensor is 0-d"
         raise AxisError(f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).")
@@ -75,12 +75,25 @@ def normalize_shape(name: str, shape: Any) -> Shape:
     """A shape from an int or a sequence of ints."""
     if not isinstance(shape, (tuple, list)):
         shape = (shape,)
-    try:
-        return tuple(operator.index(n) for n in shape)
-    except TypeError:
-        raise TypeError(
-            f"{name}: shape {shape!r} holds something that is not an integer."
-        ) from None
+    for n in shape:
+        if type(n) is not int:
+            return tuple(as_integer(f"{name}: shape[{at}]", n) for at, n in enumerate(shape))
+    return tuple(shape)
+
+
+def sizes(name: str, shape: Any) -> Shape:
+    """A shape whose lengths are not negative."""
+    found = normalize_shape(name, shape)
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{name}: shape {found} has a negative length. Lengths are 0 or more.")
+    return found
+
+
+def normalize_integers(where: str, numbers: Any) -> tuple[int, ...]:
+    """A tuple of ints from an int or a sequence of ints, under the name of the argument."""
+    if not isinstance(numbers, (tuple, list, range)):
+        numbers = (numbers,)
+    return tuple(as_integer(where, n) for n in numbers)
 
 
 def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.errors import ShapeError
+from gradtape.errors import ShapeError, shown
+from gradtape.graph.argument_checks import as_integer
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import multiply, record_operand
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
@@ -40,13 +40,15 @@ def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) ->
 
 def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
     if not isinstance(axes, (tuple, list)):
-        axes = operator.index(axes)
+        axes = as_integer("tensordot: axes", axes)
         if not 0 <= axes <= min(a.ndim, b.ndim):
             raise ShapeError(
                 f"tensordot: axes={axes} for shapes {tuple(a.shape)} and {tuple(b.shape)}. "
                 f"Choose 0 to {min(a.ndim, b.ndim)}."
             )
         return [(a.ndim - axes + number, number) for number in range(axes)]
+    if len(axes) != 2:
+        raise ShapeError(f"tensordot: axes={shown(axes)} is not a pair. Pass one for each operand.")
     first, second = (one if isinstance(one, (tuple, list)) else (one,) for one in axes)
     if len(first) != len(second):
         raise ShapeError(

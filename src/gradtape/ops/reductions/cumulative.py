@@ -14,6 +14,7 @@ import numpy as np
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
+from gradtape.graph.argument_checks import as_flag
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
@@ -285,7 +286,13 @@ def cumulative_sum(
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
     """
-    return _cumulative(CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
+    return _cumulative(
+        CUMULATIVE_SUM,
+        x,
+        axis,
+        dtype,
+        0 if as_flag("cumulative_sum: include_initial", include_initial) else None,
+    )
 
 
 @kind_of_operand
@@ -304,4 +311,10 @@ def cumulative_prod(
     >>> gt.cumulative_prod(gt.asarray([1, 2, 3]), include_initial=True).tolist()
     [1, 1, 2, 6]
     """
-    return _cumulative(CUMULATIVE_PROD, x, axis, dtype, 1 if include_initial else None)
+    return _cumulative(
+        CUMULATIVE_PROD,
+        x,
+        axis,
+        dtype,
+        1 if as_flag("cumulative_prod: include_initial", include_initial) else None,
+    )

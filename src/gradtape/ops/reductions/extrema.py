@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from gradtape.graph import Accumulation, Node, Spec, apply, spec
-from gradtape.graph.argument_checks import as_flag
+from gradtape.graph.argument_checks import as_flag, as_real
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
@@ -32,6 +32,7 @@ from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reduction_params
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
+from gradtape.recording.value import host_value
 
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
@@ -327,11 +328,11 @@ def quantile(x: TensorLike, q: TensorLike, /, axis: Axis = None, keepdims: bool 
     >>> float(gt.quantile(gt.asarray([0.0, 1.0, 2.0, 4.0]), 0.75))
     2.5
     """
-    fractions: Any = q
+    fractions: Any = host_value(q).array if isinstance(q, (list, tuple)) else q
     if np.ndim(fractions):
         parts = tuple(quantile(x, one, axis, keepdims) for one in fractions)
         return record(REGISTRY["stack"], parts, (0,))
-    fraction = float(fractions)
+    fraction = as_real("quantile: q", fractions)
     if not 0.0 <= fraction <= 1.0:
         raise ValueError(f"quantile: q = {fraction} is not a fraction. Choose from 0 to 1.")
     return _interpolated("quantile", x, fraction, axis, keepdims)

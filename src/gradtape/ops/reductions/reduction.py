@@ -24,7 +24,7 @@ from gradtape.graph import (
     declare,
     spec,
 )
-from gradtape.graph.argument_checks import as_flag
+from gradtape.graph.argument_checks import as_flag, as_real
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
@@ -213,7 +213,7 @@ def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, A
     """Distances from the mean, the axes, and the divisor of the sum of squares."""
     x = inexact_operand(x)
     axes = normalize_axes(name, axis, x.ndim)
-    number = count(x, axes) - float(correction)
+    number = count(x, axes) - as_real(f"{name}: correction", correction)
     return x - mean(x, axis=axes, keepdims=True), axes, number if number > 0.0 else 0.0
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.ops.arrays.joining import stack as core_stack
 from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
 from gradtape.ops.arrays.movement import reshape as core_reshape
@@ -20,7 +20,7 @@ from gradtape.ops.families.casting import cast as core_cast
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.operands import any_handle, enter
 from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value, host_value
+from gradtape.recording.value import Value, host_value, refuse_masked
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.dispatch import operation
@@ -116,6 +116,8 @@ def _host(value: object, dtype: DType | None, hint: DTypeLike | None) -> Value:
         value.assert_is_fully_defined()
         value = list(value)
     own = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
+    if isinstance(value, np.ma.MaskedArray):
+        refuse_masked(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -124,8 +126,8 @@ def _host(value: object, dtype: DType | None, hint: DTypeLike | None) -> Value:
         ) from None
     if array.dtype.kind == "O":
         raise ValueError(
-            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to "
-            "a Tensor. Pass numbers, arrays or lists of them, within the range of int64."
+            f"Attempt to convert a value ({shown(value)}) with an unsupported type ({type(value)}) "
+            "to a Tensor. Pass numbers, arrays or lists of them, within the range of int64."
         )
     if array.dtype.kind not in _ORDER:
         raise DtypeError(
@@ -186,7 +188,7 @@ def concrete(value: object) -> Array:
     captured, each becomes a guard.
     """
     if not (hasattr(value, "enter") or any_handle(value)):
-        return np.asarray(value)
+        return host_value(value).array
     tensor = convert(value)
     recording = tensor.recording
     if recording is not None and recording.capturing and tensor.spec.dtype.kind in "biu":
@@ -201,15 +203,23 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
     """A shape from a list, an integer, a TensorShape or an integer tensor."""
     if hasattr(shape, "enter"):
         return tuple(np.atleast_1d(concrete(shape)).tolist())
-    if isinstance(shape, (int, np.integer, Deferred)):
+    if type(shape) is int or isinstance(shape, (np.integer, Deferred)):
         return (int(shape),)
-    return tuple(-1 if n is None else _whole("a length", n) for n in shape)
+    if not isinstance(shape, (tuple, list, range, np.ndarray)):
+        raise TypeError(f"{shown(shape)} is not a shape. Pass a list of whole numbers.")
+    lengths = shape.ravel().tolist() if isinstance(shape, np.ndarray) else shape
+    return tuple(-1 if n is None else _whole("a length", n) for n in lengths)
 
 
 def _whole(what: str, value: Any) -> int:
-    result = int(value)
-    if result != value and not isinstance(value, Deferred):
-        raise TypeError(f"Cannot convert {value!r} to an integer: {what} is a whole number.")
+    if type(value) is int or isinstance(value, Deferred):
+        return int(value)
+    try:
+        result = None if isinstance(value, (bool, str, bytes)) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        result = None
+    if result is None or result != value:
+        raise TypeError(f"Cannot convert {shown(value)} to an integer: {what} is a whole number.")
     return result
 
 
@@ -219,7 +229,7 @@ def as_int(value: IntLike) -> int: ...
 def as_int(value: IntLike | None) -> int | None: ...
 def as_int(value: IntLike | None) -> int | None:
     """An integer argument, or None; a tensor is computed now."""
-    return None if value is None else int(value)
+    return None if value is None else _whole("this argument", value)
 
 
 @overload
@@ -228,11 +238,11 @@ def as_axes(axis: IntsLike) -> int | tuple[int, ...]: ...
 def as_axes(axis: Axis) -> int | tuple[int, ...] | None: ...
 def as_axes(axis: Axis) -> int | tuple[int, ...] | None:
     """Axes from an integer, a list or an integer tensor."""
-    if axis is None or isinstance(axis, int):
+    if axis is None or type(axis) is int:
         return axis
     result = concrete(axis)
     if result.dtype.kind not in "iu" and result.size:
-        raise TypeError(f"Cannot convert {axis!r} to axes: they are integers.")
+        raise TypeError(f"Cannot convert {shown(axis)} to axes: they are integers.")
     return int(result) if result.ndim == 0 else tuple(result.tolist())
 
 
@@ -299,4 +309,5 @@ def convert_to_tensor(
     >>> tf.convert_to_tensor([1.0, 2.0]).dtype
     tf.float32
     """
-    return convert(value, dtype, dtype_hint if dtype_hint is not None else preferred_dtype)
+    hint = dtype_hint if dtype_hint is not None else preferred_dtype
+    return convert(value, dtype, None if hint is None else as_dtype(hint))

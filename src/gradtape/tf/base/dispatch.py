@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from gradtape.graph.public_face import ACCIDENTS, Face
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.tensor import Tensor, adopt
 
@@ -50,14 +51,22 @@ PLAIN, EFFECT = "plain", "effect"
 
 
 def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
+    face = Face(function, function.__name__)
+
     @functools.wraps(function)
     def operate(*args: P.args, **kwargs: P.kwargs) -> R:
         if graphs.in_use:
             return graphs.take(function, args, kwargs, kind)
-        result = function(*args, **kwargs)
+        if face.checks is None or face.checks:
+            face.check(args, kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except ACCIDENTS as error:
+            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
         # Functions without an operand of class Tensor give one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)
 
+    operate.face = face  # type: ignore[attr-defined]
     return operate
 
 
@@ -116,7 +125,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def documented(function: F, module: str, sentence: str, example: str, result: str = "") -> F:
     """The function with a docstring that shows an example, and the name by which that calls it."""
     shown = f"\n    {result}" if result else ""
-    function.__name__ = function.__qualname__ = named_in(example)
+    function.__name__ = function.__qualname__ = name = named_in(example)
+    if hasattr(function, "face"):
+        # Errors name the function as the user does.
+        function.face.title = function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
     function.__module__ = module
     function.__doc__ = f"{sentence}\n\n    >>> {example}{shown}\n    "
     return function

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import dtypes as core
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, shown
 
 __all__ = [
     "DType", "as_dtype", "bool", "complex64", "complex128", "double", "float32", "float64", "int8",
@@ -164,11 +164,15 @@ def as_dtype(type_value: Any) -> DType:
         return type_value
     if isinstance(type_value, type) and type_value in _python:
         return _python[type_value]
-    name = "bool" if type_value == "bool" else type_value
+    if not isinstance(type_value, (str, type, np.dtype)) and not hasattr(type_value, "dtype"):
+        raise DtypeError(f"{shown(type_value)} is not a dtype. Use one such as tf.float32.")
+    name = "bool" if isinstance(type_value, str) and type_value == "bool" else type_value
     try:
         result = np.dtype("float64" if name == "double" else name)
-    except TypeError:
-        raise DtypeError(f"{type_value!r} is not a dtype. Use one such as tf.float32.") from None
+    except (TypeError, ValueError):
+        raise DtypeError(
+            f"{shown(type_value)} is not a dtype. Use one such as tf.float32."
+        ) from None
     if result not in _known:
         raise DtypeError(
             f"dtype {result} is not computed with here. Use one of: "

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from gradtape.errors import ShapeError
+import numpy as np
+
+from gradtape.errors import ShapeError, shown
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
 
@@ -14,6 +16,18 @@ __all__ = ["TensorShape", "TensorSpec", "broadcast_static_shape"]
 
 # None stands for a shape, or a length, that is not known.
 Dims: TypeAlias = "Iterable[int | None] | int | None"
+
+
+def _length(n: Any) -> int | None:
+    if n is None or type(n) is int:
+        return n
+    try:
+        found = None if isinstance(n, (bool, str, bytes)) else int(n)
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
+        found = None
+    if found is None or found != n:
+        raise TypeError(f"TensorShape: {shown(n)} is not a length. Pass a whole number or None.")
+    return found
 
 
 class TensorShape(tuple[Any, ...]):
@@ -36,7 +50,7 @@ class TensorShape(tuple[Any, ...]):
             result._unknown = True
             return result
         items: Iterable[Any] = dims if hasattr(dims, "__iter__") else (dims,)
-        return super().__new__(cls, (None if n is None else int(n) for n in items))
+        return super().__new__(cls, map(_length, items))
 
     @property
     def rank(self) -> int | None:

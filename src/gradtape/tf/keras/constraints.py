@@ -8,6 +8,7 @@ from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.types import Axis
 
 __all__ = [
     "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",
@@ -55,7 +56,7 @@ class MaxNorm(Constraint):
     [[0.6000000238418579], [0.800000011920929]]
     """
 
-    def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
+    def __init__(self, max_value: float = 2, axis: Axis = 0) -> None:
         self.max_value, self.axis = float(max_value), axis
 
     def __call__(self, w: Any) -> Any:
@@ -72,7 +73,7 @@ class MinMaxNorm(Constraint):
     """
 
     def __init__(
-        self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0
+        self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Axis = 0
     ) -> None:
         self.min_value, self.max_value = float(min_value), float(max_value)
         self.rate, self.axis = float(rate), axis
@@ -91,7 +92,7 @@ class UnitNorm(Constraint):
     TensorShape([2, 1])
     """
 
-    def __init__(self, axis: Any = 0) -> None:
+    def __init__(self, axis: Axis = 0) -> None:
         self.axis = axis
 
     def __call__(self, w: Any) -> Any:

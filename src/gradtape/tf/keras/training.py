@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from gradtape.graph.argument_checks import as_count
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -179,6 +180,7 @@ class Trainer(Layer):
             size = validation_batch_size or batch_size
             checks = _validation(validation_data, size)
         steps = steps_per_epoch or data.steps
+        as_count("fit: epochs", epochs)
         calls = as_list(callbacks, self, True, verbose=verbose, epochs=epochs, steps=steps)
         history = next(each for each in calls.callbacks if isinstance(each, History))
         self.history, self.stop_training = history, False

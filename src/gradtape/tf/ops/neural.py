@@ -246,6 +246,9 @@ def moments(
     [[2.0, 3.0], [1.0, 1.0]]
     """
     x, axes = _floats("moments", x), as_axes(axes)
+    if shift is not None:
+        # A value near the mean, for digits: here the mean itself is subtracted.
+        convert(shift, x.dtype)
     return (
         reduction.mean(x, axis=axes, keepdims=keepdims),
         reduction.var(x, axis=axes, keepdims=keepdims),

@@ -25,7 +25,7 @@ from gradtape.ops.reductions import reduction as core
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.ops.reductions.reduction import logsumexp
-from gradtape.tf.base.conversion import as_axes, common, convert
+from gradtape.tf.base.conversion import as_axes, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
 from gradtape.tf.base.tensor import Tensor, adopt
@@ -217,6 +217,10 @@ def accumulate_n(
     >>> tf.math.accumulate_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
     [4.0, 6.0]
     """
+    if tensor_dtype is not None:
+        as_dtype(tensor_dtype)
+    if shape is not None:
+        as_shape(shape)
     return add_n(inputs)
 
 

@@ -17,7 +17,8 @@ from gradtape import random as streams
 from gradtape.errors import ArgumentError
 from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
-from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.conversion import as_int, convert
+from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import DTypeLike, IntLike, Name, UserFunction
@@ -120,7 +121,7 @@ class Dataset:
     @staticmethod
     def range(*args: IntLike, output_type: DTypeLike = "int64", name: Name = None) -> Dataset:
         """The integers of Python's range."""
-        numbers = builtins.range(*(int(each) for each in args))
+        numbers, output_type = builtins.range(*map(as_int, args)), as_dtype(output_type)
         return Dataset(lambda: (convert(np.asarray(n), output_type) for n in numbers), len(numbers))
 
     @staticmethod

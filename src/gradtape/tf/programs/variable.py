@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.graph.argument_checks import check_function
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
 from gradtape.recording.record import record
@@ -99,6 +100,8 @@ class Variable(CoreVariable):
             )
         super().__init__(start, trainable is not False, f"{names.prefix}{name or 'Variable'}:0")
         self.constraint = constraint
+        if constraint is not None:
+            check_function("Variable: constraint", constraint)
         self.initial_value = initial_value
         if graphs.in_use:
             graphs.register(self)

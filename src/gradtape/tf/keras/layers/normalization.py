@@ -12,6 +12,7 @@ from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
+from gradtape.tf.base.types import Axis
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.creation import ones_like
 from gradtape.tf.ops.neural import batch_normalization
@@ -27,7 +28,7 @@ class LayerNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        self, axis: Axis = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = "zeros", gamma_initializer: Any = "ones",
         beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
         gamma_constraint: Any = None, **kwargs: Any,

@@ -1,0 +1,273 @@
+"""The public face of functions and classes: an argument that is not what it should be is named.
+
+The face of a function calls it, and does more only in two cases. Arguments whose annotation says
+that they are flags, integers or real numbers are checked before the call, because Python
+takes almost anything for such a value. Other arguments are looked at when the call has failed in a
+line that was not written to check them ("'int' object is not iterable"): then the error that is
+raised names the argument that its annotation does not allow. Errors that the library raises on
+purpose, and errors in the user's own code, pass unchanged.
+
+Functions that record an op have no face, because they are called often: they check their own
+arguments with `argument_checks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import opcode
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gradtape.errors import shown
+from gradtape.graph.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
+
+# For each parameter the classes whose values need no look, and all kinds that it takes.
+Checks = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What Python raises in a line that meets a value it cannot take.
+ACCIDENTS = (
+    TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
+    RecursionError, NotImplementedError, np.ma.MAError,
+)  # fmt: skip
+# Kinds of values for which Python takes almost anything: they are checked before the call.
+_CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
+# A constructor stores these, and whoever reads them later cannot say where they came from.
+_CHECKED_AT_CONSTRUCTION = frozenset(("Axis", "IntLike", "IntsLike", "ShapeLike", "str"))
+_PLAIN: dict[str, type] = {
+    "a flag": bool, "a whole number": int, "a real number": int, "a text": str, "None": type(None),
+}  # fmt: skip
+_CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
+_CALLED = ("__init__", "__call__")
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+_SUPPORT = frozenset(("gradtape", "numpy", "scipy", "llvmlite")) | sys.stdlib_module_names
+_LIBRARY = __name__.partition(".")[0]
+
+
+class Face:
+    """What is known of a function's parameters, and the errors that name its arguments."""
+
+    __slots__ = ("checks", "first", "function", "places", "title")
+
+    def __init__(self, function: Callable[..., Any], title: str) -> None:
+        self.function = function
+        self.title = title
+        # Read from the signature at the first call, since few functions of many are ever called.
+        self.checks: Checks | None = None
+        # The parameters by position, and the number of the first that is checked.
+        self.places: tuple[str, ...] = ()
+        self.first = 0
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise if an argument for which Python takes almost anything is of another kind."""
+        checks = self.checks
+        if checks is None:
+            checks = self._read_signature()
+        for key, value in kwargs.items():
+            if key in checks and type(value) not in checks[key][0]:
+                self._check(args, key, value, checks[key][1])
+        if len(args) > self.first:
+            for key, value in zip(self.places, args, strict=False):
+                if key in checks and type(value) not in checks[key][0]:
+                    self._check(args, key, value, checks[key][1])
+
+    def _read_signature(self) -> Checks:
+        parameters = inspect.signature(self.function).parameters.values()
+        fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        found: Checks = {}
+        checked = _CHECKED_BEFORE
+        constructs = self.function.__name__ == "__init__"
+        if constructs:
+            checked = checked | _CHECKED_AT_CONSTRUCTION
+        for each in parameters:
+            text = str(each.annotation).partition("[")[0].removesuffix("| None").strip()
+            kinds = kinds_of(each.annotation)
+            if constructs:
+                kinds = tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds)
+            if text in checked and kinds and each.kind is not each.VAR_POSITIONAL:
+                plain = frozenset(_PLAIN[kind.words] for kind in kinds if kind.words in _PLAIN)
+                found[each.name] = (plain, kinds)
+        self.places = tuple(p.name for p in parameters if p.kind in fixed)
+        checked_places = [at for at, name in enumerate(self.places) if name in found]
+        self.first = min(checked_places, default=len(self.places))
+        self.checks = found
+        return found
+
+    def _check(self, args: Any, parameter: str, value: object, kinds: tuple[Kind, ...]) -> None:
+        for kind in kinds:
+            if kind.takes(value):
+                return
+        raise self._refusal(args, parameter, value, kinds)
+
+    def _titled(self, args: Any) -> str:
+        return self.title or type(args[0]).__name__
+
+    def _refusal(self, args: Any, parameter: str, value: object, kinds: Any) -> TypeError:
+        words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
+        remedy = kinds[0].remedy
+        where = f"{self._titled(args)}: {parameter}"
+        return TypeError(f"{where}={shown(value)} is not {words}. Pass {remedy}.")
+
+    def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception:
+        """The error that names the argument to blame, or this one if it was raised on purpose."""
+        if not _is_accident(error):
+            return error
+        try:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+        except (TypeError, ValueError):
+            return error
+        found = self._blamed(args, error, dict(_named(bound)))
+        found.__cause__ = error
+        return found
+
+    def _blamed(
+        self, args: Any, error: Exception, arguments: dict[str, tuple[Any, object]]
+    ) -> Exception:
+        title = self._titled(args)
+        for parameter, (value, annotation) in arguments.items():
+            kinds = kinds_of(annotation)
+            if kinds and not any(kind.takes(value) for kind in kinds):
+                return self._refusal(args, parameter, value, kinds)
+        if isinstance(error, TypeError) and _CALLED_WRONGLY.search(str(error)):
+            return TypeError(f"{title}: a function is called with other arguments: {error}.")
+        arguments.pop("self", None)
+        listed = ", ".join(f"{key}={shown(value)}" for key, (value, _) in arguments.items())
+        kind = TypeError if isinstance(error, (TypeError, AttributeError)) else ValueError
+        return kind(
+            f"{title}: no result exists for these arguments, or one has a type, shape or "
+            f"value that it does not take: {listed}. The error before this one says what failed."
+        )
+
+
+def faced(function: F, name: str | None = None) -> F:
+    """The function with its public face.
+
+    >>> from gradtape.graph.public_face import faced
+    >>> def half(n: "int"):
+    ...     return n // 2
+    >>> try:
+    ...     faced(half)(2.5)
+    ... except TypeError as error:
+    ...     print(error)
+    half: n=2.5 is not a whole number. Pass one.
+    """
+    face = Face(function, function.__name__ if name is None else name)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if face.checks is None or face.checks:
+            face.check(args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except ACCIDENTS as error:
+            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
+
+    call.face = face  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def face_all(namespace: dict[str, Any], names: Iterable[str]) -> None:
+    """Give the functions that a namespace exports, and constructors of its classes, their faces.
+
+    A function is known under the namespace afterwards: pickle looks for it there.
+    """
+    for name in names:
+        thing: Any = namespace.get(name)
+        if isinstance(thing, type):
+            if thing.__module__.startswith(_LIBRARY):
+                face_class(thing)
+        elif _lacks_face(thing):
+            namespace[name] = faced(thing)
+            namespace[name].__module__ = namespace["__name__"]
+
+
+def face_package(package: str) -> None:
+    """The same for all that the loaded modules of a package export, wherever they import it."""
+    modules = [
+        vars(module)
+        for name, module in list(sys.modules.items())
+        if name == package or name.startswith(f"{package}.")
+    ]
+    faces: dict[Any, Any] = {}
+    for names in modules:
+        for thing in [names[name] for name in names.get("__all__", ())]:
+            if isinstance(thing, type) and thing.__module__.startswith(package):
+                # Constructors are often inherited from a class that is not exported.
+                for base in thing.__mro__:
+                    if base.__module__.startswith(package):
+                        face_class(base)
+            elif _lacks_face(thing) and thing.__module__.startswith(package):
+                faces[thing] = faces.get(thing) or faced(thing)
+    for names in modules:
+        # Tables of functions by name are among the globals.
+        for table in (names, *(each for each in list(names.values()) if type(each) is dict)):
+            for name, thing in list(table.items()):
+                if isinstance(thing, types.FunctionType) and thing in faces:
+                    table[name] = faces[thing]
+
+
+def _lacks_face(thing: object) -> bool:
+    """Whether something is a function without a face, and does not record an op at once."""
+    return isinstance(thing, types.FunctionType) and not (
+        hasattr(thing, "face") or hasattr(thing, "op")
+    )
+
+
+def _takes_arguments(method: types.FunctionType) -> bool:
+    """Whether a method has parameters besides `self`: an error of another one blames nobody."""
+    code = method.__code__
+    return code.co_argcount > 1 or code.co_kwonlyargcount > 0 or bool(code.co_flags & 0x0C)
+
+
+def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
+    """Give methods that a class defines itself, by default all public ones, their faces."""
+    for name, method in list(vars(cls).items()):
+        chosen = name in methods if methods else name in _CALLED or not name.startswith("_")
+        # The name of a subclass is only known when it is called.
+        title = "" if name in _CALLED else f"{cls.__name__}.{name}"
+        if chosen and _lacks_face(method) and _takes_arguments(method):
+            setattr(cls, name, faced(method, title))
+        elif chosen and isinstance(method, (staticmethod, classmethod)):
+            function = method.__func__
+            if _lacks_face(function):
+                setattr(cls, name, type(method)(faced(function, title)))
+
+
+def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, tuple[Any, object]]]:
+    """The arguments by name, each with its annotation; those in `*args` and `**kwargs` too."""
+    for name, value in bound.arguments.items():
+        parameter = bound.signature.parameters[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            for index, each in enumerate(value):
+                yield f"{name}[{index}]", (each, parameter.annotation)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            for key, each in value.items():
+                yield key, (each, parameter.annotation)
+        else:
+            yield name, (value, parameter.annotation)
+
+
+def _is_accident(error: Exception) -> bool:
+    """Whether an error comes from a line of the library, or of one it uses, that checks nothing."""
+    step = error.__traceback__
+    # The first step is the face. If it is the last, Python refused the call itself.
+    if step is None or step.tb_next is None:
+        return False
+    if isinstance(error, Warning) or (isinstance(error, AssertionError) and str(error)):
+        return False
+    while step.tb_next is not None:
+        step = step.tb_next
+        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in _SUPPORT:
+            return False
+    if module != _LIBRARY:
+        return True
+    code = step.tb_frame.f_code.co_code
+    raised = code[step.tb_lasti] == _RAISE and code[step.tb_lasti + 1] > 0
+    return not raised or isinstance(error, AssertionError)

@@ -1,0 +1,203 @@
+"""Call sites: good calls of public callables, found in the examples of their documentation.
+
+Every public name has an example that runs. Here each call in an example goes through `Script.call`,
+so a run can note which callables of the library are called with which arguments, and a later run
+can exchange the arguments of one call.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import inspect
+import io
+import math
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tests.formalities.public_names import public_methods, public_names
+
+import gradtape as gt
+
+# The name under which examples are compiled: a traceback that ends there ends in the user's code.
+FILE = "<example>"
+
+# Calls that no docstring shows: what is written with operators and brackets.
+OPERATORS = {
+    "operators": """
+x = gt.asarray([1.0, 2.0])
+n = gt.asarray([1, 2])
+v = gt.Variable([1.0, 2.0])
+u = gt.Variable([1.0, 2.0])
+operator.add(x, 1.0)
+operator.sub(x, 1.0)
+operator.mul(x, v)
+operator.truediv(x, 2.0)
+operator.pow(x, 2)
+operator.matmul(x, x)
+operator.and_(n, 1)
+operator.eq(x, x)
+operator.lt(x, 1.0)
+operator.getitem(x, 0)
+operator.getitem(v, 0)
+operator.setitem(u, 0, 3.0)
+operator.iadd(v, x)
+x.__dlpack__()
+""",
+    "results": """
+square = gt.function(lambda x: x * x)
+square(2.0)
+gt.grad(lambda x: gt.sum(x * x))(np.ones(2))
+gt.value_and_grad(lambda x, y: gt.sum(x * y), argnums=0)(np.ones(2), 2.0)
+gt.jacobian(lambda x: x * x)(np.ones(2))
+gt.hessian(lambda x: gt.sum(x * x))(np.ones(2))
+gt.vmap(lambda x, y: x * y, in_axes=(0, None))(np.ones(3), 2.0)
+v = gt.Variable([1.0, 2.0])
+with gt.GradientTape(persistent=True) as tape:
+    y = v * v
+tape.gradient(y, v)
+tape.gradient(y, [v], output_gradients=np.ones(2))
+tape.jacobian(y, v)
+tape.watch(gt.asarray(1.0))
+optimizer = gt.optimizers.Adam(0.1)
+optimizer.apply_gradients([(np.ones(2), v)])
+layer = gt.nn.Dense(3)
+layer(np.ones((2, 4)))
+""",
+}
+
+
+class Stop(BaseException):
+    """The chosen call was made: the rest of the example is not run."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call in an example: of what, with how many arguments by position, which by keyword."""
+
+    name: str
+    example: str
+    number: int
+    positions: int
+    keywords: tuple[str, ...]
+    # Names, annotations and kinds of the parameters, as `inspect.signature` gives them.
+    parameters: tuple[tuple[str, str, str], ...]
+
+
+class _Through(ast.NodeTransformer):
+    """Puts every call through `__call__(number, function, …)`.
+
+    Functions of the example stay as they are: gt.function looks at all that they refer to.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        number, self.count = self.count, self.count + 1
+        through = ast.Call(
+            ast.Name("__call__", ast.Load()), [ast.Constant(number), node.func, *node.args],
+            node.keywords,
+        )  # fmt: skip
+        return ast.copy_location(through, node)
+
+
+def sources() -> dict[str, str]:
+    """The program of each example: of public names, methods and namespaces."""
+    found = {}
+    for name, thing in {**public_names(), **public_methods()}.items():
+        document = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
+        if ">>>" in document:
+            found[name] = "".join(e.source for e in doctest.DocTestParser().get_examples(document))
+    return found | OPERATORS
+
+
+def compiled(source: str) -> types.CodeType:
+    tree = ast.fix_missing_locations(_Through().visit(ast.parse(source)))
+    return compile(tree, FILE, "exec")
+
+
+def run(code: types.CodeType, call: Callable[..., Any]) -> None:
+    """Run an example with all its calls going through `call`; what it prints is dropped."""
+    names = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys, "math": math, "operator": operator}
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Stop):
+        exec(code, {**names, "__call__": call, "__name__": "example"})
+
+
+def called_name(function: Any) -> str | None:
+    """The dotted name of a public callable of the library, or None for other ones."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, types.BuiltinFunctionType) and function.__module__ == "_operator":
+        return f"operator.{function.__name__}"
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        cls = owner if isinstance(owner, type) else type(owner)
+        name = getattr(function, "__name__", "")
+        # Methods that a class inherits from SciPy or unittest are not ours.
+        module = getattr(getattr(function, "__func__", None), "__module__", None) or "gradtape"
+        ours = cls.__module__.startswith("gradtape") and module.startswith("gradtape")
+        ours = ours and not name.startswith("_")
+        return f"{cls.__module__}.{cls.__qualname__}.{name}" if ours else None
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None)
+    if name is None or not isinstance(function, (type, types.FunctionType)):
+        # An instance that can be called, such as a layer or a gt.function.
+        cls = type(function)
+        ours = cls.__module__.startswith("gradtape")
+        return f"{cls.__module__}.{cls.__qualname__}.__call__" if ours else None
+    if not module.startswith("gradtape") or name.rpartition(".")[2].startswith("_"):
+        return None
+    if name == "TestCase":
+        return None  # unittest's
+    return f"{module}.{name}"
+
+
+def _parameters(function: Any) -> tuple[tuple[str, str, str], ...]:
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple((p.name, str(p.annotation), p.kind.name) for p in found)
+
+
+def _sites_in(example: str, source: str) -> list[Site]:
+    found: dict[int, Site] = {}
+
+    def note(number: int, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = called_name(function)
+        if name is not None and number not in found:
+            known = len(args), tuple(kwargs), _parameters(function)
+            found[number] = Site(name, example, number, *known)
+        return function(*args, **kwargs)
+
+    # Some examples end in an error that they are to show.
+    with contextlib.suppress(Exception):
+        run(compiled(source), note)
+    return list(found.values())
+
+
+def sites(examples: dict[str, str], each: int = 2) -> Iterator[Site]:
+    """Up to `each` call sites of every public callable that the examples call."""
+    seen: dict[str, int] = {}
+    for example, source in examples.items():
+        found = _sites_in(example, source)
+        # An example's own subject comes first: the others are called on the way.
+        for site in sorted(
+            found, key=lambda site: not example.endswith(site.name.rpartition(".")[2])
+        ):
+            if seen.get(site.name, 0) < each:
+                seen[site.name] = seen.get(site.name, 0) + 1
+                yield site

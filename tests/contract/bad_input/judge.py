@@ -1,0 +1,143 @@
+"""Judge: what came of a call with a bad argument.
+
+An error is ours if it tells the caller what is wrong. That is so if
+- the innermost frame of its traceback is in the library and executes a `raise` statement there, and
+  its text is a sentence of three words or more; or
+- Python refuses the call itself, because arguments are missing, unknown or too many: its text names
+  the function; or
+- memory is short, and the text says for what; or
+- a function for tests says that an assertion does not hold.
+
+It is the user's if the user's own code raised it: the object that was passed, a function in the
+example, or the operator of another class that was asked first.
+
+Every other error is internal: a line of the library, of NumPy or of SciPy failed that nobody wrote
+to check arguments ("'int' object is not iterable"), or an `assert` did, or the stack overflowed.
+
+A call is silently accepted if it gives a result though the value belongs to a kind that the
+parameter never means (`bad_values.SILENT`): a bool for an axis, a text for a flag, an array with
+masked entries for a tensor. The kind of a parameter follows from its annotation and name.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import types
+from pathlib import Path
+
+from tests.contract.bad_input import bad_values
+from tests.contract.bad_input.bad_values import SILENT, Broken
+from tests.contract.bad_input.call_sites import FILE
+
+import gradtape as gt
+
+LIBRARY = str(Path(gt.__file__).parent)
+BINDING = re.compile(
+    r"([\w<][\w.<>]*)\(\) (takes|missing|got an unexpected|got multiple|got some positional|"
+    r"does not take|requires|argument)"
+)
+TESTING = (
+    "gradtape.extend.check",
+    "gradtape.testing.",
+    "gradtape.tf.programs.testing.",
+    "gradtape.tf.programs.assertions.",
+)
+# Functions that examples decorate.
+OF_EXAMPLES = {"step", "root", "total", "f", "double", "<lambda>"}
+# These read the shape and the dtype of their operand only, so a mask is not lost.
+OF_SHAPE_ONLY = {"empty_like", "full_like", "ones_like", "size", "type_spec_from_value",
+                 "zeros_like", "shape", "rank", "result_type"}  # fmt: skip
+
+
+def _innermost(error: BaseException) -> types.TracebackType:
+    found = error.__traceback__
+    assert found is not None
+    while found.tb_next is not None:
+        found = found.tb_next
+    return found
+
+
+def _executes_raise(step: types.TracebackType) -> bool:
+    code = step.tb_frame.f_code.co_code
+    # A bare `raise` has the argument 0: it passes on what another line raised.
+    return dis.opname[code[step.tb_lasti]] == "RAISE_VARARGS" and code[step.tb_lasti + 1] > 0
+
+
+def verdict(error: BaseException, callee: str) -> str:
+    """`ours`, `user's` or `internal`."""
+    text = str(error)
+    if Broken.TEXT in text:
+        return "user's"
+    step = _innermost(error)
+    file = step.tb_frame.f_code.co_filename
+    if file == FILE or file == bad_values.__file__:
+        return "user's"
+    if callee.startswith("operator.") and not file.startswith(LIBRARY):
+        # The other operand's class was asked first, and refuses.
+        return "user's"
+    if isinstance(error, MemoryError) and text:
+        return "ours"
+    if isinstance(error, AssertionError) and text and callee.startswith(TESTING):
+        return "ours"
+    if isinstance(error, (AssertionError, RecursionError)) and not _by_design(error):
+        return "internal"
+    if file.startswith(LIBRARY) and _executes_raise(step) and len(text.split()) >= 3:
+        return "ours"
+    bound = BINDING.search(text)
+    if isinstance(error, TypeError) and bound and bound[1].rpartition(".")[2] in _names(callee):
+        return "ours"
+    return "internal"
+
+
+def _by_design(error: BaseException) -> bool:
+    return type(error).__module__.startswith("gradtape")
+
+
+def _names(callee: str) -> set[str]:
+    """Names by which Python may call a callable: its own, its class's, and those of wrappers."""
+    parts = callee.split(".")
+    found = {*parts[-2:], "__init__", "__new__"}
+    # A gt.function is called as the user's function is: Python names that.
+    return found | OF_EXAMPLES if parts[-2:-1] == ["Function"] else found
+
+
+def kind_of(name: str, annotation: str, callee: str) -> str:
+    """The kind of values that a parameter takes: a key of `SILENT`."""
+    text = annotation.replace("typing.", "").replace("collections.abc.", "")
+    text = re.sub(r"\s*\|\s*None|None\s*\|\s*|Optional\[(.*)\]", r"\1", text).strip("'\" ")
+    if callee.startswith(("operator.", *TESTING)):
+        return "anything"
+    if name in ("keepdims", "persistent", "training", "include_initial", "descending"):
+        return "flag" if text != "Any" or name == "keepdims" else "anything"
+    if text == "bool":
+        return "flag"
+    if name in ("axis", "axes") and text in ("int", "SupportsIndex", "Axis", "Any"):
+        return "axis"
+    if text in ("int", "SupportsIndex"):
+        return "axis" if "ax" in name or name.startswith("dim") or name in _SIGNED else "count"
+    if text == "ShapeLike":
+        return "shape"
+    if text == "float":
+        return "rate"
+    if text in ("TensorLike", "Tensor"):
+        return "tensor"
+    if text == "DTypeLike":
+        return "dtype"
+    if text.startswith("Callable") and "|" not in text:
+        return "function"
+    return "anything"
+
+
+# Whole numbers that may be negative.
+_SIGNED = {"offset", "k", "shift", "seed", "start", "stop", "low", "high", "lower", "upper",
+           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose",
+           "order"}  # fmt: skip
+
+
+def is_silent(callee: str, kind: str, value: str) -> bool:
+    if value == "NaN" and kind == "rate" and not callee.rpartition(".")[2][:1].isupper():
+        return False  # NaN is a number to compute with; an object must not keep it
+    if value == "masked array" and callee.rpartition(".")[2] in OF_SHAPE_ONLY:
+        return False
+    return value in SILENT[kind]
