@@ -20,6 +20,8 @@
 #   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
 #   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
+#   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
+#   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -138,6 +140,16 @@ fuzz-interrupts: $(DEV_READY)
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
 	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
+
+DERIVATIVE_FUZZ ?= 3000
+
+.PHONY: fuzz-derivatives
+fuzz-derivatives: $(DEV_READY)
+	$(BIN)/python -W ignore -m tests.programs.derivatives --count $(DERIVATIVE_FUZZ)
+
+.PHONY: conformance-hips
+conformance-hips: $(DEV_READY)
+	$(BIN)/python -m tests.conformance.hips $(HIPS)
 
 FUNCTION_FUZZ ?= 5000
 

@@ -107,6 +107,7 @@ from gradtape.ops.elementwise.arithmetic import (
     subtract,
     where,
 )
+from gradtape.ops.elementwise.bessel import i0, i1
 from gradtape.ops.elementwise.complexes import abs, angle, conj, imag, real, sign
 from gradtape.ops.elementwise.special import (
     digamma,
@@ -114,8 +115,6 @@ from gradtape.ops.elementwise.special import (
     erfc,
     erfcinv,
     erfinv,
-    i0,
-    i1,
     lgamma,
     log_sigmoid,
     multiply_no_nan,

@@ -1,5 +1,7 @@
 """The ufuncs of scipy.special that record, and those that say that they do not."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,20 @@ special = pytest.importorskip("scipy.special")
 X = np.array([0.2, 0.5, 0.9])
 
 
+OF_ORDER = ("iv", "ive", "jn", "jv", "kn", "kv", "kve", "yn", "yv")
+
+
 def arguments(name):
+    """A function of arrays, and arguments; the order of a Bessel function is a number."""
     function = getattr(special, name)
-    return [X] if function.nin == 1 else [X, X[::-1] + 0.3]
+    if name in OF_ORDER:
+        return functools.partial(function, 2 if name in ("kn", "yn") else 1.5), [X]
+    return function, [X] if function.nin == 1 else [X, X[::-1] + 0.3]
 
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_values_and_derivatives(name):
-    function, given = getattr(special, name), arguments(name)
+    function, given = arguments(name)
     found = function(*map(gt.asarray, given))
     assert isinstance(found, gt.Tensor)
     np.testing.assert_allclose(found.numpy(), function(*given), rtol=1e-12)
@@ -40,5 +48,7 @@ def test_gamma_of_negative_numbers():
 def test_other_ufuncs_say_so():
     with pytest.raises(TypeError, match="betainc is not recorded"):
         special.betainc(2.0, 3.0, gt.asarray(X))
+    with pytest.raises(TypeError, match="order is a Tensor"):
+        special.jv(gt.asarray(X), 1.0)
     with pytest.raises(TypeError, match=r"out="):
         special.erf(gt.asarray(X), out=np.zeros(3))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+import gradtape.tf as tf
 
 
 def gelu_by_tanh(x):
@@ -53,6 +54,59 @@ POINTS = [
     (gt.atanh, 1e-200, 1e-200, 1.0, 2e-200),
     (gt.atanh, 0.9990234375, 3.8120652928306447, 512.2501221299462, 524287.8748778402),
     (gt.ndtr, -8.0, 6.220960574271784e-16, 5.052271083536892e-15, 4.0418168668295136e-14),
+]
+# Scaled Bessel functions, Dawson's integral and Spence's: their plain recurrences cancel here.
+SPECIAL = tf.math.special
+i0e, i1e, k0e = SPECIAL.bessel_i0e, SPECIAL.bessel_i1e, SPECIAL.bessel_k0e
+k1e, k1, dawsn, spence = SPECIAL.bessel_k1e, SPECIAL.bessel_k1, SPECIAL.dawsn, SPECIAL.spence
+FAR_POINTS = [
+    (i0e, 25.0, 0.0801967735474367, -0.0016206602281439364, 9.82759235161619e-05),
+    (i0e, 1000.5, 0.012614086539375468, -6.305468086126041e-06, 9.455841128300321e-09),
+    (i0e, -1e8, 3.989422809001105e-05, 1.9947114094873313e-13, 2.9920671217111648e-21),
+    (i1e, -40.0, -0.062482229074442064, -0.000766004926067782, -2.8155641597733327e-05),
+    (i1e, 1e5, 0.0012615615301218171, -6.307760341578615e-09, 9.461569548526527e-14),
+    (k0e, 0.5, 1.5241093857739094, -1.2069003224378763, 3.048218771547819),
+    (k0e, 1e5, 0.003963322343474756, -1.9816562176339892e-08, 2.972476895351634e-13),
+    (k1e, 31.0, 0.2277981625945925, -0.0037603026503144196, 0.0001860654435820938),
+    (k1e, 1e8, 0.0001253314142015428, -6.266570757076421e-13, 9.39985620611355e-21),
+    (k1, 700.5, 2.8333721541793952e-306, -2.8353967090835338e-306, 2.837425603850283e-306),
+    (dawsn, 5.0, 0.10213407442427684, -0.021340744242768356, 0.009139293579129872),
+    (dawsn, -30.0, -0.016675941401059175, -0.000556484063550548, -3.716101091452277e-05),
+    (dawsn, 1e5, 5.00000000025e-06, -5.00000000075e-11, 1.0000000003e-15),
+    (spence, 1.0, 0.0, -1.0, 0.5),
+    (spence, 1.0078125, -0.007797293961171197, -0.9961139765830335, 0.4948370646437874),
+    (spence, 0.25, 0.9784693929303061, -1.8483924814931876, 2.86881002467575),
+]
+INF = np.inf
+# Both arguments, some infinite, and the limits of the partial derivatives there.
+LIMITS = [
+    (gt.logaddexp, -INF, -INF, 0.5, 0.5),
+    (gt.logaddexp, INF, INF, 0.5, 0.5),
+    (gt.logaddexp, -INF, 3.0, 0.0, 1.0),
+    (gt.hypot, -INF, 2.0, -1.0, 0.0),
+    (gt.hypot, 2.0, INF, 0.0, 1.0),
+    (gt.atan2, 1.0, -INF, 0.0, 0.0),
+    (gt.atan2, INF, 0.0, 0.0, 0.0),
+    (gt.atan2, INF, INF, 0.0, 0.0),
+    (gt.pow, 0.0, INF, 0.0, 0.0),
+    (gt.pow, 2.5, -INF, 0.0, 0.0),
+    (gt.pow, INF, -1.0, 0.0, 0.0),
+    (gt.pow, INF, -INF, 0.0, 0.0),
+]
+# One argument, the value and the derivative.
+ENDS = [
+    (gt.i0, INF, INF, INF),
+    (gt.i0, -INF, INF, -INF),
+    (gt.i1, -INF, -INF, INF),
+    (SPECIAL.bessel_j0, -INF, 0.0, 0.0),
+    (SPECIAL.bessel_j1, INF, 0.0, 0.0),
+    (SPECIAL.bessel_y1, 0.0, -INF, INF),
+    (i0e, INF, 0.0, 0.0),
+    (i1e, -INF, 0.0, 0.0),
+    (k0e, 0.0, INF, -INF),
+    (k1e, INF, 0.0, 0.0),
+    (dawsn, INF, 0.0, 0.0),
+    (SPECIAL.expint, INF, INF, INF),
 ]
 # Both arguments, and the partial derivatives.
 PAIRS = [
@@ -105,3 +159,36 @@ def test_a_norm_of_huge_and_tiny_numbers(scale):
     x = np.array([3.0, 4.0]) * scale
     np.testing.assert_allclose(float(gt.norm(gt.asarray(x))), 5.0 * scale, rtol=1e-15)
     np.testing.assert_allclose(gt.grad(gt.norm)(x).numpy(), [0.6, 0.8], rtol=1e-15)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("f", "x", "y", "by_x", "by_y"), LIMITS)
+def test_limits_of_two_arguments(f, x, y, by_x, by_y, compiled):
+    slope = gt.grad(f, (0, 1))
+    made = gt.function(slope) if compiled else slope
+    for _ in range(3 if compiled else 1):
+        found = made(gt.asarray(x), gt.asarray(y))
+    assert [float(one) for one in found] == [by_x, by_y]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("f", "x", "value", "slope"), ENDS)
+def test_limits_of_one_argument(f, x, value, slope, dtype):
+    x = np.asarray(x, dtype)
+    assert float(f(x)) == value
+    assert float(gt.grad(f)(x)) == slope
+
+
+@pytest.mark.parametrize(("f", "x", "value", "slope", "curvature"), FAR_POINTS)
+def test_far_points(f, x, value, slope, curvature):
+    close(float(f(np.float64(x))), value, np.finfo(float).eps)
+    close(float(gt.grad(f)(np.float64(x))), slope, np.finfo(float).eps)
+    # Up to the asymptotic series a second derivative loses digits as the square of x.
+    close(float(gt.grad(gt.grad(f))(np.float64(x))), curvature, 1e3 * np.finfo(float).eps)
+    if abs(value) > 1e-30 or value == 0.0:
+        close(float(gt.grad(f)(np.float32(x))), slope, np.finfo(np.float32).eps)
+
+
+def test_ties_at_finite_points_keep_their_second_derivatives():
+    for f, x, y, curvature in [(gt.logaddexp, 1.0, 1.0, 0.25), (gt.pow, 0.0, 2.0, 2.0)]:
+        assert float(gt.grad(gt.grad(f))(x, y)) == curvature

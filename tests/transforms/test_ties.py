@@ -196,3 +196,17 @@ def test_the_polar_factor():
         step[place] = 1e-6
         pair = [(weights * scipy.linalg.polar(a + s * step)[0]).sum() for s in (1, -1)]
         np.testing.assert_allclose(found[place], (pair[0] - pair[1]) / 2e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("function", "expected", "a"), [CASES[at] for at in (0, 1, 4, 6, 11)])
+def test_third_derivatives(function, expected, a):
+    weights, along = np.random.default_rng(1).normal(size=(2, *a.shape))
+
+    def third(f):
+        def loss(t):
+            return gt.sum(weights * f(a + t * along))
+
+        return float(gt.grad(gt.grad(gt.grad(loss)))(0.0))
+
+    # The third derivative of the power series lacks terms of the eighth digit.
+    np.testing.assert_allclose(third(function), third(expected), rtol=1e-6, atol=1e-8)

@@ -9,7 +9,7 @@ import numpy as np
 from gradtape.numpy_protocols.arranging import atleast_1d, ravel
 from gradtape.numpy_protocols.binding import NO_VALUE, Function, checked_dtype, refusal
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting, triangles
-from gradtape.ops.elementwise import arithmetic, complexes, special, unary
+from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.matrices import contraction
@@ -345,7 +345,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tensor:
 
 FUNCTIONS: dict[Function, Function] = {
     np.clip: clip, np.round: round, np.around: round, np.fix: unary.trunc, np.angle: angle,
-    np.real: complexes.real, np.imag: complexes.imag, np.sinc: special.sinc, np.i0: special.i0,
+    np.real: complexes.real, np.imag: complexes.imag, np.sinc: special.sinc, np.i0: bessel.i0,
     np.nan_to_num: nan_to_num, np.isposinf: _infinite(1.0), np.isneginf: _infinite(-1.0),
     np.iscomplex: iscomplex, np.isreal: isreal, np.interp: interp, np.trapezoid: trapezoid,
     np.gradient: gradient, np.convolve: convolve, np.correlate: correlate, np.cov: cov,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from types import ModuleType
@@ -13,7 +14,7 @@ from gradtape.dtypes import SUPPORTED
 from gradtape.numpy_protocols.binding import Function, checked_dtype, refusal, unrecorded
 from gradtape.numpy_protocols.reductions import ACCUMULATE, REDUCE
 from gradtape.ops.arrays import joining, movement
-from gradtape.ops.elementwise import arithmetic, complexes, special, unary
+from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.matrices import contraction, products
@@ -166,7 +167,8 @@ def _gamma(x: Any) -> Any:
 SPECIAL: dict[str, Function] = {
     "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv,
     "gammaln": special.lgamma, "psi": special.digamma, "digamma": special.digamma,
-    "ndtr": special.ndtr, "i0": special.i0, "i1": special.i1, "xlogy": special.xlogy,
+    "ndtr": special.ndtr, "ndtri": special.ndtri, "erfcinv": special.erfcinv,
+    "xlogy": special.xlogy,
     "expit": unary.sigmoid, "log_expit": special.log_sigmoid, "exp2": unary.exp2,
     "expm1": unary.expm1, "log1p": unary.log1p, "cbrt": unary.cbrt,
     "logit": lambda x: unary.log(x) - unary.log1p(-_float(x)),
@@ -176,6 +178,12 @@ SPECIAL: dict[str, Function] = {
     "gamma": _gamma, "gammasgn": _gamma_sign, "rgamma": lambda x: 1.0 / _gamma(x),
     "beta": lambda a, b: _gamma(a) * _gamma(b) / _gamma(_float(a) + b),
     "betaln": lambda a, b: special.lgamma(a) + special.lgamma(b) - special.lgamma(_float(a) + b),
+    "iv": bessel.iv, "ive": bessel.ive, "jv": bessel.jv, "jn": bessel.jv, "kv": bessel.kv,
+    "kve": bessel.kve, "kn": bessel.kv, "yv": bessel.yv, "yn": bessel.yv,
+    **{f"{kind}{n}": functools.partial(getattr(bessel, f"{kind}v"), n)
+       for kind in "ijky" for n in (0, 1)},
+    **{f"{kind}{n}e": functools.partial(getattr(bessel, f"{kind}ve"), n)
+       for kind in "ik" for n in (0, 1)},
 }  # fmt: skip
 
 # Inputs beside a tensor that need no look: every other type may bring its own `__array_ufunc__`.

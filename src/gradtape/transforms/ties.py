@@ -2,8 +2,9 @@
 
 A function that does not depend on the choice of vectors, such as V f(w) Vᵀ, has a derivative there:
 the pole 1 / (w_j - w_i) multiplies a term h that vanishes with it. The limit of h / p is D h / D p,
-where D is the derivative along a change of the values that separates all of them; and
-D h / D p - p D² h / (2 (D p)²) has the right derivative, too, so second derivatives are right.
+where D is the derivative along a change of the values that separates all of them; and the series
+D h / D p - p D² h / (2 (D p)²) + p² D³ h / (6 (D p)³) has the right derivatives, too, so that
+second and third derivatives are right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gradtape.graph import PICK, Node, topological
 from gradtape.graph.hooks import hooks
 
 # The powers of the pole, and the factors of the terms of the limit.
-TERMS = ((1, 1.0), (2, -0.5))
+TERMS = ((1, 1.0), (2, -1.0 / 2.0), (3, 1.0 / 6.0))
 
 
 def has_poles(node: Node) -> bool:

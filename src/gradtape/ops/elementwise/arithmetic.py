@@ -9,7 +9,16 @@ import numpy as np
 from gradtape.dtypes import Array, promote
 from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
-from gradtape.ops.elementwise.unary import log, one_like, ones_where, sigmoid, signbit, square
+from gradtape.ops.elementwise.unary import (
+    isfinite,
+    isinf,
+    log,
+    one_like,
+    ones_where,
+    sigmoid,
+    signbit,
+    square,
+)
 from gradtape.ops.families import Sample, batching, cast, examples, identities, lowering
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
@@ -93,12 +102,15 @@ def _floor_divide(x: Array, y: Array) -> Array:
 
 
 def _power_base(y: Node, x: Node, p: Node) -> Node:
-    # p * x**(p-1) is 0 * inf at x = 0, p = 0, where the derivative of x**0 is 0.
-    return where(equal(p, 0), 0.0, p * power(x, p - 1))
+    # p * x**(p-1) is 0 * inf at x = 0, p = 0, where the derivative of x**0 is 0, and inf * 0 where
+    # an infinite power is 0.
+    slope = power(x, p - 1)
+    return where(equal(p, 0) | (isinf(p) & equal(slope, 0)), 0.0, p * slope)
 
 
 def _power_exponent(y: Node, x: Node, p: Node) -> Node:
-    return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1.0, x)))
+    flat = equal(x, 0) | (isinf(x) & equal(y, 0))
+    return where(flat, 0.0, y * log(where(flat, 1.0, x)))
 
 
 def _integer_power_base(y: Node, x: Node, exponent: int) -> Node | int:
@@ -146,21 +158,20 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
 atan2: Binary = elementwise(
     "atan2", np.arctan2, "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
-    # The squares of huge and of tiny numbers are out of range.
-    partials=[lambda y, a, b: b / hypot(a, b) / hypot(a, b),
-              lambda y, a, b: -a / hypot(a, b) / hypot(a, b)],
+    partials=[lambda y, a, b: _over_square(b, hypot(a, b)),
+              lambda y, a, b: _over_square(-a, hypot(a, b))],
     domains=[(0.4, 2.0)], **_FLOAT, function=ATAN2,
 )  # fmt: skip
 hypot: Binary = elementwise(
     "hypot", np.hypot, "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
-    partials=[lambda y, a, b: _ratio(a, y), lambda y, a, b: _ratio(b, y)],
+    partials=[lambda y, a, b: _ratio(a, b, y), lambda y, a, b: _ratio(b, a, y)],
     domains=[(0.4, 2.0)], **_FLOAT, function=HYPOT,
 )  # fmt: skip
 logaddexp: Binary = elementwise(
     "logaddexp", np.logaddexp, "log(exp(x) + exp(y)) without overflow.",
     ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
-    partials=[lambda y, a, b: sigmoid(a - b), lambda y, a, b: sigmoid(b - a)], **_FLOAT,
+    partials=[lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)], **_FLOAT,
     function=LOGADDEXP,
 )  # fmt: skip
 copysign: Binary = elementwise(
@@ -191,9 +202,21 @@ minimum: Binary = elementwise(
 )  # fmt: skip
 
 
-def _ratio(numerator: Node, norm: Node) -> Node:
-    """numerator / norm, and 0 where the norm is 0."""
-    return where(equal(norm, 0), 0.0, numerator / norm)
+def _ratio(numerator: Node, other: Node, norm: Node) -> Node:
+    """numerator / norm, 0 where the norm is 0, and its limit where only the numerator is inf."""
+    alone = isinf(numerator) & isfinite(other)
+    found = where(equal(norm, 0), 0.0, numerator / norm)
+    return where(alone, copysign(one_like(found), numerator), found)
+
+
+def _over_square(numerator: Node, norm: Node) -> Node:
+    """numerator / norm², whose square may be out of range; 0 at infinity."""
+    return where(isinf(numerator), 0.0, numerator / norm / norm)
+
+
+def _share(a: Node, b: Node) -> Node:
+    """exp(a) / (exp(a) + exp(b)); one half for equal infinities, as for all equal operands."""
+    return sigmoid(where(isinf(a) & equal(a, b), 0.0, a - b))
 
 
 def _comparison(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gradtape.graph.math_function import Composition
+from gradtape.graph.math_function import Composition, MathFunction
+from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.math_functions import EXP, FLOOR, FMOD, LOG, LOG1P, RINT, SIN, TRUNC
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def _xlogy(body: FunctionBody[V], x: V, y: V) -> V:
 
 def _multiply_no_nan(body: FunctionBody[V], x: V, y: V) -> V:
     return body.select(y.equals(0.0), 0.0, x * y)
+
+
+def _in_range(body: FunctionBody[V], x: V, function: MathFunction) -> V:
+    """A function that overflows long before 10,000, and that SciPy gives as NaN at infinity."""
+    huge = body.absolute(x) > 1e4
+    return body.apply(function, body.select(huge, body.copysign(body.lift(1e4), x), x))
 
 
 def _sinc(body: FunctionBody[V], x: V) -> V:
@@ -138,6 +145,8 @@ SIGMOID_SLOPE = Composition("sigmoid_slope", _sigmoid_slope)
 TANH_SLOPE = Composition("tanh_slope", _tanh_slope)
 SOFTPLUS = Composition("softplus", _softplus)
 LOG_SIGMOID = Composition("log_sigmoid", _log_sigmoid)
+BESSEL_I0 = Composition("bessel_i0", lambda body, x: _in_range(body, x, mathlib.BESSEL_I0))
+BESSEL_I1 = Composition("bessel_i1", lambda body, x: _in_range(body, x, mathlib.BESSEL_I1))
 LOGADDEXP = Composition("logaddexp", _logaddexp, 2)
 XLOGY = Composition("xlogy", _xlogy, 2)
 MULTIPLY_NO_NAN = Composition("multiply_no_nan", _multiply_no_nan, 2)

@@ -38,10 +38,10 @@ def for_complex(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
 
 
 def call_of_order(*functions: MathFunction) -> LlvmRule:
-    """A rule with one function for each order from 0; higher orders cannot be lowered."""
+    """A rule with one function for each order from 0; other orders cannot be lowered."""
 
     def rule(b: Builder, x: Vector, order: int) -> Vector:
-        if order >= len(functions):
+        if order not in range(len(functions)):
             raise NotLowered(f"order {order}")
         return b.call(functions[order], x)
 

@@ -26,7 +26,6 @@ from gradtape.ops.elementwise.arithmetic import (
     where,
 )
 from gradtape.ops.elementwise.complexes import abs, real
-from gradtape.ops.elementwise.unary import square
 from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
@@ -79,7 +78,10 @@ class _Poles:
             return where(tie, 0.0, 1.0 / where(tie, 1.0, pole))
         flat = equal(slope, 0)
         unit = where(flat, 0.0, 1.0 / where(flat, 1.0, slope))
-        return where(tie, unit if self.power == 1 else pole * square(unit), 0.0)
+        limit = unit
+        for _ in range(self.power - 1):
+            limit = limit * unit * pole
+        return where(tie, limit, 0.0)
 
     def differences(self) -> Node:
         """For each pair: of the column's value less the row's."""

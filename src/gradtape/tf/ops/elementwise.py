@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gradtape.errors import DtypeError
-from gradtape.ops.elementwise import arithmetic, complexes, special
+from gradtape.ops.elementwise import arithmetic, bessel, complexes, special
 from gradtape.ops.elementwise import unary as core
 from gradtape.ops.families.casting import cast
 from gradtape.tf.base import operators
@@ -278,9 +278,9 @@ imag: Callable[..., Tensor] = unary(complexes.imag, "iufc", "The imaginary part.
     "2.0", _input)
 angle: Callable[..., Tensor] = unary(_angle, "fc", "The angle in the complex plane.",
     "angle(1 + 0j)", "0.0", _input)
-bessel_i0 = unary(special.i0, "f", "The modified Bessel function of order 0.", "bessel_i0(0.0)",
+bessel_i0 = unary(bessel.i0, "f", "The modified Bessel function of order 0.", "bessel_i0(0.0)",
     "1.0")
-bessel_i1 = unary(special.i1, "f", "The modified Bessel function of order 1.", "bessel_i1(0.0)",
+bessel_i1 = unary(bessel.i1, "f", "The modified Bessel function of order 1.", "bessel_i1(0.0)",
     "0.0")
 
 maximum = binary(arithmetic.maximum, "iuf", "The larger operand, element by element.",

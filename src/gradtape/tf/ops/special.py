@@ -5,6 +5,7 @@ SciPy computes the values; each derivative is one of the same family.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from gradtape import extend
-from gradtape.ops.elementwise import arithmetic, complexes
+from gradtape.ops.elementwise import arithmetic, bessel
 from gradtape.ops.elementwise import unary as core
-from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.ops.elementwise import Unary, bessel_i0, bessel_i1, unary
 
 __all__ = [
@@ -43,62 +43,63 @@ def _declare(
     )  # fmt: skip
 
 
-def _bessel(kind: str, partial: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    """One kind of Bessel function, of any whole order; its derivative is made of neighbours."""
-    return _declare(
-        f"bessel_{kind}", lambda x, order: _of_order(kind, order, x), partial,
-        params=("order",), sample_params=({"order": 0}, {"order": 1}), **more,
+def _derivatives(
+    name: str, kernel: Callable[[Any, int], Any], domains: Any, function: str
+) -> Callable[[Any], Any]:
+    """A function whose derivatives, of any order `times`, are ops: their formulas cancel."""
+    found: Callable[..., Any] = _declare(
+        name,
+        lambda x, times: kernel(x, times) if times else getattr(scipy_special(), function)(x),
+        lambda y, x, times: found(x, times=times + 1),
+        params=("times",), sample_params=({"times": 0}, {"times": 1}, {"times": 3}),
+        domains=domains,
     )  # fmt: skip
+    return lambda x: found(x, times=0)
 
 
-def _of_order(kind: str, order: int, x: Any) -> Any:
-    """A Bessel function; those of orders 0 and 1 know their limits at infinity, which ive lacks."""
-    if order > 1:
-        return getattr(scipy_special(), kind)(order, x)
-    return getattr(scipy_special(), f"{kind[0]}{order}{kind[2:]}")(x)
+def _dawsn_kernel(x: Any, times: int) -> Any:
+    wide = np.asarray(x, np.float64)
+    far = np.abs(wide) > 7.0
+    near, large = np.where(far, 0.0, wide), np.where(far, wide, 8.0)
+    before = scipy_special().dawsn(near)
+    found = 1.0 - 2.0 * near * before
+    for n in range(1, times):
+        before, found = found, -2.0 * near * found - 2.0 * n * before
+    # Σ (2k-1)!! / (2ᵏ⁺¹ x²ᵏ⁺¹), differentiated term by term.
+    factors, factor = [], 0.5
+    for k in range(25):
+        factors.append(factor * math.prod(-(2 * k + 1 + j) for j in range(times)))
+        factor *= (2 * k + 1) / 2.0
+    series = np.zeros_like(large)
+    for one in reversed(factors):
+        series = series / (large * large) + one
+    return np.where(far, series / large / large**times, found)
 
 
-def _neighbours(
-    function: Callable[[], Callable[..., Any]], below: float, above: float, zeroth: float
-) -> Callable[[Any, int], Any]:
-    """Half of two neighbours with signs, or that many times order 1 for order 0."""
-
-    def combine(x: Tensor, order: int) -> Any:
-        result = function()
-        if not order:
-            return zeroth * result(x, order=1)
-        return 0.5 * (below * result(x, order=order - 1) + above * result(x, order=order + 1))
-
-    return combine
-
-
-_J_SLOPE = _neighbours(lambda: _JV, 1.0, -1.0, -1.0)
-_Y_SLOPE = _neighbours(lambda: _YV, 1.0, -1.0, -1.0)
-_K_SLOPE = _neighbours(lambda: _KV, -1.0, -1.0, -1.0)
-_IE_SLOPE = _neighbours(lambda: _IVE, 1.0, 1.0, 1.0)
-_KE_SLOPE = _neighbours(lambda: _KVE, -1.0, -1.0, -1.0)
-
-_JV: Any = _bessel("jv", lambda y, x, order: _J_SLOPE(x, order))
-_YV: Any = _bessel("yv", lambda y, x, order: _Y_SLOPE(x, order), domains=_POSITIVE)
-_KV: Any = _bessel("kv", lambda y, x, order: _K_SLOPE(x, order), domains=_POSITIVE)
-# Scaled by exp(-|x|), and by exp(x).
-_IVE: Any = _bessel("ive", lambda y, x, order: _IE_SLOPE(x, order) - complexes.sign(x) * y)
-_KVE: Any = _bessel("kve", lambda y, x, order: _KE_SLOPE(x, order) + y, domains=_POSITIVE)
-
-
-def _spence_slope(y: Tensor, x: Tensor) -> Any:
-    one = arithmetic.equal(x, 1.0)
-    return arithmetic.where(one, -1.0, core.log(x) / (1.0 - arithmetic.where(one, 2.0, x)))
+def _spence_kernel(x: Any, times: int) -> Any:
+    """Derivatives of -log(1+u)/u, u = x - 1: a series near 1, a recurrence elsewhere."""
+    u = np.asarray(x, np.float64) - 1.0
+    near, order = np.abs(u) < 0.5, times - 1
+    small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
+    series = np.zeros_like(u)
+    for k in reversed(range(order, 70 + 12 * order)):
+        series = series * small - (-1.0) ** k / (k + 1) * math.perm(k, order)
+    found = -np.log1p(np.minimum(large, 1e300)) / large
+    for n in range(1, order + 1):
+        slope = (-1.0) ** (n - 1) * math.factorial(n - 1) / (1.0 + large) ** n
+        found = -(slope + n * found) / large
+    return np.where(near, series, found)
 
 
 _QUARTER_TURN = np.pi / 2.0
-_DAWSN = _declare("dawsn", lambda x: scipy_special().dawsn(x), lambda y, x: 1.0 - 2.0 * x * y)
+_DAWSN = _derivatives("dawsn", _dawsn_kernel, [(-2.0, 2.0)], "dawsn")
 # NaN below 0, which TensorFlow leaves out of the domain.
 _EXPINT = _declare(
     "exponential_integral", lambda x: np.where(x < 0, np.nan, scipy_special().expi(x)),
-    lambda y, x: core.exp(x) / x, domains=_POSITIVE,
+    # At infinity the slope is infinite, not inf / inf.
+    lambda y, x: core.exp(x) / arithmetic.minimum(x, 1e30), domains=_POSITIVE,
 )  # fmt: skip
-_SPENCE = _declare("spence", lambda x: scipy_special().spence(x), _spence_slope, domains=_POSITIVE)
+_SPENCE = _derivatives("spence", _spence_kernel, _POSITIVE, "spence")
 _FRESNEL_COS = _declare(
     "fresnel_cos", lambda x: scipy_special().fresnel(x)[1],
     lambda y, x: core.cos(_QUARTER_TURN * core.square(x)),
@@ -114,25 +115,25 @@ def _row(function: Callable[[Any], Any], sentence: str, example: str, result: st
 
 
 # fmt: off
-bessel_i0e = _row(lambda x: _IVE(x, order=0), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)",
+bessel_i0e = _row(lambda x: bessel.ive(0, x), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)",
     "1.0")
-bessel_i1e = _row(lambda x: _IVE(x, order=1), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)",
+bessel_i1e = _row(lambda x: bessel.ive(1, x), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)",
     "0.0")
-bessel_j0 = _row(lambda x: _JV(x, order=0), "The Bessel function of order 0.", "bessel_j0(0.0)",
+bessel_j0 = _row(lambda x: bessel.jv(0, x), "The Bessel function of order 0.", "bessel_j0(0.0)",
     "1.0")
-bessel_j1 = _row(lambda x: _JV(x, order=1), "The Bessel function of order 1.", "bessel_j1(0.0)",
+bessel_j1 = _row(lambda x: bessel.jv(1, x), "The Bessel function of order 1.", "bessel_j1(0.0)",
     "0.0")
-bessel_k0 = _row(lambda x: _KV(x, order=0),
+bessel_k0 = _row(lambda x: bessel.kv(0, x),
     "The modified Bessel function of the second kind, of order 0.", "bessel_k0(1.0)", "0.421")
-bessel_k0e = _row(lambda x: _KVE(x, order=0), "bessel_k0 times exp(x).", "bessel_k0e(1.0)",
+bessel_k0e = _row(lambda x: bessel.kve(0, x), "bessel_k0 times exp(x).", "bessel_k0e(1.0)",
     "1.1445")
-bessel_k1 = _row(lambda x: _KV(x, order=1),
+bessel_k1 = _row(lambda x: bessel.kv(1, x),
     "The modified Bessel function of the second kind, of order 1.", "bessel_k1(1.0)", "0.6019")
-bessel_k1e = _row(lambda x: _KVE(x, order=1), "bessel_k1 times exp(x).", "bessel_k1e(1.0)",
+bessel_k1e = _row(lambda x: bessel.kve(1, x), "bessel_k1 times exp(x).", "bessel_k1e(1.0)",
     "1.6362")
-bessel_y0 = _row(lambda x: _YV(x, order=0), "The Bessel function of the second kind, of order 0.",
+bessel_y0 = _row(lambda x: bessel.yv(0, x), "The Bessel function of the second kind, of order 0.",
     "bessel_y0(1.0)", "0.0883")
-bessel_y1 = _row(lambda x: _YV(x, order=1), "The Bessel function of the second kind, of order 1.",
+bessel_y1 = _row(lambda x: bessel.yv(1, x), "The Bessel function of the second kind, of order 1.",
     "bessel_y1(1.0)", "-0.7812")
 dawsn = _row(_DAWSN, "Dawson's integral.", "dawsn(1.0)", "0.5381")
 expint = _row(_EXPINT, "The exponential integral Ei; NaN below 0.", "expint(1.0)", "1.8951")

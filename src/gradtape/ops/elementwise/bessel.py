@@ -1,0 +1,197 @@
+"""Bessel functions of a fixed order: SciPy computes the values, neighbouring orders the slopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.node import Node
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.elementwise.compositions import BESSEL_I0, BESSEL_I1
+from gradtape.ops.families import lowering
+from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+
+_POSITIVE = [(0.5, 4.0)]
+_OPTIONS: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
+_ORDERS = ({"order": 0}, {"order": 1}, {"order": 2})
+
+
+def _scipy() -> ModuleType:
+    # SciPy is imported at first use: it takes longer than importing gradtape.
+    import scipy.special
+
+    return scipy.special
+
+
+def _checked(name: str, order: Any) -> float:
+    """The order as a number; whole ones are ints."""
+    if isinstance(order, (bool, np.bool_)) or not isinstance(order, (int, float, np.number)):
+        raise TypeError(f"{name}: the order is a {type(order).__name__}. Pass a number.")
+    return int(order) if float(order).is_integer() else float(order)
+
+
+def _kernel(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
+    def kernel(x: np.ndarray, order: float) -> np.ndarray:
+        wide = np.asarray(x, np.float64) if order not in (0, 1) else x
+        if kind == "iv":  # SciPy's is NaN at infinity, and infinite long before
+            wide = np.clip(wide, -1e4, 1e4)
+        if order in (0, 1):
+            found = getattr(_scipy(), f"{kind[0]}{order}")(wide)
+        elif kind == "kv":  # SciPy's is 0 from 698 on, though the value is in range
+            found = _scipy().kve(order, np.minimum(wide, 1e5)) * np.exp(-wide)
+        else:
+            found = getattr(_scipy(), kind)(order, wide)
+        return np.where(_vanishes(kind, x), 0.0, found).astype(x.dtype)
+
+    return kernel
+
+
+def _vanishes(kind: str, x: np.ndarray) -> np.ndarray:
+    """Where oscillations have died out: at infinity."""
+    at_end = np.isinf(x) if kind == "jv" else np.isposinf(x)
+    return at_end & (kind in ("jv", "yv"))
+
+
+def _of_order(
+    name: str, kind: str, doc: str, slope: Callable[..., Node], **more: Any
+) -> Callable[..., Any]:
+    """Declare one kind; `slope` gets the functions of the order below and above."""
+
+    def partial(y: Node, x: Node, order: float) -> Node:
+        # f with order -1 is f or -f with order 1.
+        above = record(order + 1, x)
+        return slope(x, None if order == 0 else record(order - 1, x), above)
+
+    record = elementwise(
+        name, _kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"), partials=[partial],
+        params=("order",), sample_params=_ORDERS, **_OPTIONS, **more,
+    )  # fmt: skip
+
+    def function(order: float, x: Any, /) -> Any:
+        return record(_checked(name, order), x)
+
+    return function
+
+
+def _slope_of_y(x: Node, below: Node | None, above: Node) -> Node:
+    if below is None:
+        return -above
+    # Both are -inf at 0.
+    at_zero = equal(x, 0.0)
+    return where(at_zero, math.inf, 0.5 * (below - where(at_zero, 0.0, above)))
+
+
+iv = _of_order(
+    "bessel_i", "iv", "Modified Bessel function of the first kind.",
+    lambda x, below, above: above if below is None else 0.5 * (below + above),
+    function=BESSEL_I0, llvm=lowering.call_of_order(BESSEL_I0, BESSEL_I1),
+)  # fmt: skip
+jv = _of_order(
+    "bessel_j", "jv", "Bessel function of the first kind.",
+    lambda x, below, above: -above if below is None else 0.5 * (below - above),
+)  # fmt: skip
+yv = _of_order(
+    "bessel_y", "yv", "Bessel function of the second kind.", _slope_of_y, domains=_POSITIVE
+)
+kv = _of_order(
+    "bessel_k", "kv", "Modified Bessel function of the second kind.",
+    lambda x, below, above: -above if below is None else -0.5 * (below + above),
+    domains=_POSITIVE,
+)  # fmt: skip
+
+
+@kind_of_operand
+def i0(x: TensorLike, /) -> Tensor:
+    """Modified Bessel function of the first kind, of order 0.
+
+    >>> float(gt.i0(0.0))
+    1.0
+    """
+    return iv(0, x)
+
+
+@kind_of_operand
+def i1(x: TensorLike, /) -> Tensor:
+    """Modified Bessel function of the first kind, of order 1; the derivative of i0.
+
+    >>> float(gt.i1(0.0))
+    0.0
+    """
+    return iv(1, x)
+
+
+# Scaled by exp(-|x|) and by exp(x). For large x a derivative is much smaller than the terms of the
+# recurrence, so derivatives of any order `times` are ops, and have an asymptotic series there.
+
+_TERMS = 25
+
+
+def _asymptotic(x: np.ndarray, order: float, times: int, sign: int) -> np.ndarray:
+    """The derivative of Σ aₖ (sign/x)ᵏ / √x, where aₖ = Π (4n² - (2j-1)²) / (8j) for j to k."""
+    total = np.zeros_like(x)
+    factor, factors = 1.0, []
+    for k in range(_TERMS):
+        falling = math.prod(-(k + 0.5 + j) for j in range(times))
+        factors.append(factor * falling)
+        factor *= sign * (4.0 * order * order - (2 * k + 1) ** 2) / (8.0 * (k + 1))
+    for one in reversed(factors):
+        total = total / x + one
+    return total / (np.sqrt(x) * x**times)
+
+
+def _recurrence(kind: str, x: np.ndarray, order: float, times: int) -> np.ndarray:
+    """Each derivative is half of the neighbours, less the function (iₙ), or the reverse (kₙ)."""
+    sign = 1.0 if kind == "ive" else -1.0
+    weights = {order: 1.0}
+    for _ in range(times):
+        found: dict[float, float] = {}
+        for n, weight in weights.items():
+            for neighbour, part in ((n - 1, 0.5), (n + 1, 0.5), (n, -1.0)):
+                found[neighbour] = found.get(neighbour, 0.0) + sign * part * weight
+        weights = found
+    function = getattr(_scipy(), kind)
+    total = sum(weight * function(n, x) for n, weight in weights.items())
+    return np.asarray(total, np.float64)
+
+
+def _scaled_kernel(kind: str) -> Callable[..., np.ndarray]:
+    def kernel(x: np.ndarray, order: float, times: int) -> np.ndarray:
+        wide = np.asarray(x, np.float64)
+        whole = kind == "ive" and float(order).is_integer()
+        size = np.abs(wide) if whole else wide
+        far = size > max(30.0, 2.0 * order * order)
+        scale = 1.0 / math.sqrt(2.0 * math.pi) if kind == "ive" else math.sqrt(math.pi / 2.0)
+        series = _asymptotic(np.where(far, size, 1.0), order, times, -1 if kind == "ive" else 1)
+        near = _recurrence(kind, np.where(far, 1.0, size), order, times)
+        if kind == "kve":
+            near = np.where(size == 0, math.inf * (-1) ** times, near)
+        found = np.where(far, scale * np.where(np.isinf(size), 0.0, series), near)
+        if whole and (int(order) + times) % 2:  # odd, and at a kink the mean of both sides
+            found = found * np.sign(wide)
+        return found.astype(x.dtype)
+
+    return kernel
+
+
+def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
+    record: Callable[..., Any] = elementwise(
+        name, _scaled_kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"),
+        partials=[lambda y, x, order, times: record(order, times + 1, x)],
+        params=("order", "times"),
+        sample_params=[{"order": n, "times": m} for n, m in ((0, 0), (1, 0), (1, 1), (2, 2))],
+        **_OPTIONS, **more,
+    )  # fmt: skip
+
+    def function(order: float, x: Any, /) -> Any:
+        return record(_checked(name, order), 0, x)
+
+    return function
+
+
+ive = _scaled("bessel_ie", "ive", "iv times exp(-|x|).", domains=_POSITIVE)
+kve = _scaled("bessel_ke", "kve", "kv times exp(x).", domains=_POSITIVE)
