@@ -20,7 +20,7 @@ from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices import checks
+from gradtape.ops.matrices import checks, small_matrices
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -143,18 +143,26 @@ def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
     result = np.empty(right.shape, right.dtype)
     if not result.size:
         return result
+    if small_matrices.are_small(batch, a.shape[-1]):
+        found = small_matrices.solve_triangular(matrices, right, lower, unit_diagonal)
+        if isinstance(found, int):
+            raise _zero_on_diagonal(found)
+        return found
     solver: Any = get_lapack_funcs("trtrs", (a, b))
     for item in np.ndindex(*batch):
         result[item], info = solver(
             matrices[item], right[item], lower=lower, unitdiag=unit_diagonal
         )
         if info:
-            raise MatrixError(
-                f"triangular_solve: a matrix is singular "
-                f"(0 at position {info - 1} of its diagonal). "
-                "Add a multiple of the identity, or use gt.linalg.lstsq."
-            )
+            raise _zero_on_diagonal(info - 1)
     return result
+
+
+def _zero_on_diagonal(position: int) -> MatrixError:
+    return MatrixError(
+        f"triangular_solve: a matrix is singular (0 at position {position} of its diagonal). "
+        "Add a multiple of the identity, or use gt.linalg.lstsq."
+    )
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
