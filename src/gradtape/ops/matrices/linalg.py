@@ -29,6 +29,11 @@ from gradtape.ops.matrices.contraction import (
     matmul,
     own,
 )
+from gradtape.ops.matrices.factors import (
+    inverse_by_factors,
+    slogdet_by_factors,
+    solve_by_factors,
+)
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
 from gradtape.recording.record import record
@@ -105,8 +110,8 @@ SOLVE = declare(Op(
     numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
     promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
     mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
-    sparsity=_system_sparsity, solves=True, expensive=True, may_fail=True,
-    samples=lambda: _system_samples("solve"),
+    sparsity=_system_sparsity, composition=solve_by_factors, solves=True, expensive=True,
+    may_fail=True, samples=lambda: _system_samples("solve"),
 ))  # fmt: skip
 
 
@@ -237,7 +242,7 @@ INV = declare(Op(
     jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
     vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
     mask=checks.batch_mask(2), batch=batching.leading, examples=examples.matrices,
-    sparsity=matrices, solves=True, expensive=True, may_fail=True,
+    sparsity=matrices, composition=inverse_by_factors, solves=True, expensive=True, may_fail=True,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -346,7 +351,7 @@ SLOGDET = declare(Op(
     "slogdet", "library", spec=_slogdet_spec,
     numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
     promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, expensive=True,
+    examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
