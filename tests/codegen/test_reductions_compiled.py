@@ -273,3 +273,14 @@ def test_long_columns_are_added_in_levels(both_ways):
     a = gt.asarray(np.full((200_000, 64), 0.1, np.float32))
     for _, got in both_ways(gt.sum(a, axis=0)):
         np.testing.assert_allclose(got, 200_000 * np.float64(np.float32(0.1)), rtol=5e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 9])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_many_short_rows(length, dtype, both_ways):
+    a = gt.asarray(values(np.random.default_rng(6), (3, 131, length), dtype))
+    b = gt.asarray(values(np.random.default_rng(7), (131, length), dtype))
+    outputs = [gt.sum(a, axis=-1), gt.max(a, axis=-1), gt.argmax(a, axis=2), gt.any(a, axis=-1)]
+    outputs += [gt.sum(a * b, axis=-1), gt.sum(gt.permute_dims(a, (1, 2, 0)), axis=1)]
+    for want, got in both_ways(*outputs):
+        assert_close(want, got, 100)

@@ -91,25 +91,39 @@ class _Columns:
     # Strips.
 
     def _strips(self, bases: list[str], low: str, high: str) -> str:
-        """Reduce the full vectors of columns, if there are many rows; gives the first column left.
+        """Reduce the full vectors of columns; gives the first column that is left.
 
-        There are three levels: RADIX rows in registers, some such sums, and the total.
+        There are three levels: RADIX rows in registers, some such sums, and the total. A few rows
+        need no levels, and no strips.
         """
         e, b, rows = self.e, self.e.b, self.e.sizes[self.reduced]
         self._total, self._middle = self._scratch("total"), self._scratch("middle")
         many = b.let(f"icmp sgt i64 {rows}, {RADIX}")
         count = b.let(f"sub nsw i64 {high}, {low}")
         full = b.let(f"and i64 {count}, {-e.lanes}")
-        full = b.let(f"select i1 {many}, i64 {full}, i64 0")
         end = b.let(f"add nsw i64 {low}, {full}")
+        first = b.let(f"select i1 {many}, i64 {low}, i64 {end}")
         long = b.let(f"icmp sgt i64 {rows}, {RADIX**4}")
         span = b.let(f"select i1 {long}, i64 {RADIX**3}, i64 {RADIX**2}")
+
+        def few(j: str) -> Parts:
+            return self._rows(bases, ("0", rows), j)
 
         def strip(start: str) -> None:
             self._strip(bases, (start, e.bounded(start, str(_STRIP * e.lanes), end)), span)
 
-        e.loop(low, end, str(_STRIP * e.lanes), strip)
+        e.loop(low, first, str(e.lanes), lambda j: self._store(bases, j, None, few(j)))
+        e.loop(first, end, str(_STRIP * e.lanes), strip)
         return end
+
+    def _rows(self, bases: list[str], rows: tuple[str, str], j: str) -> Parts:
+        """A few rows of one vector of columns."""
+
+        def step(i: str, carried: Parts) -> Parts:
+            part = self._point(shifted(self.e, bases, self.reduced, i), j, None, i)
+            return self.totals.merge(carried, part)
+
+        return self.e.carry(*rows, "1", self.totals.start(), step)
 
     def _strip(self, bases: list[str], columns: tuple[str, str], span: str) -> None:
         e, rows = self.e, self.e.sizes[self.reduced]
@@ -117,16 +131,8 @@ class _Columns:
 
         def few(r: str, last: str) -> None:
             """Add at most RADIX rows to the middle level."""
-            stop = e.bounded(r, str(RADIX), last)
-
-            def add(j: str, number: str) -> None:
-                def step(i: str, carried: Parts) -> Parts:
-                    part = self._point(shifted(e, bases, self.reduced, i), j, None, i)
-                    return self.totals.merge(carried, part)
-
-                self._add(middle, number, e.carry(r, stop, "1", self.totals.start(), step))
-
-            self._every(columns, add)
+            part = (r, e.bounded(r, str(RADIX), last))
+            self._every(columns, lambda j, n: self._add(middle, n, self._rows(bases, part, j)))
 
         def many(r: str) -> None:
             """Add `span` rows to the total."""
