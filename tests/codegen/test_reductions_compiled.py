@@ -244,3 +244,43 @@ def test_empty_and_scalar_operands(both_ways):
     ]  # fmt: skip
     for want, got in both_ways(*outputs):
         assert_close(want, got)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex128", "bool"])
+@pytest.mark.parametrize("shape", [(17, 2100), (300, 1031), (70_000, 9), (16, 40), (2, 40, 1100)])
+def test_columns_in_strips(dtype, shape, both_ways):
+    """Many rows are read a strip of columns at a time; the last columns and few rows are not."""
+    a = gt.asarray(values(np.random.default_rng(5), shape, dtype))
+    outputs = [gt.sum(a, axis=-2)]
+    if dtype != "complex128":
+        outputs += [gt.max(a, axis=-2), gt.argmax(a, axis=-2), gt.argmin(a * 1, axis=-2)]
+    for want, got in both_ways(*outputs):
+        assert_close(want, got, 100)
+
+
+def test_positions_in_strips_are_the_first_ones(both_ways):
+    a = np.zeros((600, 2500))
+    a[300:, 7] = 1.0
+    a[20, 1100], a[500, 1100] = np.nan, np.nan
+    for want, got in both_ways(gt.argmax(gt.asarray(a), axis=0)):
+        assert want[7] == got[7] == 300
+        assert want[1100] == got[1100] == 20
+        assert got.sum() == 320
+
+
+def test_long_columns_are_added_in_levels(both_ways):
+    """A running sum of so many float32 numbers would be wrong in the fourth digit."""
+    a = gt.asarray(np.full((200_000, 64), 0.1, np.float32))
+    for _, got in both_ways(gt.sum(a, axis=0)):
+        np.testing.assert_allclose(got, 200_000 * np.float64(np.float32(0.1)), rtol=5e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 9])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_many_short_rows(length, dtype, both_ways):
+    a = gt.asarray(values(np.random.default_rng(6), (3, 131, length), dtype))
+    b = gt.asarray(values(np.random.default_rng(7), (131, length), dtype))
+    outputs = [gt.sum(a, axis=-1), gt.max(a, axis=-1), gt.argmax(a, axis=2), gt.any(a, axis=-1)]
+    outputs += [gt.sum(a * b, axis=-1), gt.sum(gt.permute_dims(a, (1, 2, 0)), axis=1)]
+    for want, got in both_ways(*outputs):
+        assert_close(want, got, 100)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import gradtape as gt
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import sorting
 from gradtape.tape.gradient_tape import GradientTape
@@ -114,3 +115,26 @@ def test_nonzero():
     assert [axis.shape for axis in sorting.nonzero(asarray(np.zeros((2, 0))))] == [(0,), (0,)]
     with pytest.raises(ShapeError, match="0-d"):
         sorting.nonzero(asarray(1))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("distinct", [3, 5_000, 10**9])
+def test_long_argsorts_are_stable(dtype, distinct, descending):
+    rng = np.random.default_rng(distinct)
+    x = rng.integers(0, distinct, (3, 5_000, 2)).astype(dtype)
+    x[0, ::700] = np.nan
+    x[1, ::900] = -0.0
+    signed = np.flip(x, 1) if descending else x
+    want = np.argsort(signed, 1, kind="stable")
+    if descending:
+        want = np.flip(5_000 - 1 - want, 1)
+    got = gt.argsort(gt.asarray(x), axis=1, descending=descending)
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_a_sort_computes_no_order_unless_a_derivative_is_asked_for():
+    x = gt.asarray([3.0, 1.0, 2.0])
+    assert "argsort" not in str(gt.plan_of(gt.sort(x)))
+    derivative = gt.grad(lambda x: gt.sum(gt.sort(x) * gt.asarray([1.0, 2.0, 3.0])))
+    assert derivative(x).tolist() == [3.0, 1.0, 2.0]

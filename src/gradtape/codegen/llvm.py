@@ -32,17 +32,17 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Host:
-    """The machine: its kind, the width of its vectors in bits, and whether it has libmvec."""
+    """The machine: its kind, the width of vectors in bits, and whether it has libmvec.
+
+    The environment variable GRADTAPE_VECTOR_BITS (128, 256 or 512) limits the width, to measure
+    what a smaller machine would do, or where wide vectors slow the clock down.
+    """
 
     machine: str
     bits: int
     libmvec: bool
-
-    @property
-    def fused(self) -> bool:
-        """Whether the machine multiplies and adds in one instruction."""
-        # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
-        return self.bits >= 256 or self.machine in ("aarch64", "arm64")
+    # Whether it multiplies and adds in one instruction.
+    fused: bool
 
 
 class Compiled:
@@ -88,7 +88,16 @@ def host() -> Host:
         bits = 256
     else:
         bits = 128
-    return Host(machine, bits, libmvec)
+    # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
+    fused = bits >= 256 or machine in ("aarch64", "arm64")
+    return Host(machine, min(bits, _vector_limit()), libmvec, fused)
+
+
+def _vector_limit() -> int:
+    text = os.environ.get("GRADTAPE_VECTOR_BITS") or "512"
+    if text not in ("128", "256", "512"):
+        raise ValueError(f"GRADTAPE_VECTOR_BITS={text!r} is unknown. Use 128, 256 or 512.")
+    return int(text)
 
 
 def _load_libmvec(llvm: Any) -> bool:

@@ -6,6 +6,8 @@ and for positions (the best value so far, and its position).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from gradtape.codegen.kernels.builder import Builder
@@ -135,6 +137,34 @@ class Accumulator:
         none = self.b.let(f"icmp eq {index} {parts[1]}, {nowhere}")
         bits = vector("i1", lanes)
         return [self.b.let(f"select {bits} {none}, {index} {zero}, {index} {parts[1]}")]
+
+
+class Totals:
+    """The partial results of all reductions of a kernel, as one flat list of parts."""
+
+    def __init__(self, b: Builder, reductions: Iterable[Reduce]) -> None:
+        self._each = [Accumulator(b, reduction) for reduction in reductions]
+        self.types = [kind for a in self._each for kind in a.types()]
+        self.count_positions = any(a.finds_positions for a in self._each)
+
+    def start(self) -> list[tuple[str, str]]:
+        """The type and the name of each part of the result of no values."""
+        return list(zip(self.types, (p for a in self._each for p in a.start()), strict=True))
+
+    def of(self, values: list[Vector], position: str | None, mask: str | None) -> Parts:
+        """The partial results of one vector of points."""
+        parts = (a.of(values[a.reduction.value], position, mask) for a in self._each)
+        return [part for some in parts for part in some]
+
+    def merge(self, x: Parts, y: Parts) -> Parts:
+        """Two partial results into one; all values of x come before those of y."""
+        pairs = zip(self.apart(x), self.apart(y), strict=True)
+        return [part for (a, old), (_, new) in pairs for part in a.combine(old, new)]
+
+    def apart(self, parts: Parts) -> list[tuple[Accumulator, Parts]]:
+        """Each reduction with its own parts."""
+        left = iter(parts)
+        return [(a, [next(left) for _ in a.types()]) for a in self._each]
 
 
 def _halves(b: Builder, value: str, whole: str, half: int) -> tuple[str, str]:

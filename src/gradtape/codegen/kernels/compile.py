@@ -10,25 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels import builder, reductions
-from gradtape.codegen.kernels.kernel import Kernel, Layout, lane_count
+from gradtape.codegen.kernels import builder
+from gradtape.codegen.kernels.columns import emit_columns
+from gradtape.codegen.kernels.kernel import LONG_BODY, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
+from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
 from gradtape.graph.locks import new_lock
 from gradtape.graph.weak_table import WeakTable
-
-# A longer body is emitted once, always masked, instead of once full and once for the tail.
-LONG_BODY = 48
 
 
 def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
     """The IR function of a kernel, and the definitions that it needs."""
     e = Emitter(kernel, lanes, name)
-    if kernel.reductions:
-        reductions.emit(e)
-    elif kernel.layout is Layout.SCATTER:
-        _scatter(e)
-    else:
-        _map(e)
+    _EMITTERS[kernel.layout](e)
     return e.text()
 
 
@@ -74,6 +68,16 @@ def _scatter(e: Emitter) -> None:
         _row(e, indices, "%lo", "%hi")
 
     nest([])
+
+
+_EMITTERS: dict[Layout, Callable[[Emitter], None]] = {
+    Layout.MAP: _map,
+    Layout.SCATTER: _scatter,
+    Layout.RUNNING: emit_running,
+    Layout.ROWS: emit_rows,
+    Layout.COLUMNS: emit_columns,
+    Layout.WHOLE: emit_whole,
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

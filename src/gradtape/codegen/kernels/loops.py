@@ -167,6 +167,12 @@ class Emitter(Memory):
         b.lines[phi] = "\n".join(lines)
         return names
 
+    def bounded(self, index: str, step: str, last: str) -> str:
+        """The end of a step from an index on: `min(index + step, last)`."""
+        end = self.b.let(f"add nsw i64 {index}, {step}")
+        short = self.b.let(f"icmp slt i64 {end}, {last}")
+        return self.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
+
     def outer_loops(self, count: int, body: Callable[[list[str]], None]) -> None:
         """Loops over the first `count` axes; the outermost runs over [lo, hi)."""
 

@@ -40,6 +40,10 @@ from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
 from gradtape.optimize.fuse import Content, Loop
 
+# Rows of at most so many elements, if there are so many of them, are not walked by vectors.
+_SHORT_ROW = 8
+_LONG_AXIS = 64
+
 
 def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
     """The kernel of a scan that is alone in its loop.
@@ -299,7 +303,7 @@ class _Nest:
             return self._whole(self.axes, body, bits)
         reduced = [axis for axis in self.axes if axis[1]]
         kept = [axis for axis in self.axes if not axis[1]]
-        if roles[-1]:
+        if roles[-1] and not _are_short(reduced, kept[-1]):
             return [self._lowered(Layout.ROWS, [*kept, *reduced], body, bits)]
         return [self._lowered(Layout.COLUMNS, [*kept[:-1], *reduced, kept[-1]], body, bits)]
 
@@ -376,6 +380,11 @@ class _Nest:
         if reduced == len(axes):  # There is nothing to divide; `_whole` divides chunks.
             total = grain = 1
         return lowered(kernel, axes, entries, total, grain)
+
+
+def _are_short(reduced: list[Axis], kept: Axis) -> bool:
+    """Whether rows are too short for vectors: then the lanes go along the axis that is kept."""
+    return math.prod(axis[0] for axis in reduced) <= _SHORT_ROW and kept[0] >= _LONG_AXIS
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Sorting, searching and sets. Sorted values are read by index, which gives their derivatives."""
+"""Sorting, searching and sets."""
 
 from __future__ import annotations
 
@@ -7,27 +7,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Spec, Undefined, declare, spec
+from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import Sample, batching, generator, normalize_axis, nothing, promotion
+from gradtape.ops.families import Sample, batching, examples, generator, normalize_axis, promotion
+from gradtape.ops.families.axes import distinct_values
 from gradtape.ops.families.for_each import each
+from gradtape.ops.families.reads import lanes, nothing
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
 INT64 = np.dtype(np.int64)
+# Rows from this length on are worth more than one call of NumPy.
+_LONG = 4096
 
 
 def _argsort_numpy(x: np.ndarray, axis: int, descending: bool, stable: bool) -> np.ndarray:
-    kind: Any = "stable" if stable else None
+    order = _stable_order if stable else np.argsort
     if not descending:
-        return np.argsort(x, axis, kind=kind)
+        return order(x, axis)
     # Flip before and after sorting: one flip alone would reverse the order of equal elements.
-    backwards = np.argsort(np.flip(x, axis), axis, kind=kind)
+    backwards = order(np.flip(x, axis), axis)
     return np.flip(x.shape[axis] - 1 - backwards, axis)
+
+
+def _stable_order(x: np.ndarray, axis: int) -> np.ndarray:
+    """A stable argsort: a quick one, with the few equal elements put in order afterwards.
+
+    NumPy's own stable argsort of a million floats takes four times as long.
+    """
+    if x.dtype.kind != "f" or x.shape[axis] < _LONG:
+        return np.argsort(x, axis, kind="stable")
+    found = np.argsort(x, axis)
+    values = np.moveaxis(np.take_along_axis(x, found, axis), axis, -1)
+    left, right = values[..., :-1], values[..., 1:]
+    same = np.zeros(values.shape, bool)
+    same[..., 1:] = (left == right) | (left != left)
+    tied = same.copy()
+    tied[..., :-1] |= same[..., 1:]
+    places = np.flatnonzero(tied)
+    if places.size > x.size // 4:
+        return np.argsort(x, axis, kind="stable")
+    order = np.ascontiguousarray(np.moveaxis(found, axis, -1))
+    numbers, runs = order.reshape(-1)[places], np.cumsum(~same.reshape(-1))[places]
+    order.reshape(-1)[places] = numbers[np.lexsort((numbers, runs))]
+    return np.moveaxis(order, -1, axis)
 
 
 def _argsort_samples() -> list[Sample]:
@@ -65,6 +92,32 @@ def argsort(
     return record(ARGSORT, (x,), (axis, bool(descending), bool(stable)))
 
 
+def _sort_numpy(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    # Equal elements are alike, so the fastest method will do.
+    found = np.sort(x, axis)
+    return np.flip(found, axis) if descending else found
+
+
+def _sorted_like(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: int, descending: bool
+) -> Node:
+    order = apply(ARGSORT, inputs, (axis, descending, True))
+    return apply(TAKE_ALONG_AXIS, (tangents[0], order), (axis,))
+
+
+SORT = declare(Op(
+    "sort", "sorting", params=("axis", "descending"), spec=lambda x, axis, descending: x,
+    numpy=_sort_numpy, jvp=_sorted_like, batch=batching.shifted("axis"),
+    examples=examples.along_axis, sparsity=lanes, expensive=True,
+    samples=lambda: [
+        Sample((distinct_values(generator("sort"), (3, 4), dtype),), {"axis": axis, **turned})
+        for dtype in ("float64", "float32", "int32")
+        for axis, turned in ((1, {"descending": False}), (0, {"descending": True}))
+    ],
+    doc="The argsort is computed only for derivatives: it takes many times as long.",
+))  # fmt: skip
+
+
 @kind_of_operand
 def sort(
     x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -76,8 +129,7 @@ def sort(
     """
     x = record_operand(x)
     axis = normalize_axis("sort", axis, x.ndim)
-    order = argsort(x, axis=axis, descending=descending, stable=stable)
-    return record(TAKE_ALONG_AXIS, (x, order), (axis,))
+    return record(SORT, (x,), (axis, bool(descending)))
 
 
 def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from gradtape.ops.elementwise.complexes import imag
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks
+from gradtape.ops.matrices import checks, small_matrices
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.recording.record import record
@@ -31,11 +31,17 @@ def _cholesky_spec(x: Spec) -> Spec:
 
 
 def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
+    symmetric = checks.symmetric_part(x)
+    if small_matrices.are_small(x.shape[:-2], x.shape[-1]):
+        found = small_matrices.cholesky(symmetric)
+        if found is not None:
+            return found
+    # LAPACK says what is wrong with the matrix, if something is.
     return checks.explained(
         "cholesky",
         "a matrix is not positive definite",
         "Add a small multiple of the identity.",
-        lambda: np.linalg.cholesky(checks.symmetric_part(x)),
+        lambda: np.linalg.cholesky(symmetric),
     )
 
 

@@ -9,9 +9,9 @@ a `matmul` if the axes are in matrix order, else the op `einsum` on canonical su
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from gradtape.ops.families.reads import Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
 from gradtape.ops.matrices.contraction import (
+    MATMUL,
     Labels,
     canonical,
     conjugate,
@@ -32,6 +33,7 @@ from gradtape.ops.matrices.contraction import (
     own,
     parse,
     sizes_of,
+    transposed,
 )
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
@@ -67,21 +69,51 @@ class Lowering:
         self.output_axes = tuple(result.index(label) for label in output)
         self.groups = tuple(map(len, (batch, rows, summed, columns)))
 
-    def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def contract(self, a: Any, b: Any, by: _Means) -> Any:
+        """The contraction of two arrays or nodes."""
         batch, rows, summed, columns = self.groups
-        a, b = np.transpose(a, self.left_axes), np.transpose(b, self.right_axes)
+        a, b = by.permute(a, self.left_axes), by.permute(b, self.right_axes)
         middle = batch + (summed if self.left_swapped else rows)
         leading, first, second = a.shape[:batch], a.shape[batch:middle], a.shape[middle:]
-        a = a.reshape(leading + (math.prod(first), math.prod(second)))
+        a = by.reshape(a, leading + (math.prod(first), math.prod(second)))
         middle = batch + (columns if self.right_swapped else summed)
         third, fourth = b.shape[batch:middle], b.shape[middle:]
-        b = b.reshape(leading + (math.prod(third), math.prod(fourth)))
+        b = by.reshape(b, leading + (math.prod(third), math.prod(fourth)))
         kept = (second if self.left_swapped else first) + (third if self.right_swapped else fourth)
-        product = np.matmul(
-            np.swapaxes(a, -1, -2) if self.left_swapped else a,
-            np.swapaxes(b, -1, -2) if self.right_swapped else b,
+        product = by.matmul(
+            by.transpose(a) if self.left_swapped else a,
+            by.transpose(b) if self.right_swapped else b,
         )
-        return np.transpose(product.reshape(leading + kept), self.output_axes)
+        return by.permute(by.reshape(product, leading + kept), self.output_axes)
+
+
+class _Means(NamedTuple):
+    """The functions that a contraction consists of."""
+
+    permute: Callable[[Any, tuple[int, ...]], Any]
+    reshape: Callable[[Any, Shape], Any]
+    matmul: Callable[[Any, Any], Any]
+    transpose: Callable[[Any], Any]
+
+
+_WITH_NUMPY = _Means(np.transpose, np.reshape, np.matmul, lambda x: np.swapaxes(x, -1, -2))
+_WITH_NODES = _Means(
+    movement.permute,
+    movement.reshape_node,
+    lambda a, b: apply(MATMUL, (a, b)),
+    transposed,
+)
+
+
+def _einsum_composition(a: Node, b: Node, subscripts: str) -> Node | None:
+    """A product of matrices; other orders of axes are views, which products read in place."""
+    if a.dtype.kind not in "fc" or not a.size or not b.size:
+        return None
+    (left, right), output = _terms(subscripts)
+    if output and output[-1] not in right:
+        # The last axis of the result is then the columns of the product: they lie in a row.
+        a, b, subscripts = b, a, f"{right},{left}->{output}"
+    return _lowering(subscripts).contract(a, b, _WITH_NODES)
 
 
 def _begins_with(term: str, first: list[str], second: list[str]) -> bool:
@@ -180,10 +212,10 @@ def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
 
 EINSUM = declare(Op(
     "einsum", "contraction", params=("subscripts",), spec=_einsum_spec,
-    numpy=lambda a, b, subscripts: _lowering(subscripts).run(a, b),
+    numpy=lambda a, b, subscripts: _lowering(subscripts).contract(a, b, _WITH_NUMPY),
     promote=promotion("einsum", "same", "any"), jvp=_einsum_jvp, vjp=_einsum_vjp, mask=_einsum_mask,
     batch=_einsum_batch, examples=examples.labelled, sparsity=_einsum_sparsity,
-    labels=_einsum_labels, expensive=True, samples=_einsum_samples,
+    labels=_einsum_labels, composition=_einsum_composition, expensive=True, samples=_einsum_samples,
 ))  # fmt: skip
 
 

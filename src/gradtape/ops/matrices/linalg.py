@@ -20,7 +20,7 @@ from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices import checks
+from gradtape.ops.matrices import checks, small_matrices
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -28,6 +28,11 @@ from gradtape.ops.matrices.contraction import (
     from_columns,
     matmul,
     own,
+)
+from gradtape.ops.matrices.factors import (
+    inverse_by_factors,
+    slogdet_by_factors,
+    solve_by_factors,
 )
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
@@ -105,8 +110,8 @@ SOLVE = declare(Op(
     numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
     promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
     mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
-    sparsity=_system_sparsity, solves=True, expensive=True, may_fail=True,
-    samples=lambda: _system_samples("solve"),
+    sparsity=_system_sparsity, composition=solve_by_factors, solves=True, expensive=True,
+    may_fail=True, samples=lambda: _system_samples("solve"),
 ))  # fmt: skip
 
 
@@ -143,18 +148,26 @@ def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
     result = np.empty(right.shape, right.dtype)
     if not result.size:
         return result
+    if small_matrices.are_small(batch, a.shape[-1]):
+        found = small_matrices.solve_triangular(matrices, right, lower, unit_diagonal)
+        if isinstance(found, int):
+            raise _zero_on_diagonal(found)
+        return found
     solver: Any = get_lapack_funcs("trtrs", (a, b))
     for item in np.ndindex(*batch):
         result[item], info = solver(
             matrices[item], right[item], lower=lower, unitdiag=unit_diagonal
         )
         if info:
-            raise MatrixError(
-                f"triangular_solve: a matrix is singular "
-                f"(0 at position {info - 1} of its diagonal). "
-                "Add a multiple of the identity, or use gt.linalg.lstsq."
-            )
+            raise _zero_on_diagonal(info - 1)
     return result
+
+
+def _zero_on_diagonal(position: int) -> MatrixError:
+    return MatrixError(
+        f"triangular_solve: a matrix is singular (0 at position {position} of its diagonal). "
+        "Add a multiple of the identity, or use gt.linalg.lstsq."
+    )
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
@@ -229,7 +242,7 @@ INV = declare(Op(
     jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
     vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
     mask=checks.batch_mask(2), batch=batching.leading, examples=examples.matrices,
-    sparsity=matrices, solves=True, expensive=True, may_fail=True,
+    sparsity=matrices, composition=inverse_by_factors, solves=True, expensive=True, may_fail=True,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -338,7 +351,7 @@ SLOGDET = declare(Op(
     "slogdet", "library", spec=_slogdet_spec,
     numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
     promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, expensive=True,
+    examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 

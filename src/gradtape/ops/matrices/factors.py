@@ -1,0 +1,127 @@
+"""LU factors that several ops of one compiled program share.
+
+The derivative of a solution solves again with the transposed matrix, and that of a determinant
+needs the inverse: with `solve`, `inv` and `slogdet` as compositions the matrix is factored once.
+These ops appear in compiled programs only, after differentiation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.dtypes import Array
+from gradtape.errors import MatrixError
+from gradtape.graph import Node, Op, Undefined, apply, declare, outputs, spec
+from gradtape.ops.arrays.movement import PERMUTE_DIMS
+from gradtape.ops.families import Sample
+from gradtape.ops.matrices import checks
+
+# Smaller matrices are factored faster than SciPy is called; stacks go to NumPy.
+_SMALLEST = 64
+_LATER = Undefined("factors of matrices appear in compiled programs, after differentiation")
+_PIVOTS = np.dtype(np.int32)
+
+
+def _lapack(name: str, array: Array) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    from scipy.linalg import get_lapack_funcs
+
+    return get_lapack_funcs(name, (array,))
+
+
+def _factor_kernel(x: Array) -> tuple[Array, Array]:
+    # Of the transposed matrix, which LAPACK reads without a copy.
+    factors, pivots, _ = _lapack("getrf", x)(x.T)
+    return factors.T, pivots.astype(_PIVOTS, copy=False)
+
+
+def _checked(name: str, factors: Array) -> None:
+    if not np.all(np.diagonal(factors)):
+        raise MatrixError(
+            f"{name}: a matrix is singular (Singular matrix). "
+            "Add a multiple of the identity, or use gt.linalg.pinv."
+        )
+
+
+def _solve_kernel(factors: Array, pivots: Array, b: Array, transposed: bool) -> Array:
+    _checked("solve", factors)
+    # The factors are those of the transposed matrix.
+    found, _ = _lapack("getrs", factors)(factors.T, pivots, b, trans=0 if transposed else 1)
+    return np.ascontiguousarray(found)
+
+
+def _inverse_kernel(factors: Array, pivots: Array) -> Array:
+    _checked("inv", factors)
+    # Without enough memory for blocks of 64 columns, LAPACK goes one column at a time.
+    found, _ = _lapack("getri", factors)(factors.T, pivots, lwork=64 * len(pivots))
+    return found.T
+
+
+def _slogdet_kernel(factors: Array, pivots: Array) -> tuple[Array, Array]:
+    diagonal = np.diagonal(factors)
+    swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+    sign = np.prod(np.sign(diagonal)) * (-1) ** swaps
+    with np.errstate(divide="ignore"):
+        logarithm = np.sum(np.log(np.abs(diagonal)))
+    return np.asarray(sign, factors.dtype), np.asarray(logarithm, factors.dtype)
+
+
+def _sample_factors() -> list[Any]:
+    matrices = checks.sample_matrices("lu_factors", ((3, 3), (1, 1)), ("float64", "float32"))
+    return [_factor_kernel(x) for x in matrices]
+
+
+LU_FACTORS = declare(Op(
+    "lu_factors", "library", spec=lambda x: (x, spec(x.shape[:1], _PIVOTS)), numpy=_factor_kernel,
+    jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=_LATER, solves=True, expensive=True,
+    samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
+))  # fmt: skip
+LU_SOLVE = declare(Op(
+    "lu_solve", "library", params=("transposed",),
+    spec=lambda factors, pivots, b, transposed: b, numpy=_solve_kernel,
+    jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=_LATER, solves=True, expensive=True,
+    may_fail=True,
+    samples=lambda: [
+        Sample((f, p, f[:, :1].copy()), {"transposed": turned})
+        for f, p in _sample_factors() for turned in (False, True)
+    ],
+))  # fmt: skip
+LU_INVERSE = declare(Op(
+    "lu_inverse", "library", spec=lambda factors, pivots: factors, numpy=_inverse_kernel,
+    jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=_LATER, solves=True, expensive=True,
+    may_fail=True,
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
+))  # fmt: skip
+LU_SLOGDET = declare(Op(
+    "lu_slogdet", "library", spec=lambda factors, pivots: (spec((), factors.dtype),) * 2,
+    numpy=_slogdet_kernel, jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=_LATER, expensive=True,
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
+))  # fmt: skip
+
+
+def _factors_of(a: Node) -> tuple[Node, Node] | None:
+    if a.ndim != 2 or a.shape[0] < _SMALLEST or a.dtype.kind != "f":
+        return None
+    factors, pivots = outputs(apply(LU_FACTORS, (a,)))
+    return factors, pivots
+
+
+def solve_by_factors(a: Node, b: Node) -> Node | None:
+    """The solution of one large system, by factors that others share."""
+    transposed = a.op is PERMUTE_DIMS
+    found = _factors_of(a.inputs[0] if transposed else a) if b.ndim == 2 else None
+    return None if found is None else apply(LU_SOLVE, (*found, b), (transposed,))
+
+
+def inverse_by_factors(x: Node) -> Node | None:
+    """The inverse of one large matrix, by factors that others share."""
+    found = _factors_of(x)
+    return None if found is None else apply(LU_INVERSE, found)
+
+
+def slogdet_by_factors(x: Node) -> tuple[Node, ...] | None:
+    """Sign and logarithm of the determinant of one large matrix, by factors that others share."""
+    found = _factors_of(x)
+    return None if found is None else tuple(outputs(apply(LU_SLOGDET, found)))
