@@ -5,6 +5,9 @@ import os
 
 import pytest
 
+# Counts of compiled kernels must not depend on earlier runs; tests of the cache switch it on.
+os.environ.setdefault("GRADTAPE_KERNEL_CACHE", "off")
+
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 

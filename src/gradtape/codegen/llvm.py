@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gradtape.codegen import object_cache
 from gradtape.graph.interrupts import uninterrupted
 
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
@@ -48,10 +49,12 @@ class Host:
 class Compiled:
     """The functions of a compiled module, by name. Its code may be freed when this object dies."""
 
-    __slots__ = ("__weakref__", "_addresses")
+    __slots__ = ("__weakref__", "_addresses", "loaded")
 
-    def __init__(self, addresses: dict[str, int]) -> None:
+    def __init__(self, addresses: dict[str, int], loaded: bool = False) -> None:
         self._addresses = addresses
+        # Whether the machine code was on disk.
+        self.loaded = loaded
 
     def address(self, name: str) -> int:
         """The address of a function of the module."""
@@ -158,6 +161,27 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
 
 
 def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
+    names, content, loaded = _object(llvm, text, level, for_good)
+    # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    addresses = {name: engine.get_function_address(name) for name in names}
+    compiled = Compiled(addresses, loaded)
+    # Python does not free it at its end: threads may be in its code even then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    if not for_good:
+        _engines[weakref.ref(compiled, _dead.append)] = engine
+    return compiled
+
+
+def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str], bytes, bool]:
+    """The functions of a module, its object file, and whether that was on disk."""
+    # Code that is compiled for good knows addresses of this process: another has no use for it.
+    entry = None if for_good else object_cache.key(text, str(level), _target())
+    found = None if entry is None else object_cache.load(entry)
+    if found is not None:
+        return *found, True
     # LLVM keeps types and constants for as long as the context lives.
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
@@ -171,19 +195,25 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
     ]
     if level:
         _optimize(module, level)
-    content = llvm.ObjectFileRef.from_data(machine.emit_object(module))
+    content = machine.emit_object(module)
     module.close()
     context.close()
-    # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
-    engine.add_object_file(content)
-    engine.finalize_object()
-    compiled = Compiled({name: engine.get_function_address(name) for name in names})
-    # Python does not free it at its end: threads may be in its code even then.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    if not for_good:
-        _engines[weakref.ref(compiled, _dead.append)] = engine
-    return compiled
+    if entry is not None:
+        object_cache.save(entry, names, content)
+    return names, content, False
+
+
+@lru_cache(maxsize=1)
+def _target() -> str:
+    """What machine code depends on beside its IR: the processor and the compiler."""
+    # Loaded with the compiler.
+    import llvmlite
+
+    llvm = _binding()
+    features = llvm.get_host_cpu_features().flatten()
+    version = ".".join(map(str, llvm.llvm_version_info))
+    parts = llvm.get_default_triple(), llvm.get_host_cpu_name(), features, llvmlite.__version__
+    return "\n".join((*parts, version))
 
 
 @uninterrupted

@@ -25,7 +25,7 @@ def show_config() -> str:
     True
     """
     # At the first call: these load the compiler.
-    from gradtape.codegen import llvm
+    from gradtape.codegen import llvm, object_cache
     from gradtape.codegen.kernels import builder
     from gradtape.codegen.math import mathlibrary
     from gradtape.runtime import blas
@@ -42,6 +42,7 @@ def show_config() -> str:
         "vector math": "libmvec" if libmvec else "libm",
         "BLAS": library.name,
         "threads": str(threads.get_num_threads()),
+        "kernels on disk": str(object_cache.folder_in_use() or "none"),
         "recorder": "native" if in_python is None else f"Python: {in_python}",
         "GRADTAPE_JIT": tiers.MODE,
         "GRADTAPE_CONTRACT": builder.CONTRACT,

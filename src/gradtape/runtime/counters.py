@@ -24,8 +24,10 @@ class Counters:
     # Programs whose structure needed a new plan, and programs that found one.
     plans_built: int = 0
     plan_hits: int = 0
-    # Kernels compiled, and kernels that a newly compiled plan found by their structure.
+    # Kernels compiled, kernels whose machine code was on disk, and kernels that a newly compiled
+    # plan found by their structure.
     kernels_compiled: int = 0
+    kernels_loaded: int = 0
     kernels_reused: int = 0
     # Bytes fresh from the system, bytes served from the pool, and bytes idle in it now.
     bytes_allocated: int = 0

@@ -64,10 +64,11 @@ def kernel_codes(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, Ker
         for item in items
         if isinstance(item, PlacedKernel)
     ]
-    codes, fresh = compile_kernels(kernels)
-    COUNTS.kernels_compiled += fresh
-    COUNTS.kernels_reused += len(kernels) - fresh
-    return codes
+    found = compile_kernels(kernels)
+    COUNTS.kernels_compiled += found.compiled
+    COUNTS.kernels_loaded += found.loaded
+    COUNTS.kernels_reused += len(kernels) - found.compiled - found.loaded
+    return found.of
 
 
 def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Stretch:

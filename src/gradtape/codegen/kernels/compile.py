@@ -111,18 +111,29 @@ def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
     return "\n".join([*definitions, *functions, attributes, "!0 = !{i32 1}"]), names
 
 
-def compile_kernels(kernels: Iterable[Kernel]) -> tuple[dict[Kernel, KernelCode], int]:
-    """The code of each kernel, and how many had to be compiled."""
+@dataclass(frozen=True)
+class Codes:
+    """The code of each kernel asked for, and how many were compiled now, or loaded from disk."""
+
+    of: dict[Kernel, KernelCode]
+    compiled: int = 0
+    loaded: int = 0
+
+
+def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
+    """The code of each kernel."""
     wanted = list(dict.fromkeys(kernels))
     with _lock:
         mode = builder.rounding_mode()
         known = {kernel: _known.get((kernel, mode)) for kernel in wanted}
         found = {kernel: code for kernel, code in known.items() if code is not None}
         fresh = [kernel for kernel in wanted if kernel not in found]
-        if fresh:
-            text, names = module_text(fresh)
-            module = llvm.compile_ir(text, for_good=False)
-            for kernel in fresh:
-                code = KernelCode(module.address(names[kernel]), module)
-                found[kernel] = _known.setdefault((kernel, mode), code)
-        return found, len(fresh)
+        if not fresh:
+            return Codes(found)
+        text, names = module_text(fresh)
+        module = llvm.compile_ir(text, for_good=False)
+        for kernel in fresh:
+            code = KernelCode(module.address(names[kernel]), module)
+            found[kernel] = _known.setdefault((kernel, mode), code)
+        count = len(fresh)
+        return Codes(found, loaded=count) if module.loaded else Codes(found, compiled=count)

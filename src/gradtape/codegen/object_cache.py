@@ -1,0 +1,137 @@
+"""Object files of compiled modules on disk: a known program compiles nothing in a new process.
+
+An entry is found by the IR text, the processor and the versions of gradtape's format, llvmlite and
+LLVM. It is written to a file of its own and renamed, so processes may share the folder; an entry
+that is damaged or foreign is ignored and removed. The folder is the user's own: code from a folder
+that others may write to is never run. `GRADTAPE_KERNEL_CACHE` names the folder, or is `off`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+# Changes whenever entries are written in another form.
+_MAGIC = b"gradtape objects 1\n"
+_DIGEST = 32
+# Bytes of all entries: the least recently used are removed beyond this.
+LIMIT = 256 << 20
+# Entries written by a process between two looks at the size of the folder.
+_WRITES_PER_LOOK = 64
+_DAY = 86_400.0
+
+_written = {"entries": 0}
+
+
+def key(*parts: str) -> str:
+    """The name of an entry: a digest of everything that its machine code depends on."""
+    digest = hashlib.sha256(_MAGIC)
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def load(name: str) -> tuple[list[str], bytes] | None:
+    """The names of an entry's functions and its object file, or None."""
+    folder = _folder()
+    if folder is None:
+        return None
+    path = folder / name
+    try:
+        data = path.read_bytes()
+        found = _unpacked(data)
+        if found is None:
+            path.unlink()
+        elif time.time() - path.stat().st_mtime > _DAY:
+            os.utime(path)
+    except OSError:
+        return None
+    return found
+
+
+def save(name: str, functions: Iterable[str], content: bytes) -> None:
+    """Write an entry. A full or read-only disk is no error: the entry is missing then."""
+    folder = _folder()
+    if folder is None:
+        return
+    body = "\n".join(functions).encode() + b"\0" + content
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix="new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, folder / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError:
+        return
+    if _written["entries"] % _WRITES_PER_LOOK == 0:
+        shrink(folder, LIMIT)
+    _written["entries"] += 1
+
+
+def shrink(folder: Path, limit: int) -> None:
+    """Remove the least recently used entries until three quarters of the limit are left."""
+    found: list[tuple[float, int, Path]] = []
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in found)
+    if total <= limit:
+        return
+    for _, size, path in sorted(found, key=lambda entry: entry[0]):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
+        if total <= limit // 4 * 3:
+            return
+
+
+def folder_in_use() -> Path | None:
+    """The folder of the entries, or None if nothing is kept on disk."""
+    return _folder()
+
+
+def _unpacked(data: bytes) -> tuple[list[str], bytes] | None:
+    start = len(_MAGIC) + _DIGEST
+    body = data[start:]
+    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+        return None
+    names, _, content = body.partition(b"\0")
+    return names.decode().split("\n"), content
+
+
+def _folder() -> Path | None:
+    return _prepared(os.environ.get("GRADTAPE_KERNEL_CACHE", "").strip())
+
+
+@lru_cache(maxsize=8)
+def _prepared(choice: str) -> Path | None:
+    if choice.lower() in ("off", "0"):
+        return None
+    try:
+        if choice:
+            folder = Path(choice).expanduser()
+        else:
+            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+            folder = Path(home) / "gradtape" / "kernels"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+        return None
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return folder if own and not others else None

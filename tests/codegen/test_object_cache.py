@@ -1,0 +1,105 @@
+"""Machine code on disk: found by new processes, ignored if damaged, foreign or not the user's."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gradtape.codegen import object_cache
+
+PROGRAM = """
+import numpy as np, gradtape as gt
+f = gt.function(lambda x: gt.sum(gt.tanh(x) * gt.sin(x) + {number}))
+for _ in range(4):
+    found = f(gt.asarray(np.linspace(0.0, 1.0, 1000)))
+counts = gt.counters()
+print(float(found), counts.kernels_compiled, counts.kernels_loaded)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def run(number=1.0, **environment):
+    """What a new process prints: a result, kernels compiled, kernels loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(number=number)],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    value, compiled, loaded = done.stdout.split()
+    return value, int(compiled), int(loaded)
+
+
+def test_a_known_program_compiles_nothing_in_a_new_process(folder):
+    first = run()
+    assert first[1] > 0
+    assert first[2] == 0
+    assert run() == (first[0], 0, first[1])
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign"])
+def test_damaged_entries_are_compiled_again(folder, damage):
+    first = run()
+    for path in folder.iterdir():
+        data = bytearray(path.read_bytes())
+        if damage == "flip":
+            data[len(data) // 2] ^= 255
+        changed = {"cut": data[:-9], "flip": data, "empty": b"", "foreign": b"#!/bin/sh\n"}[damage]
+        path.write_bytes(changed)
+    assert run() == first
+    assert run() == (first[0], 0, first[1])
+
+
+def test_off_writes_nothing(folder, monkeypatch):
+    assert run(GRADTAPE_KERNEL_CACHE="off")[2] == 0
+    assert not folder.exists()
+
+
+def test_other_vectors_are_other_entries(folder):
+    assert run(GRADTAPE_VECTOR_BITS="128")[2] == 0
+    assert run(GRADTAPE_VECTOR_BITS="256")[2] == 0
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(folder):
+    folder.mkdir(mode=0o700)
+    folder.chmod(0o777)
+    object_cache._prepared.cache_clear()
+    assert object_cache.folder_in_use() is None
+    assert run()[1] > 0
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert run(GRADTAPE_KERNEL_CACHE=str(tmp_path / "file" / "below"))[1] > 0
+
+
+def test_the_least_recently_used_entries_go(folder):
+    for number in range(8):
+        object_cache.save(f"{number:064}", ["f"], bytes(1000))
+        past = time.time() - 1000 + number
+        os.utime(folder / f"{number:064}", (past, past))
+    object_cache.shrink(folder, 5000)
+    assert sorted(path.name[-1] for path in folder.iterdir()) == ["5", "6", "7"]
+    assert object_cache.load(f"{7:064}") == (["f"], bytes(1000))
+    assert object_cache.load(f"{0:064}") is None
+
+
+def test_names_depend_on_every_part():
+    assert object_cache.key("a", "bc") != object_cache.key("ab", "c")
+
+
+def test_processes_that_write_the_same_entry(folder):
+    command = [sys.executable, "-c", PROGRAM.format(number=2.0)]
+    running = [
+        subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    values = {process.communicate()[0].split()[0] for process in running}
+    assert len(values) == 1
+    assert run(number=2.0)[1] == 0
+    assert not [path for path in folder.iterdir() if path.name.startswith("new-")]
