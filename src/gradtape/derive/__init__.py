@@ -2,7 +2,7 @@
 
 Door, what other rooms import:
 
-- `gradient`: `derive_reverse` and `derive_forward`, which tapes ask, and `hold_result`
+- `gradient`: `derive_reverse` and `derive_forward`, which tapes ask; `hand_out`: `hold_results`
 - `window`: `Window`, the part of a recording that a tape differentiates
 - `jacobians`: dense Jacobians and Hessians; `chunks`: those that do not fit in memory at once
 - `sparse_jacobians`: sparse ones; `sparse_patterns`, with the integers that patterns depend on,

@@ -11,6 +11,7 @@ Door, what other rooms import:
 - `capturing`: the capture of a `gt.function` that is running, if there is one
 - `deferred_number`: Python numbers that are inputs of a captured program
 - `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
+- `parts`: what the derivatives consist of that were handed out while tapes recorded
 """
 
 from gradtape.recording.deferred_number import Deferred

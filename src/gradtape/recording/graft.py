@@ -75,7 +75,7 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
     several = [node for node in source.nodes if type(node.spec) is tuple]
     picks = [pick for node in several for pick in outputs(node)]
     groups = source.parts.groups if source.parts is not None else []
-    parts = [part for _, group in groups for part in group]
+    parts = [part for group in groups for part in group]
     for node in topological([*source.nodes, *picks, *parts, *source.watched, *source.values]):
         position = None if node.op is PICK else source.position(node)
         inputs = tuple(copies[parent] for parent in node.inputs)

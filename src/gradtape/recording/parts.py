@@ -8,7 +8,8 @@ applied at one position of the recording.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 
 from gradtape.graph.node import Node
 
@@ -16,29 +17,45 @@ from gradtape.graph.node import Node
 class Parts:
     """The parts of all derivatives that were handed out in one recording while tapes recorded."""
 
-    __slots__ = ("_positions", "counts", "groups")
+    __slots__ = ("_known", "_waiting", "counts", "groups", "starts")
 
     def __init__(self) -> None:
-        # The position of each derivative, and its parts with the nodes that they are copies of.
-        self.groups: list[tuple[int, Mapping[Node, Node]]] = []
+        # The positions of the derivatives in order, and for each its parts, with the nodes that
+        # they are copies of.
+        self.starts: list[int] = []
+        self.groups: list[Mapping[Node, Node]] = []
         # How many times the same nodes were handed out.
         self.counts: dict[tuple[Node, ...], int] = {}
-        self._positions: dict[Node, int] = {}
+        # The position of each part, and the derivatives whose parts are not in there yet.
+        self._known: dict[Node, int] = {}
+        self._waiting: list[tuple[int, Mapping[Node, Node]]] = []
 
     def add(self, position: int, parts: Mapping[Node, Node]) -> None:
         """Note that these nodes count as applied at a position."""
-        self.groups.append((position, parts))
+        at = bisect_right(self.starts, position)
+        self.starts.insert(at, position)
+        self.groups.insert(at, parts)
+        self._waiting.append((position, parts))
 
     def move(self, start: int, position: int) -> None:
         """Let all derivatives from a position on count as handed out at an earlier one."""
-        self.groups = [(position if at >= start else at, parts) for at, parts in self.groups]
-        self._positions = {}
+        at = bisect_left(self.starts, start)
+        moved, self.groups, self.starts = self.groups[at:], self.groups[:at], self.starts[:at]
+        for parts in moved:
+            self.add(position, parts)
+
+    def outside(self, windows: Iterable[Sequence[int | None]]) -> list[Mapping[Node, Node]]:
+        """The parts of the derivatives that were handed out outside some windows, in order."""
+        found: list[Mapping[Node, Node]] = []
+        at: int | None = 0
+        for start, end in windows:
+            found += self.groups[at : bisect_left(self.starts, start)]  # type: ignore[type-var]
+            at = len(self.starts) if end is None else bisect_left(self.starts, end)
+        return found + self.groups[at:]
 
     def position(self, node: Node) -> int | None:
         """Where the derivative was handed out that a node is a part of; None for other nodes."""
-        known = self._positions
-        for position, parts in reversed(self.groups):
-            if next(iter(parts)) in known:
-                break
-            known.update(dict.fromkeys(parts, position))
-        return known.get(node)
+        for position, parts in self._waiting:
+            self._known.update(dict.fromkeys(parts, position))
+        self._waiting.clear()
+        return self._known.get(node)

@@ -236,8 +236,7 @@ class Scope:
         outside += recording.nodes[position:]
         found = frozenset(outside)
         if recording.parts is not None:
-            groups = recording.parts.groups
-            found = found.union(*[parts for at, parts in groups if not self._recorded_at(at)])
+            found = found.union(*recording.parts.outside(self._windows))
         if recording.placed:
             placed = recording.placed
             inside = {node for node in placed if self._recorded_at(placed[node])}
