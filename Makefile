@@ -19,6 +19,7 @@
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
 #   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
+#   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -133,6 +134,12 @@ JACOBIAN_FUZZ ?= 20
 .PHONY: fuzz-interrupts
 fuzz-interrupts: $(DEV_READY)
 	$(BIN)/python -m tests.programs.interrupts --count 1000
+
+MEMORY_FUZZ ?= 10000
+
+.PHONY: fuzz-memory
+fuzz-memory: $(DEV_READY)
+	$(BIN)/python -m tests.programs.growth --count $(MEMORY_FUZZ)
 
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
