@@ -22,6 +22,7 @@
 #   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
 #   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
 #   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
+#   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -136,6 +137,12 @@ JACOBIAN_FUZZ ?= 20
 .PHONY: fuzz-interrupts
 fuzz-interrupts: $(DEV_READY)
 	$(BIN)/python -m tests.programs.interrupts --count 1000
+
+MEMORY_FUZZ ?= 10000
+
+.PHONY: fuzz-memory
+fuzz-memory: $(DEV_READY)
+	$(BIN)/python -m tests.programs.growth --count $(MEMORY_FUZZ)
 
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)

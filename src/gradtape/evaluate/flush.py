@@ -39,7 +39,7 @@ from gradtape.graph.walk import topological
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import ended, settle, state
-from gradtape.recording.trace import Trace
+from gradtape.recording.trace import Trace, leave_full_tables
 from gradtape.recording.unobserved import unobserved
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
@@ -266,6 +266,7 @@ def leave_full_table() -> None:
     busy = recording.leaves or recording.tapes or recording.active or recording.handles
     if type(recording) is Recording and recording.table.is_full() and not busy:
         retire(recording)
+    leave_full_tables()
 
 
 def release(recording: Recording) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
+from gradtape.graph.large_results import note_line
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
@@ -188,8 +189,16 @@ class Table:
         """Let the next program have a new table."""
         self._structures = STRUCTURE_LIMIT + 1
 
-    def note_function(self, function: Any) -> None:
-        """Note a function of the user's that a node of this table calls, and so keeps alive."""
+    def note_functions(self, op: Op, params: Params) -> None:
+        """Note the functions of the user's that a node calls, and so keeps alive."""
+        if op.calls_python:
+            self._note_function(params[0])
+        for param in params:
+            for body in param if isinstance(param, tuple) else (param,):
+                for node in getattr(body, "nodes", ()):
+                    self.note_functions(node.op, node.params)
+
+    def _note_function(self, function: Any) -> None:
         while type(function) in WRAPPERS:
             function = function.function
         bound_to = getattr(function, "__self__", None)
@@ -210,16 +219,16 @@ class UserFunctions:
     """
 
     limit = LEAST_FUNCTIONS = 32
-    # Those of the last table that was full of them.
-    _latest: tuple[weakref.ref[Any], ...] = ()
+    # Those of the last two tables that were full of them. Other caches keep the last ones alive.
+    _earlier: tuple[tuple[weakref.ref[Any], ...], ...] = ((), ())
 
     @classmethod
     def leave(cls, full: Table) -> None:
         """Learn from a table that is full how many functions the next one may have."""
         if len(full.functions) > cls.limit:
-            alive = sum(each() is not None for each in cls._latest)
+            alive = sum(each() is not None for each in cls._earlier[0])
             cls.limit = 2 * cls.limit if 2 * alive > cls.limit else cls.LEAST_FUNCTIONS
-            cls._latest = tuple(full.functions.values())
+            cls._earlier = cls._earlier[1], tuple(full.functions.values())
 
 
 class _Tables(threading.local):
@@ -321,8 +330,8 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     """A new node: casts the operands as the op wants, infers the spec, raises shape errors."""
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
-    if op.calls_python:
-        _local.table.note_function(params[0])
+    if not op.self_contained:
+        _local.table.note_functions(op, params)
     if found is None:
         cast = inputs if op.promote is None else op.promote(inputs)
         try:
@@ -330,12 +339,12 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         except SizeError as error:
             raise SizeError(f"{op.name}: {error}") from None
         if any(a is not b for a, b in zip(cast, inputs, strict=True)):
-            return Node(op, cast, params, found)
+            return note_line(Node(op, cast, params, found))
         if op.self_contained:  # functions and bodies in params are not kept alive here
             if len(_specs) > SPEC_LIMIT:
                 _specs.clear()
             _specs[key] = found
-    return Node(op, inputs, params, found)
+    return note_line(Node(op, inputs, params, found))
 
 
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:

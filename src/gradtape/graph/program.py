@@ -133,6 +133,11 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     return found
 
 
+def forget_dead_bodies() -> None:
+    """Let go of the params of closed programs that nobody holds, such as functions of the user."""
+    _closed.drop_dead()
+
+
 def _copied(inputs: Sequence[Node], order: Sequence[Node], outputs: Sequence[Node]) -> Program:
     new = {
         node: Node(PLACEHOLDER, (), (position,), node.spec) for position, node in enumerate(inputs)

@@ -38,18 +38,22 @@ class WeakTable(Generic[K, V]):
     def setdefault(self, key: K, value: V) -> V:
         """The value of a key, which is this one if it had none."""
         references = self._references
-        while self._dead:
-            try:
-                dead = self._dead.pop()
-            except IndexError:  # another thread was faster
-                break
-            _remove_dead_weakref(references, dead.key)  # type: ignore[attr-defined]
+        self.drop_dead()
         new = _Reference(value, self._dead.append)
         new.key = key
         # Two threads that race here must end with the same object.
         while (found := references.setdefault(key, new)()) is None:
             _remove_dead_weakref(references, key)
         return found
+
+    def drop_dead(self) -> None:
+        """Let go of the keys of values that have died."""
+        while self._dead:
+            try:
+                dead = self._dead.pop()
+            except IndexError:  # another thread was faster
+                break
+            _remove_dead_weakref(self._references, dead.key)  # type: ignore[attr-defined]
 
     def values(self) -> list[V]:
         """All values that are alive."""

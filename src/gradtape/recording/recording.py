@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from gradtape.graph.hooks import hooks
+from gradtape.graph.large_results import note_line
 from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
@@ -30,7 +31,6 @@ from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
-from gradtape.recording.large_results import note_line
 from gradtape.recording.modes import modes
 from gradtape.recording.parts import Parts
 from gradtape.recording.traffic import traffic
@@ -297,7 +297,6 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
-        note_line(found)
         if len(self.interned) > TABLE_LIMIT:
             self.table = table()
             self.interned = self.table.nodes
@@ -359,7 +358,7 @@ class Recording:
         latest = self.repeats.get(key, first)
         found = self.interned.get((*key, latest))
         if found is None:
-            found = Node(first.op, first.inputs, first.params, first.spec)
+            found = note_line(Node(first.op, first.inputs, first.params, first.spec))
             self.interned[(*key, latest)] = found
         self.repeats[key] = found
         return self.list_application(found)

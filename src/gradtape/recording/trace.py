@@ -90,6 +90,13 @@ class _Tables(threading.local):
 _tables = _Tables()
 
 
+def leave_full_tables() -> None:
+    """Forget the tables of this thread's traces that are full."""
+    for depth, each in list(_tables.by_depth.items()):
+        if each.is_full():
+            del _tables.by_depth[depth]
+
+
 class NotedHandles(list[Handle]):
     """The handles of a trace whose lines are noted, for debugging."""
 

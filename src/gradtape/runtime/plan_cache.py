@@ -18,7 +18,7 @@ from gradtape.dtypes import World
 from gradtape.graph.hooks import hooks
 from gradtape.graph.locks import new_lock
 from gradtape.graph.node import retire_tables
-from gradtape.graph.program import Program, sealed, sealed_inputs
+from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
 from gradtape.graph.weak_table import WeakTable
 from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize import optimize
@@ -136,4 +136,5 @@ def clear_plans() -> None:
         each.forget_plans()
     retire_tables()
     hooks.leave_full_table()
+    forget_dead_bodies()
     free_code()

@@ -130,7 +130,8 @@ class TieredPlan:
         elements = work(self.program)
         # NumPy has no memory for all results of a program that is very large.
         is_huge = elements >= memory() // 8
-        if elements < WORTH_COMPILING or (_speculations["wasted"] >= SPECULATIONS and not is_huge):
+        wasted = _speculations["wasted"] >= SPECULATIONS
+        if not is_huge and (wasted or elements < WORTH_COMPILING):
             return False
         _speculations["wasted"] += 1
         self._guessed = True
