@@ -47,8 +47,11 @@ class BadCall:
 
     def parameter(self, place: int | str) -> tuple[str, str]:
         """The name and annotation of the parameter at a place."""
-        for index, (name, annotation, _) in enumerate(self.site.parameters):
-            if place in (index, name):
+        for index, (name, annotation, kind) in enumerate(self.site.parameters):
+            if kind == "VAR_KEYWORD":
+                continue
+            extra = kind == "VAR_POSITIONAL" and isinstance(place, int) and place > index
+            if place in (index, name) or extra:
                 return name, annotation
         return str(place), "Any"
 
