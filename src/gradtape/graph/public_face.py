@@ -34,12 +34,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What Python raises in a line that meets a value it cannot take.
 ACCIDENTS = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
-    RecursionError, NotImplementedError, np.ma.MAError,
+    RecursionError, NotImplementedError, BufferError, np.ma.MAError,
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
 # A constructor stores these, and whoever reads them later cannot say where they came from.
-_CHECKED_AT_CONSTRUCTION = frozenset(("Axis", "IntLike", "IntsLike", "ShapeLike", "str"))
+_CHECKED_AT_CONSTRUCTION = frozenset(
+    ("Axis", "Callable", "IntLike", "IntsLike", "ShapeLike", "str")
+)
 _PLAIN: dict[str, type] = {
     "a flag": bool, "a whole number": int, "a real number": int, "a text": str, "None": type(None),
 }  # fmt: skip

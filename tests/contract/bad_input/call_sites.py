@@ -24,6 +24,13 @@ import numpy as np
 from tests.formalities.public_names import public_methods, public_names
 
 import gradtape as gt
+from gradtape import pytree
+from gradtape.codegen.cpython import switch
+from gradtape.graph import REGISTRY
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.tf.base.dispatch import graphs as dispatch
+from gradtape.tf.v1 import graphs
 
 # The name under which examples are compiled: a traceback that ends there ends in the user's code.
 FILE = "<example>"
@@ -71,6 +78,10 @@ layer = gt.nn.Dense(3)
 layer(np.ones((2, 4)))
 """,
 }
+
+
+OPS = set(REGISTRY)
+CONTAINERS = dict(pytree._registered)
 
 
 class Stop(BaseException):
@@ -134,8 +145,28 @@ def compiled(source: str) -> types.CodeType:
 def run(code: types.CodeType, call: Callable[..., Any]) -> None:
     """Run an example with all its calls going through `call`; what it prints is dropped."""
     names = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys, "math": math, "operator": operator}
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Stop):
-        exec(code, {**names, "__call__": call, "__name__": "example"})
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Stop):
+            exec(code, {**names, "__call__": call, "__name__": "example"})
+    finally:
+        restore()
+
+
+def restore() -> None:
+    """Undo the settings that an example changed, and drop what is pending."""
+    state.recording = Recording()
+    state.tapes = []
+    for name in REGISTRY.keys() - OPS:
+        del REGISTRY[name]
+    pytree._registered.clear()
+    pytree._registered.update(CONTAINERS)
+    gt.set_default_dtype("float64")
+    gt.set_num_threads(2)
+    if switch.MODE != "auto":
+        gt.set_recorder("auto")
+    graphs.stop_building()
+    graphs.local.probes.clear()
+    dispatch.in_use = False
 
 
 def called_name(function: Any) -> str | None:

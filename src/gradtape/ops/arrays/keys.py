@@ -141,7 +141,10 @@ def _item(item: Any) -> Any:
         item = stack_nest(item)
     if is_symbolic(item):
         return _mask(observed(NAME, item)) if item.dtype.kind == "b" else item
-    array = np.asarray(item)
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise TypeError(f"{NAME}: a list of other lists is not an index: {error}") from None
     if array.dtype.kind == "b":
         return _mask(array)
     if not array.size and isinstance(item, (list, tuple)):

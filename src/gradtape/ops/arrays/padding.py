@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError, SizeError, shown
 from gradtape.graph import Node, Shape, constant, spec
+from gradtape.graph.argument_checks import as_integer
 from gradtape.ops.arrays.gathering import gather_host
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, reshape
@@ -96,7 +97,7 @@ def _check_size(name: str, shape: Shape, *dtypes: DType) -> None:
 
 
 def _count(name: str, n: SupportsIndex) -> int:
-    found = operator.index(n)
+    found = as_integer(f"{name}: repetitions", n)
     if found < 0:
         raise ValueError(f"{name}: {found} repetitions are negative. Use 0 or more.")
     return found

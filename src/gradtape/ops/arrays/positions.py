@@ -88,7 +88,7 @@ def known_value(x: Any) -> Any:
 def checked(name: str, indices: Any, axis: int, length: int) -> Any:
     """In-range, non-negative positions: a host array, or a tensor or node that holds them."""
     if not is_symbolic(indices):
-        array = np.asarray(indices)
+        array = host_value(indices).array
         if not array.size and array.dtype.kind == "f" and not isinstance(indices, np.ndarray):
             array = array.astype(np.int64)  # np.asarray([]) is an array of floats
         _require_integers(name, array.dtype)

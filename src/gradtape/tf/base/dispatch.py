@@ -55,11 +55,11 @@ def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
 
     @functools.wraps(function)
     def operate(*args: P.args, **kwargs: P.kwargs) -> R:
-        if graphs.in_use:
-            return graphs.take(function, args, kwargs, kind)
-        if face.checks is None or face.checks:
-            face.check(args, kwargs)
         try:
+            if graphs.in_use:
+                return graphs.take(function, args, kwargs, kind)
+            if face.checks is None or face.checks:
+                face.check(args, kwargs)
             result = function(*args, **kwargs)
         except ACCIDENTS as error:
             raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause

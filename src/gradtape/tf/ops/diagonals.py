@@ -130,6 +130,7 @@ def diag_part(
     low, high = _numbers("diag_part", k)
     band = _Band("diag_part", k, x.spec.shape[-2], x.spec.shape[-1], align)
     if low == high:
+        convert(padding_value)
         return triangles.diagonal(x, offset=low)
     row, column, there = band.places()
     return arithmetic.where(convert(there), x[..., row, column], convert(padding_value, x.dtype))

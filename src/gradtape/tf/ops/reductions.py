@@ -219,9 +219,12 @@ def accumulate_n(
     """
     if tensor_dtype is not None:
         as_dtype(tensor_dtype)
-    if shape is not None:
-        as_shape(shape)
-    return add_n(inputs)
+    result = add_n(inputs)
+    if shape is not None and as_shape(shape) != tuple(result.shape):
+        raise ShapeError(
+            f"accumulate_n: the sum has shape {result.shape}, not {shape}. Leave it out."
+        )
+    return result
 
 
 @operation

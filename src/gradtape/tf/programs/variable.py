@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape.graph.argument_checks import check_function
+from gradtape.graph.public_face import face_class
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
 from gradtape.recording.record import record
@@ -329,3 +330,6 @@ def _restore(value: Array, trainable: bool, name: str) -> Variable:
 
 
 install(Variable, assignable=True)
+
+
+face_class(Sliced)

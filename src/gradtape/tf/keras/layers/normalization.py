@@ -42,7 +42,7 @@ class LayerNormalization(Layer):
         self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
-        axes = sorted(a % len(input_shape) for a in np.atleast_1d(self.axis).tolist())
+        axes = sorted(a % len(input_shape) for a in np.atleast_1d(np.asarray(self.axis)).tolist())
         self._axes = tuple(axes)
         shape = tuple(input_shape[a] for a in axes)
         _add_scale_and_shift(self, shape)

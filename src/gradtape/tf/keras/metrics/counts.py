@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.argument_checks import as_count
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.metrics.base import Metric
@@ -41,7 +42,7 @@ class Counted(Metric):
             raise ValueError(
                 f"{type(self).__name__}: thresholds {self.thresholds} are not all from 0 to 1."
             )
-        self.class_id = class_id
+        self.class_id = None if class_id is None else as_count("class_id", class_id)
         for case in self.cases:
             made = self.add_variable((len(self.thresholds),), "zeros", name=case)
             setattr(self, case, made)
