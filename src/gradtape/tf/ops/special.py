@@ -45,7 +45,7 @@ def _declare(
 
 def _derivatives(
     name: str, kernel: Callable[[Any, int], Any], domains: Any, function: str
-) -> Callable[[Any], Any]:
+) -> Callable[..., Any]:
     """A function whose derivatives, of any order `times`, are ops: their formulas cancel."""
     found: Callable[..., Any] = _declare(
         name,
@@ -54,7 +54,7 @@ def _derivatives(
         params=("times",), sample_params=({"times": 0}, {"times": 1}, {"times": 3}),
         domains=domains,
     )  # fmt: skip
-    return lambda x: found(x, times=0)
+    return found
 
 
 def _dawsn_kernel(x: Any, times: int) -> Any:
@@ -135,9 +135,10 @@ bessel_y0 = _row(lambda x: bessel.yv(0, x), "The Bessel function of the second k
     "bessel_y0(1.0)", "0.0883")
 bessel_y1 = _row(lambda x: bessel.yv(1, x), "The Bessel function of the second kind, of order 1.",
     "bessel_y1(1.0)", "-0.7812")
-dawsn = _row(_DAWSN, "Dawson's integral.", "dawsn(1.0)", "0.5381")
+dawsn = _row(lambda x: _DAWSN(x, times=0), "Dawson's integral.", "dawsn(1.0)", "0.5381")
 expint = _row(_EXPINT, "The exponential integral Ei; NaN below 0.", "expint(1.0)", "1.8951")
 fresnel_cos = _row(_FRESNEL_COS, "Fresnel's cosine integral.", "fresnel_cos(1.0)", "0.7799")
 fresnel_sin = _row(_FRESNEL_SIN, "Fresnel's sine integral.", "fresnel_sin(1.0)", "0.4383")
-spence = _row(_SPENCE, "Spence's integral, the dilogarithm of 1 - x.", "spence(1.0)", "0.0")
+spence = _row(lambda x: _SPENCE(x, times=0), "Spence's integral, the dilogarithm of 1 - x.",
+    "spence(1.0)", "0.0")
 # fmt: on
