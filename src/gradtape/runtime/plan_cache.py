@@ -128,8 +128,8 @@ def clear_plans() -> None:
     >>> gt.clear_plans()
     """
     with _lock:
-        for each in (_plans, _calling_plans, _models):
-            each.clear()
+        for known in (_plans, _calling_plans, _models):
+            known.clear()
     # Captures of other threads are forgotten at their next calls.
     World.number[0] += 1
     for each in _holders.values():
