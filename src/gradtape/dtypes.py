@@ -86,6 +86,11 @@ class World:
     # One word, which native code reads as well.
     number = array("q", [0])
 
+    @classmethod
+    def advance(cls) -> None:
+        """Let no captured program be used any more."""
+        cls.number[0] += 1
+
 
 def set_default_dtype(dtype: DTypeLike) -> None:
     """Choose the default floating dtype, `float32` or `float64`.
@@ -101,7 +106,7 @@ def set_default_dtype(dtype: DTypeLike) -> None:
             f"set_default_dtype: {chosen} is not float32 or float64. Choose one of them."
         )
     if _default["float"] != chosen:
-        World.number[0] += 1
+        World.advance()
     _default["float"] = chosen
 
 

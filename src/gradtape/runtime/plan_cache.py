@@ -131,9 +131,9 @@ def clear_plans() -> None:
         for known in (_plans, _calling_plans, _models):
             known.clear()
     # Captures of other threads are forgotten at their next calls.
-    World.number[0] += 1
-    for each in _holders.values():
-        each.forget_plans()
+    World.advance()
+    for holder in _holders.values():
+        holder.forget_plans()
     retire_tables()
     hooks.leave_full_table()
     forget_dead_bodies()
