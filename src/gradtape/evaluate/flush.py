@@ -27,6 +27,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from types import FrameType
 
 from gradtape.errors import NoValueError
 from gradtape.evaluate.bound_plans import BoundPlan
@@ -139,7 +140,7 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
 
     Only if it is `asked` for, a handle is computed that needs a loop which was interrupted before.
     """
-    if recording.flushing:
+    if recording.flushing and _is_under_way(recording):
         # A signal handler, or a callback of the garbage collector or of a weak reference, computes
         # in the middle of a flush, which must keep its recording. A handle is computed alone.
         return
@@ -171,6 +172,19 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
     elif state.recording is recording and not recording.active and recording.is_pinned():
         # Only tapes that have ended hold it: later ops must not grow the graph they remember.
         state.recording = Recording()
+
+
+def _is_under_way(recording: Recording) -> bool:
+    """Whether this thread is in the middle of a flush of the recording.
+
+    An error that a signal handler raised may have left the mark of a flush that is over.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is flush.__code__ and frame.f_locals["recording"] is recording:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) -> bool:
@@ -223,6 +237,13 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
     if tracked:
         # One value for a node: whoever reads it in another recording finds the same leaf.
         _store(map(_set_computed, held, [values[handle.node] for handle in held]))
+    elif len(held) == 1:
+        (handle,) = held
+        node = handle.node
+        found = Value(results[node] if node in results else values[node].content, node.spec)
+        # Here, too, no signal handler is called in between.
+        handle.computed = found
+        handle.node = handle.recording = None
     else:
         nodes = [handle.node for handle in held]
         news = [
@@ -273,7 +294,10 @@ def release(recording: Recording) -> None:
     """Retire a recording that a tape has let go of, unless a tape or a live handle needs it."""
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
-    if recording.flushing:  # the garbage collector freed the tape in the middle of a flush
+    # The garbage collector may free the tape in the middle of a flush.
+    if recording.flushing and _is_under_way(recording):
+        recording
+    ):  # the garbage collector freed the tape in the middle of a flush
         return
     # The usual case first: a tape that has just given its gradient left the handle on it last.
     if not _last_is_held(recording.handles) and not live(recording, recording.handles):
