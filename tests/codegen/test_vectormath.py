@@ -48,8 +48,11 @@ SPECIAL = {
     "sigmoid": sigmoid, "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
     "log_sigmoid": lambda x: -np.logaddexp(-x, x.dtype.type(0)), "rsqrt": lambda x: 1 / np.sqrt(x),
     "xlogy": scipy.special.xlogy, "lgamma": scipy.special.gammaln, "digamma": scipy.special.psi,
-    "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr, "i0": scipy.special.i0,
-    "i1": scipy.special.i1, "sigmoid_slope": lambda x: sigmoid(x) * sigmoid(-x),
+    "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr,
+    # SciPy gives NaN for infinite arguments.
+    "i0": lambda x: np.where(np.isinf(x), np.abs(x), scipy.special.i0(x)),
+    "i1": lambda x: np.where(np.isinf(x), x, scipy.special.i1(x)),
+    "sigmoid_slope": lambda x: sigmoid(x) * sigmoid(-x),
     "tanh_slope": lambda x: 4 * sigmoid(2 * x) * sigmoid(-2 * x),
 }  # fmt: skip
 

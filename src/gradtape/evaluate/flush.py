@@ -296,8 +296,6 @@ def release(recording: Recording) -> None:
         return
     # The garbage collector may free the tape in the middle of a flush.
     if recording.flushing and _is_under_way(recording):
-        recording
-    ):  # the garbage collector freed the tape in the middle of a flush
         return
     # The usual case first: a tape that has just given its gradient left the handle on it last.
     if not _last_is_held(recording.handles) and not live(recording, recording.handles):

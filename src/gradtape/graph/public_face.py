@@ -42,6 +42,8 @@ _CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
 _CHECKED_AT_CONSTRUCTION = frozenset(
     ("Axis", "Callable", "IntLike", "IntsLike", "ShapeLike", "str")
 )
+# Functions that take these say in sentences of their own what they may be.
+_OWN_SENTENCES = frozenset(("argnums", "chunk_size"))
 _PLAIN: dict[str, type] = {
     "a flag": bool, "a whole number": int, "a real number": int, "a text": str, "None": type(None),
 }  # fmt: skip
@@ -92,7 +94,9 @@ class Face:
             kinds = kinds_of(each.annotation)
             if constructs:
                 kinds = tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds)
-            if text in checked and kinds and each.kind is not each.VAR_POSITIONAL:
+            if each.name in _OWN_SENTENCES or each.kind is each.VAR_POSITIONAL:
+                continue
+            if text in checked and kinds:
                 plain = frozenset(_PLAIN[kind.words] for kind in kinds if kind.words in _PLAIN)
                 found[each.name] = (plain, kinds)
         self.places = tuple(p.name for p in parameters if p.kind in fixed)

@@ -370,6 +370,11 @@ def check_sparse(name: str, sparse: SparseOption) -> SparseOption:
         raise ValueError(
             f'{name}: sparse={sparse!r} is unknown. Use True, False, "auto" or a pattern.'
         )
+    if isinstance(sparse, (list, tuple)):
+        try:
+            return np.asarray(sparse)
+        except ValueError as error:
+            raise ValueError(f"{name}: sparse={sparse!r} is no pattern: {error}") from None
     return sparse
 
 

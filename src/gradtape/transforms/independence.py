@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from gradtape.graph import OPERATORS, PICK, Node, Op, Program, dependents, topological
 from gradtape.graph.facts import Accumulation, View
-from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
-from gradtape.ops.arrays.sorting import ARGSORT
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
@@ -48,19 +46,12 @@ def check_independence(
     try:
         _follow(order, found, follows)
     except examples.DependenceError as error:
-        if error.why is examples.MIXES and _is_sort(error.node):
-            raise examples.DependenceError(examples.MIXES, error.node, "sort") from None
         called = _as_called(error.node, order)
         if called is None:
             raise
         raise examples.DependenceError(error.why, error.node, f"{called}: {error.op}") from None
     if target in found and found[target] != examples.Batch(1, count):
         raise examples.DependenceError(examples.MIXES, target)
-
-
-def _is_sort(node: Node) -> bool:
-    """Whether a user called `sort`, which is recorded as two ops."""
-    return node.op is TAKE_ALONG_AXIS and node.inputs[1].op is ARGSORT
 
 
 def _as_called(node: Node, order: Sequence[Node]) -> str | None:

@@ -80,10 +80,6 @@ layer(np.ones((2, 4)))
 }
 
 
-OPS = set(REGISTRY)
-CONTAINERS = dict(pytree._registered)
-
-
 class Stop(BaseException):
     """The chosen call was made: the rest of the example is not run."""
 
@@ -145,28 +141,38 @@ def compiled(source: str) -> types.CodeType:
 def run(code: types.CodeType, call: Callable[..., Any]) -> None:
     """Run an example with all its calls going through `call`; what it prints is dropped."""
     names = {"gt": gt, "np": np, "tf": gt.tf, "sys": sys, "math": math, "operator": operator}
+    before = _Settings()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Stop):
             exec(code, {**names, "__call__": call, "__name__": "example"})
     finally:
-        restore()
+        before.restore()
 
 
-def restore() -> None:
-    """Undo the settings that an example changed, and drop what is pending."""
-    state.recording = Recording()
-    state.tapes = []
-    for name in REGISTRY.keys() - OPS:
-        del REGISTRY[name]
-    pytree._registered.clear()
-    pytree._registered.update(CONTAINERS)
-    gt.set_default_dtype("float64")
-    gt.set_num_threads(2)
-    if switch.MODE != "auto":
-        gt.set_recorder("auto")
-    graphs.stop_building()
-    graphs.local.probes.clear()
-    dispatch.in_use = False
+class _Settings:
+    """The settings of the process, which an example may change."""
+
+    def __init__(self) -> None:
+        self.ops = set(REGISTRY)
+        self.containers = dict(pytree._registered)
+        self.dtype, self.threads = gt.asarray(1.0).dtype, gt.get_num_threads()
+        self.recorder, self.graphs_in_use = switch.MODE, dispatch.in_use
+
+    def restore(self) -> None:
+        """Undo what has changed, and drop what is pending."""
+        state.recording = Recording()
+        state.tapes = []
+        for name in REGISTRY.keys() - self.ops:
+            del REGISTRY[name]
+        pytree._registered.clear()
+        pytree._registered.update(self.containers)
+        gt.set_default_dtype(self.dtype)
+        gt.set_num_threads(self.threads)
+        if self.recorder != switch.MODE:
+            gt.set_recorder(self.recorder)
+        graphs.stop_building()
+        graphs.local.probes.clear()
+        dispatch.in_use = self.graphs_in_use
 
 
 def called_name(function: Any) -> str | None:

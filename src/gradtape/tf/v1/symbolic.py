@@ -360,16 +360,18 @@ def probe(call: Symbolic, size: int) -> Any:
             stream._counter = counter
 
 
-def symbolic_parts(nest: object) -> list[Symbolic]:
-    """The deferred calls in a nest."""
+def symbolic_parts(nest: object, outer: tuple[int, ...] = ()) -> list[Symbolic]:
+    """The deferred calls in a nest; `outer` are the ids of the containers around it."""
     if isinstance(nest, Symbolic):
         return [nest]
     if isinstance(nest, dict):
         nest = tuple(nest.values())
     if isinstance(nest, slice):
         nest = (nest.start, nest.stop, nest.step)
-    if isinstance(nest, (list, tuple)):
-        return [result for item in nest for result in symbolic_parts(item)]
+    # A list that contains itself is refused by the function that takes it.
+    if isinstance(nest, (list, tuple)) and id(nest) not in outer:
+        outer = (*outer, id(nest))
+        return [result for item in nest for result in symbolic_parts(item, outer)]
     return []
 
 
