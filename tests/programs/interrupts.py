@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -118,6 +119,8 @@ def interrupt(training: Training, send: Callable[[float], None], delay: float) -
 def run(count: int, seed: int = 0) -> Counter[str]:
     """So many interrupts, and how many of them did harm."""
     found: Counter[str] = Counter({"interrupts": count})
+    # A shell that starts a process in the background lets it ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     trainings = [Training(make) for make in PROGRAMS]
     generator = random.Random(seed)
     with subprocess.Popen(
