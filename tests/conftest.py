@@ -2,11 +2,16 @@
 
 import gc
 import os
+import signal
 
 import pytest
 
 # Counts of compiled kernels must not depend on earlier runs; tests of the cache switch it on.
 os.environ.setdefault("GRADTAPE_KERNEL_CACHE", "off")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state

@@ -1,5 +1,6 @@
 """The observer of a run: native code and Python see the same, and leave the profile as it was."""
 
+import gc
 import math
 import sys
 import threading
@@ -231,3 +232,16 @@ def test_threads_are_observed_apart():
     assert found["other"][0] == {"<lambda>", "helper", "new_tensor"}
     assert found["waits"][1].impure is not None
     assert "helper" not in found["waits"][0]
+
+
+def test_callbacks_of_the_garbage_collector_are_not_read():
+    def collected(phase, info):
+        helper(time.perf_counter())
+
+    gc.callbacks.append(collected)
+    try:
+        executed, observation = observed(lambda: (gc.collect(0), gt.tanh(new_tensor()))[1])
+    finally:
+        gc.callbacks.remove(collected)
+    assert "helper" not in executed
+    assert "perf_counter" not in str(observation.impure)

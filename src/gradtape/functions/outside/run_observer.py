@@ -8,6 +8,7 @@ that are not known to be pure, with the line.
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 import types
 from dataclasses import dataclass, field
@@ -72,9 +73,10 @@ class RunObserver(Observer):
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
         self._before: Any = None
-        # How deep the run is inside imports, which are nobody's reading, and inside callbacks,
-        # which replays call, too.
+        # How deep the run is inside imports and callbacks of the garbage collector, which are
+        # nobody's reading, and inside callbacks of the user, which replays call, too.
         self._elsewhere = 0
+        self._collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
         self._verdicts: dict[Any, bool] = {}
         # Whether native code looks first; and what it calls, which is kept here.
         self.is_native = False
@@ -128,20 +130,24 @@ class RunObserver(Observer):
             self._before(frame, event, arg)  # the user's profiler goes on
         code = frame.f_code
         if event == "call":
-            if code is _CALLBACK or code.co_filename.startswith("<frozen importlib"):
+            if self._is_elsewhere(code):
                 self._elsewhere += 1
-                self._check_import(frame)
+                if code not in self._collecting:
+                    self._check_import(frame)
             elif code in _TEXTS:
                 self._wrote(frame)
             elif not self._elsewhere and code not in self.observation.executed:
                 self._entered(frame)
         elif event == "return":
-            if self._elsewhere and (
-                code is _CALLBACK or code.co_filename.startswith("<frozen importlib")
-            ):
+            if self._elsewhere and self._is_elsewhere(code):
                 self._elsewhere -= 1
         elif event == "c_call" and not self._elsewhere and code in self.observation.executed:
             self._called(frame, arg)
+
+    def _is_elsewhere(self, code: CodeType) -> bool:
+        if code is _CALLBACK or code.co_filename.startswith("<frozen importlib"):
+            return True
+        return code in self._collecting
 
     def _entered(self, frame: FrameType) -> None:
         module = frame.f_globals.get("__name__")

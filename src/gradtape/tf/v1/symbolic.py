@@ -360,19 +360,21 @@ def probe(call: Symbolic, size: int) -> Any:
             stream._counter = counter
 
 
-def symbolic_parts(nest: object, outer: tuple[int, ...] = ()) -> list[Symbolic]:
-    """The deferred calls in a nest; `outer` are the ids of the containers around it."""
-    if isinstance(nest, Symbolic):
-        return [nest]
-    if isinstance(nest, dict):
-        nest = tuple(nest.values())
-    if isinstance(nest, slice):
-        nest = (nest.start, nest.stop, nest.step)
-    # A list that contains itself is refused by the function that takes it.
-    if isinstance(nest, (list, tuple)) and id(nest) not in outer:
-        outer = (*outer, id(nest))
-        return [result for item in nest for result in symbolic_parts(item, outer)]
-    return []
+def symbolic_parts(nest: object) -> list[Symbolic]:
+    """The deferred calls in a nest, which may be deep or contain itself."""
+    found: list[Symbolic] = []
+    seen: set[int] = set()
+    waiting = [nest]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Symbolic):
+            found.append(item)
+        elif isinstance(item, slice):
+            waiting += [item.step, item.stop, item.start]
+        elif isinstance(item, (dict, list, tuple)) and id(item) not in seen:
+            seen.add(id(item))
+            waiting += reversed(list(item.values()) if isinstance(item, dict) else item)
+    return found
 
 
 @contextlib.contextmanager
