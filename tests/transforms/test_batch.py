@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+import gradtape.control.callbacks  # it fills hooks that callbacks need
+import gradtape.control.vmap
 from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
