@@ -4,26 +4,11 @@ import threading
 
 import numpy as np
 import pytest
+from tests.programs.equal_expressions import custom, pushed
 
 import gradtape as gt
 
 X = 0.5
-
-
-@gt.custom_gradient
-def custom(a):
-    return a * a, lambda dy: dy * 2.0 * a
-
-
-@gt.custom_jvp
-def pushed(a):
-    return a * a
-
-
-@pushed.defjvp
-def _(primals, tangents):
-    (a,), (da,) = primals, tangents
-    return a * a, 2.0 * a * da
 
 
 SQUARES = {

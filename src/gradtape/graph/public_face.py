@@ -49,13 +49,15 @@ _PLAIN: dict[str, type] = {
 }  # fmt: skip
 _CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
+# Methods that the library calls for every variable of a step; users define them and do not call.
+_CALLED_BY_US = frozenset(("update",))
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _SUPPORT = frozenset(("gradtape", "numpy", "scipy", "llvmlite")) | sys.stdlib_module_names
 _LIBRARY = __name__.partition(".")[0]
 
 
 class Face:
-    """What is known of a function's parameters, and the errors that name its arguments."""
+    """Checks the arguments of one function by its annotations, and names the one to blame."""
 
     __slots__ = ("checks", "first", "function", "places", "title")
 
@@ -234,6 +236,8 @@ def _takes_arguments(method: types.FunctionType) -> bool:
 def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
     """Give methods that a class defines itself, by default all public ones, their faces."""
     for name, method in list(vars(cls).items()):
+        if name in _CALLED_BY_US:
+            continue
         chosen = name in methods if methods else name in _CALLED or not name.startswith("_")
         # The name of a subclass is only known when it is called.
         title = "" if name in _CALLED else f"{cls.__name__}.{name}"

@@ -144,7 +144,7 @@ class Lambda(Layer):
         self.mask, self.arguments = mask, dict(arguments or {})
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """The mask of the output: what was given for it, else that of the input."""
+        """The mask of the output: the one that the user gave, or else the mask of the input."""
         if callable(self.mask):
             return self.mask(inputs, mask)
         return mask if self.mask is None else self.mask
