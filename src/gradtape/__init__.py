@@ -194,6 +194,7 @@ from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
 from gradtape.runtime.plan_cache import clear_plans
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
+from gradtape.runtime.tiers import wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
@@ -256,8 +257,8 @@ __all__ = [
     "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile",
     "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
     "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
-    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
-    "zeros_like",
+    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "wait_for_compiler", "where", "while_loop",
+    "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

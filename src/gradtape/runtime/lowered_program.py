@@ -24,6 +24,7 @@ from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
+from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
 from gradtape.ops.matrices.contraction import MATMUL
@@ -251,6 +252,7 @@ class LoweredProgram:
         written = {*self.outputs.written, *self.outputs.parts}
         streamed = self._streamed(written)
         for index, unit in enumerate(fused.units):
+            give_way()
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
             for node in outputs:

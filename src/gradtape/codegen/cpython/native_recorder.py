@@ -220,11 +220,9 @@ _compiled: list[Native] = []
 _installed: list[Native] = []
 
 
-def install() -> str | None:
-    """Put the native recorder in place; returns the reason if it cannot be."""
+def prepare() -> str | None:
+    """Compile the native recorder; returns the reason if it cannot be."""
     with lock:
-        if _installed:
-            return None
         if not _compiled:
             reason = unsupported()
             if reason is not None:
@@ -233,6 +231,17 @@ def install() -> str | None:
             if layout is None:
                 return LAYOUT_DIFFERS
             _compiled.append(Native(layout))
+        return None
+
+
+def install() -> str | None:
+    """Put the native recorder in place; returns the reason if it cannot be."""
+    with lock:
+        if _installed:
+            return None
+        reason = prepare()
+        if reason is not None:
+            return reason
         native = _compiled[0]
         for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)

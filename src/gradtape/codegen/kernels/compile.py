@@ -123,10 +123,14 @@ class Codes:
 def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
     """The code of each kernel."""
     wanted = list(dict.fromkeys(kernels))
+    mode = builder.rounding_mode()
+    # Without the lock: the compiler thread may hold it for long.
+    found = _found(wanted, mode)
+    if len(found) == len(wanted):
+        return Codes(found)
+    llvm.check_may_compile()
     with _lock:
-        mode = builder.rounding_mode()
-        known = {kernel: _known.get((kernel, mode)) for kernel in wanted}
-        found = {kernel: code for kernel, code in known.items() if code is not None}
+        found = _found(wanted, mode)
         fresh = [kernel for kernel in wanted if kernel not in found]
         if not fresh:
             return Codes(found)
@@ -137,3 +141,9 @@ def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
             found[kernel] = _known.setdefault((kernel, mode), code)
         count = len(fresh)
         return Codes(found, loaded=count) if module.loaded else Codes(found, compiled=count)
+
+
+def _found(kernels: Iterable[Kernel], mode: str) -> dict[Kernel, KernelCode]:
+    """The kernels that are compiled already."""
+    known = {kernel: _known.get((kernel, mode)) for kernel in kernels}
+    return {kernel: code for kernel, code in known.items() if code is not None}
