@@ -23,7 +23,7 @@ from gradtape.runtime.plan_cache import plan_for
 @pytest.fixture(autouse=True)
 def auto(monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "auto")
-    monkeypatch.setattr(compiler_thread.Choice, "meanwhile", True)
+    monkeypatch.setattr(compiler_thread._Choice, "meanwhile", True)
     monkeypatch.setitem(tiers._speculations, "wasted", 0)
     gt.clear_plans()
     yield

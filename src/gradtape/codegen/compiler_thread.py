@@ -40,10 +40,18 @@ class Job:
         return 0.0
 
 
-class Choice:
-    """Whether shortcuts in machine code are compiled here; else in the call that wants them."""
-
+class _Choice:
     meanwhile = True
+
+
+def compile_shortcuts_meanwhile(on: bool) -> None:
+    """Choose where shortcuts such as the native recorder are compiled: here, or in their calls."""
+    _Choice.meanwhile = on
+
+
+def shortcuts_come_later() -> bool:
+    """Whether shortcuts are compiled here, while calls go on without them."""
+    return _Choice.meanwhile
 
 
 class Counts:

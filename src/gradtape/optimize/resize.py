@@ -34,17 +34,19 @@ def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
         number[node] = len(number)
         key.append(renamed(node.spec))
     for node in program.nodes:
-        op = node.op
-        if _takes_shape(op):
+        op, of = node.op, node.spec
+        if op.elementwise:  # nearly all, so this is asked first
+            params = node.params
+        elif _takes_shape(op):
             params = node.params[1:]
         elif _keeps_params(op):
             params = node.params
         else:
             return None
-        if type(node.spec) is tuple:
+        if type(of) is tuple:
             return None
         number[node] = len(number)
-        key.append((op, params, renamed(node.spec), *[number[p] for p in node.inputs]))
+        key.append((op, params, known.get(of) or renamed(of), *[number[p] for p in node.inputs]))
     if 0 in names:
         return None
     key.append(tuple([number[node] for node in program.outputs]))

@@ -32,9 +32,7 @@ def check_bytes(nbytes: int) -> None:
 
 def check_stored(nodes: Iterable[Node]) -> None:
     """Raise a MemoryError if a result that is computed by itself is larger than the memory."""
-    for node in nodes:
-        if node.op.view is None:
-            check_bytes(_bytes(node))
+    check_bytes(max([_bytes(node) for node in nodes if node.op.view is None], default=0))
 
 
 def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:

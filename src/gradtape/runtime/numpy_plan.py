@@ -33,18 +33,23 @@ class NumpyPlan:
         free: list[int] = []
         size = len(slot)
         steps: list[Step] = []
+        # Written without inner functions: a new program waits for this before it first runs.
         for position, node in enumerate(program.nodes):
-            sources = tuple(slot[parent] for parent in node.inputs)
-            dying = [
-                parent for parent in dict.fromkeys(node.inputs) if last_use[parent] == position
-            ]
-            free.extend(slot[parent] for parent in dying)
+            parents = node.inputs
+            sources = tuple([slot[parent] for parent in parents])
+            dying = [parent for parent in parents if last_use[parent] == position]
+            if len(dying) > 1:
+                dying = list(dict.fromkeys(dying))
+            if dying:
+                free += [slot[parent] for parent in dying]
             if free:
                 target = free.pop()
             else:
                 target, size = size, size + 1
             slot[node] = target
-            drop = tuple(slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE)
+            drop: tuple[int, ...] = ()
+            if dying:
+                drop = tuple([slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE])
             steps.append((_kernel(node), sources, target, drop))
             if last_use[node] == position:
                 free.append(target)

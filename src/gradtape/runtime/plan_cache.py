@@ -21,7 +21,6 @@ from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
 from gradtape.graph.weak_table import WeakTable
 from gradtape.ops.control.bodies import calls_python
-from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.tiers import TieredPlan
@@ -79,7 +78,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     if model is not None:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
-        built = TieredPlan(optimize(sealed(program), fast), fast)
+        built = TieredPlan(sealed(program), fast)
     with _lock:
         COUNTS.plans_built += 1
         if plans is _plans:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph import Node, Program, new_lock
 from gradtape.ops.control.bodies import held
+from gradtape.optimize import optimize
+from gradtape.optimize.simplify import share_subexpressions
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 WORTH_COMPILING = 30_000_000
 # An op in the body of a loop takes NumPy at least as long as so many elements.
 STEP_ELEMENTS = 1000
+# NumPy computes ops of fewer elements than this, on average, in less time than all passes take.
+SMALL_NODE = 4096
 # After so many programs that were compiled at their first run and never ran again, programs are
 # compiled at their second run only.
 SPECULATIONS = 16
@@ -59,7 +63,7 @@ if MODE not in MODES:
     raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto, wait or always.")
 
 # The native recorder and native calls of functions are compiled as plans are.
-compiler_thread.Choice.meanwhile = MODE == "auto"
+compiler_thread.compile_shortcuts_meanwhile(MODE == "auto")
 
 _lock = new_lock()
 _speculations = {"wasted": 0}
@@ -90,12 +94,13 @@ class TieredPlan:
 
     __slots__ = (
         "__weakref__", "_compiled", "_fast", "_guessed", "_job", "_last", "_plain", "_runs",
-        "program", "spent",
+        "_work", "program", "spent",
     )  # fmt: skip
 
     def __init__(self, program: Program, fast: bool = False) -> None:
         self.program = program
         self._fast = fast
+        self._work: int | None = None
         self._plain: NumpyPlan | None = None
         self._compiled: CompiledPlan | None = None
         self._runs = 0
@@ -119,7 +124,7 @@ class TieredPlan:
             return compiled.run(inputs)
         self._runs += 1
         if self._plain is None:
-            self._plain = NumpyPlan(self.program)
+            self._plain = NumpyPlan(self._for_numpy())
         start = time.perf_counter()
         results = self._plain.run(inputs)
         self._last = time.perf_counter() - start
@@ -127,6 +132,24 @@ class TieredPlan:
         if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
+
+    def _for_numpy(self) -> Program:
+        """The program as NumPy runs it.
+
+        Most passes take longer than NumPy does for a few thousand elements. With `fast` one changes
+        the last bits, and loops become far shorter by others.
+        """
+        program = self.program
+        small = self.work() < SMALL_NODE * len(program.nodes)
+        if small and not self._fast and not any(node.op.runs_bodies for node in program.nodes):
+            return share_subexpressions(program)
+        return optimize(program, self._fast)
+
+    def work(self) -> int:
+        """A rough count of the element-ops of the program."""
+        if self._work is None:
+            self._work = work(self.program)
+        return self._work
 
     def compile(self) -> CompiledPlan:
         """Compile the plan now, unless it is compiled."""
@@ -136,7 +159,7 @@ class TieredPlan:
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
 
-                self._compiled = compiled_plan(self.program, self._fast)
+                self._compiled = compiled_plan(optimize(self.program, self._fast), self._fast)
             return self._compiled
 
     def _newly_compiled(self) -> CompiledPlan | None:
@@ -227,7 +250,7 @@ class TieredPlan:
         if self._runs:
             return True
         wasted = _speculations["wasted"] >= SPECULATIONS
-        if not self._is_huge() and (wasted or work(self.program) < WORTH_COMPILING):
+        if not self._is_huge() and (wasted or self.work() < WORTH_COMPILING):
             return False
         self._guess()
         return True
@@ -245,7 +268,7 @@ class TieredPlan:
 
     def _is_huge(self) -> bool:
         """Whether NumPy has no memory for all results, so that the program must be compiled."""
-        return not self._runs and work(self.program) >= memory() // 8
+        return not self._runs and self.work() >= memory() // 8
 
 
 def wait_for_compiler(timeout: float | None = None) -> bool:
@@ -261,6 +284,17 @@ def wait_for_compiler(timeout: float | None = None) -> bool:
     True
     """
     return compiler_thread.wait(timeout)
+
+
+def is_compiled_at_first(program: Program) -> bool:
+    """Whether NumPy does not even run a program for the first time."""
+    if MODE == "always" or (MODE != "off" and _is_huge(program)):
+        return True
+    return not _compiles_meanwhile() and work(program) >= WORTH_COMPILING
+
+
+def _is_huge(program: Program) -> bool:
+    return work(program) >= memory() // 8
 
 
 def _compiles_meanwhile() -> bool:

@@ -145,7 +145,7 @@ class Watch:
 
     def _is_compiled(self) -> bool:
         """Whether the compiler thread is done with the recorder, or is not to be asked."""
-        if not compiler_thread.Choice.meanwhile:
+        if not compiler_thread.shortcuts_come_later():
             return True
         if self._job is None:
             job = _RecorderJob()

@@ -140,7 +140,7 @@ class _Slots:
         if self.is_made:
             return self.slot
         try:
-            if switch.MODE == "native" or not compiler_thread.Choice.meanwhile:
+            if switch.MODE == "native" or not compiler_thread.shortcuts_come_later():
                 self.compile(function)
             elif self._job is None:
                 job = _SlotJob(function)
