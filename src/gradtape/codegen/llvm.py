@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import os
 import platform
 import struct
@@ -20,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradtape.codegen import object_cache
 from gradtape.graph.give_way import is_in_background
 from gradtape.graph.interrupts import uninterrupted
 
@@ -232,6 +230,9 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
 
 def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str], bytes, bool]:
     """The functions of a module, its object file, and whether that was on disk."""
+    # Loaded with the compiler.
+    from gradtape.codegen import object_cache
+
     # Code that is compiled for good knows addresses of this process: another has no use for it.
     entry = None if for_good else object_cache.key(text, str(level), _target())
     found = None if entry is None else object_cache.load(entry)
