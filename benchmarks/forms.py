@@ -47,6 +47,8 @@ class Adaptor:
     wrap: Wrap
     wait: Callable[[Any], Any]  # returns when the result is computed
     array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
+    # Returns when what repeated calls have asked for is compiled, where that happens in a thread.
+    settle: Callable[[], Any] = lambda: None
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
@@ -73,7 +75,7 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
             return found.astype(dtype) if found.dtype == bool else found
         return np.asarray(leaf)
 
-    return Adaptor(plain, gt.evaluate, array)
+    return Adaptor(plain, gt.evaluate, array, gt.wait_for_compiler)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

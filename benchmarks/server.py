@@ -28,12 +28,18 @@ MOST_CALLS = 1000  # the most calls in one turn
 CHUNK = 1 << 20  # the number of elements compared at once
 
 
-def turn(call: Callable[[], object], seconds: float) -> list[float]:
-    """Time calls, at least one, until the turn is over; return the seconds of each."""
+def turn(
+    call: Callable[[], object], seconds: float, settle: Callable[[], object] = lambda: None
+) -> list[float]:
+    """Time calls, at least one, until the turn is over; return the seconds of each.
+
+    The first is not counted, unless it took the whole turn; `settle` is called after it.
+    """
     clock = time.perf_counter
     start = clock()
     call()
     first = clock() - start
+    settle()
     if first > seconds:
         return [first]  # too slow to spend a call on warming caches and threads
     found: list[float] = []
@@ -99,7 +105,8 @@ class LibraryServer:
                 call()
             wait(call())
 
-        return {"seconds": [spent / together for spent in turn(calls, seconds)]}
+        found = turn(calls, seconds, self.adaptor.settle)
+        return {"seconds": [spent / together for spent in found]}
 
     def memory(self) -> dict[str, object]:
         if memory.forget_peak():
