@@ -135,6 +135,7 @@ from gradtape.runtime import plan_cache as cache
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
 work()
+gt.wait_for_compiler()  # its thread takes these locks, too, in another order
 generator = gt.random.Generator(3)
 pending = gt.asarray(np.arange(3.0)) + 1.0
 random._generator(None)

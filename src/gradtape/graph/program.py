@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from gradtape.errors import GraphError
+from gradtape.graph.give_way import give_way
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.walk import rebuilt, topological
@@ -66,6 +67,7 @@ def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     """
     new: dict[Node, Node] = {node: node for node in found.inputs}
     for node in found.nodes:
+        give_way()
         new[node] = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
     return reaching(found.inputs, tuple(new[node] for node in found.outputs))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.graph import OPERATORS, Node, Program, View, constant_value, rebuilt
+from gradtape.graph.give_way import give_way
 from gradtape.graph.program import rewritten
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
@@ -50,6 +51,7 @@ def share_subexpressions(program: Program) -> Program:
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for node in program.nodes:
+        give_way()
         passed = passes_through(node)
         if passed is not None:
             same[node] = same[passed]
