@@ -407,3 +407,46 @@ def test_forks_while_the_compiler_is_loaded_and_runs():
         print(codes)
         """)
     assert out == "[0, 0, 0, 0, 0, 0]\n"
+
+
+def shapes_step(x, w):
+    with gt.GradientTape() as tape:
+        tape.watch(w)
+        y = gt.sum(gt.tanh(x @ w) * gt.exp(-x[:, :1]))
+    return tape.gradient(y, w)
+
+
+@pytest.mark.parametrize("mode", ["auto", "wait"])
+@pytest.mark.parametrize("decorated", [False, True])
+def test_shapes_that_were_seen_build_no_plan(mode, decorated, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", mode)
+    w = gt.asarray(np.linspace(-1, 1, 20).reshape(4, 5))
+    inputs = [gt.asarray(np.linspace(0, 1, 4 * n).reshape(n, 4)) for n in range(1, 101)]
+    step = gt.function(shapes_step) if decorated else shapes_step
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a function that is captured for many shapes
+        first = [step(x, w).numpy() for x in inputs]
+    before = gt.counters()
+    for _ in range(3):
+        for x, expected in zip(inputs, first, strict=True):
+            np.testing.assert_allclose(step(x, w).numpy(), expected, rtol=1e-12)
+    after = gt.counters()
+    assert after.plans_built == before.plans_built
+    assert after.derivatives_built == before.derivatives_built
+
+
+def test_small_programs_run_in_numpy_as_they_are(monkeypatch):
+    """The passes take longer than NumPy does for a few elements: they run with the compiler."""
+    passed = []
+    optimize = tiers.optimize
+    monkeypatch.setattr(tiers, "optimize", lambda *args: passed.append(args) or optimize(*args))
+    program, inputs = program_and_inputs(8.5)
+    plan = tiers.TieredPlan(program)
+    plan.run(inputs)
+    assert passed == []
+    plan.run(inputs)
+    assert gt.wait_for_compiler(60)
+    assert len(passed) == 1
+    large = gt.asarray(np.linspace(0, 1, 10_000))
+    tiers.TieredPlan(gt.program_of(gt.cosh(large) * large)).run([large.numpy()])
+    assert len(passed) == 2
