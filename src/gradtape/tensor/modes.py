@@ -53,6 +53,9 @@ def _use(kind: type[list[Handle]]) -> None:
 def deterministic(on: bool = True) -> Iterator[None]:
     """Refuse what cannot be repeated exactly, such as random numbers without a seed.
 
+    Calls wait for the compiler in this mode: which tier runs, and so the last bits of a result,
+    follows from the calls before and not from time.
+
     >>> with gt.deterministic():
     ...     gt.is_deterministic()
     True
