@@ -156,7 +156,7 @@ def of_scalar(kind: type, partner: DType | None) -> DType:
     return COMPLEX_OF[to_inexact(partner)]
 
 
-def masks_exist() -> bool:
+def masks_exist() -> builtins.bool:
     """Whether this process has masked arrays: that part of NumPy is loaded when it is first used.
 
     Asking NumPy for it would load it, which takes a tenth of the time of our import.
@@ -164,6 +164,8 @@ def masks_exist() -> bool:
     return "numpy.ma" in sys.modules
 
 
-def is_masked(value: object) -> bool:
+def is_masked(value: object) -> builtins.bool:
     """Whether a value is an array with masked entries."""
-    return masks_exist() and isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+    if not masks_exist() or not isinstance(value, np.ma.MaskedArray):
+        return False
+    return builtins.bool(np.ma.is_masked(value))
