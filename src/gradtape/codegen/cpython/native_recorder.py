@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -25,6 +24,7 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.graph.hooks import hooks
+from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node, Table
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
@@ -60,8 +60,9 @@ _SLOTS = {
 _METHODS = {slot: specials[0] for slot, specials in _SLOTS.items()}
 _METHODS |= dict(zip(_COMPARISONS, _SLOTS["compare"], strict=True))
 
-lock = threading.RLock()
-_kinds_lock = threading.Lock()
+# The compiler thread may hold them when another thread forks.
+lock = new_lock()
+_kinds_lock = new_lock()
 
 
 def offsets() -> dict[str, int] | None:
