@@ -17,6 +17,8 @@ Axes = tuple[int, ...]
 
 def delay_transposes(program: Program) -> Program:
     """Before: `matmul(x.T * s, y)`. After: `matmul((x * s.T).T, y)`, for s that broadcasts."""
+    if not any(node.op is OPERATORS.matmul for node in program.nodes):
+        return program
     readers = Counter(parent for node in program.nodes for parent in node.inputs)
     readers.update(program.outputs)
     # An input may be any node whose value is known: how it was computed does not matter.

@@ -17,7 +17,6 @@ from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     PICK,
-    TABLE_LIMIT,
     Key,
     Node,
     Params,
@@ -297,9 +296,6 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
-        if len(self.interned) > TABLE_LIMIT:
-            self.table = table()
-            self.interned = self.table.nodes
         self.interned[key] = found
         found.stamp = self.stamp
         self.nodes.append(found)

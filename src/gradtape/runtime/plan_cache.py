@@ -20,7 +20,7 @@ from gradtape.graph.locks import new_lock
 from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
 from gradtape.graph.weak_table import WeakTable
-from gradtape.ops.control.bodies import calls_python
+from gradtape.ops.control.bodies import calls_python, runs_bodies
 from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
@@ -29,6 +29,10 @@ from gradtape.runtime.tiers import TieredPlan
 PLAN_LIMIT = 1024
 # Plans that call functions of the user's, and so keep them alive.
 CALLING_PLAN_LIMIT = 32
+# A program of more nodes than this has a plan of its own. The key of its structure would be as large
+# as the program, and take longer to make and to compare than the program takes to run. A thread that
+# records the same program again finds the plan by its nodes (`evaluate.flush`).
+LONG_STRUCTURE = 1 << 15
 
 
 class Key:
@@ -63,6 +67,11 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
 
     With `fast` its kernels round as is quickest.
     """
+    if len(program.nodes) > LONG_STRUCTURE:
+        COUNTS.plans_built += 1
+        alone = sealed(program)
+        # NumPy gains little from the passes. They run before the program is compiled.
+        return TieredPlan(optimize(alone, fast) if runs_bodies(alone) else alone, fast)
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)

@@ -242,7 +242,7 @@ class GradientTape(Jacobians):
         nodes = [self._source(leaf) for leaf in leaves]
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
-        found = push(recording, entered, nodes, along, self._outside())
+        found = push(recording, entered, nodes, along, self._outside_of((*entered, *nodes)))
         results = finish(recording, targets, found, "zero")
         self._answered()
         return unflatten(structure, results)
@@ -361,7 +361,10 @@ class GradientTape(Jacobians):
         assert self._recording is not None
         nodes = [self._source(leaf) for leaf in leaves]
         watched = self._watched_nodes()
-        return derive_reverse(self._recording, targets, cotangents, nodes, self._outside(), watched)
+        # What a source is computed from matters only if that may be something watched.
+        computed = [node for node in nodes if node not in watched]
+        outside = self._outside_of((*targets, *computed))
+        return derive_reverse(self._recording, targets, cotangents, nodes, outside, watched)
 
 
 def gradients(
