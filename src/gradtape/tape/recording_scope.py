@@ -258,10 +258,10 @@ class Scope:
         recording = self._recording
         assert recording is not None
         recorded = len(recording.nodes)
-        inside = sum(
-            (recorded if end is None else max(end, 0)) - max(start, 0)  # type: ignore[type-var]
-            for start, end in self._windows
-        )
+        inside = 0
+        for start, end in self._windows:
+            assert start is not None
+            inside += (recorded if end is None else max(end, 0)) - max(start, 0)
         if recording.parts is not None:
             recorded += recording.parts.size
         if recorded - inside <= max(inside, FEW_OUTSIDE):
