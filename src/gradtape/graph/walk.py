@@ -7,11 +7,17 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.provenance import provenance
 
+_visits = [0]
 
-class Steps:
-    """How many nodes walks and passes have visited in this process, for tests of their cost."""
 
-    taken = 0
+def count_visits(nodes: int) -> None:
+    """Count nodes that a walk or a pass has visited."""
+    _visits[0] += nodes
+
+
+def visits() -> int:
+    """How many nodes walks and passes have visited in this process."""
+    return _visits[0]
 
 
 def topological(
@@ -40,7 +46,7 @@ def topological(
                     continue
             done[node] = None
         stack.pop()
-    Steps.taken += len(done)
+    _visits[0] += len(done)
     return list(done)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.graph import Node, Program, closed
-from gradtape.graph.walk import Steps
+from gradtape.graph.walk import count_visits
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.optimize.merge_loops import merge_loops
@@ -46,7 +46,7 @@ def optimize(program: Program, fast: bool = False) -> Program:
         # A pass that changes nothing gives the program itself: nothing new can be shared then.
         if run is share_subexpressions and program is shared:
             continue
-        Steps.taken += len(program.nodes)
+        count_visits(len(program.nodes))
         program = run(program)
         if run is share_subexpressions:
             shared = program

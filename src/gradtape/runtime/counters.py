@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, replace
 
+from gradtape.graph.walk import visits
 from gradtape.runtime.buffer_pool import pool_counts
 
 
@@ -36,6 +37,8 @@ class Counters:
     # Gradient graphs derived, and gradient graphs found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
+    # Nodes of graphs that walks and optimiser passes have visited.
+    nodes_visited: int = 0
     # Graphs of one example that were batched, and batched graphs found by their structure.
     batches_built: int = 0
     batch_hits: int = 0
@@ -60,4 +63,5 @@ def counters() -> Counters:
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,
+        nodes_visited=visits(),
     )

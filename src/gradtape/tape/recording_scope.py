@@ -23,7 +23,7 @@ from gradtape.graph.interrupts import method_in_c
 from gradtape.graph.node import PICK, Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
-from gradtape.graph.walk import Steps
+from gradtape.graph.walk import count_visits
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
@@ -240,7 +240,7 @@ class Scope:
             position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
         found = frozenset(outside)
-        Steps.taken += len(found)
+        count_visits(len(found))
         if recording.parts is not None:
             found = found.union(*recording.parts.outside(self._windows))
         if recording.placed:
@@ -281,7 +281,7 @@ class Scope:
                 if parent not in seen:
                     seen.add(parent)
                     waiting.append(parent)
-        Steps.taken += len(seen)
+        count_visits(len(seen))
         return frozenset(found)
 
     def _recorded_at(self, position: int) -> bool:
