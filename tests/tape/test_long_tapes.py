@@ -217,3 +217,48 @@ def test_an_answer_does_not_hide_what_is_not_watched():
         assert (slopes[1] is None) == (len(watched) == 1)
         if slopes[1] is not None:
             assert float(slopes[1]) == 2.0
+
+
+def test_an_answer_with_and_without_zeros():
+    x, y = gt.asarray([2.0, 5.0]), gt.asarray(3.0)
+    for word in ("none", "zero", "none", "zero", "zero"):
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            tape.watch(y)
+            found = gt.sum(x * x)
+        slopes = tape.gradient(found, [x, y], unconnected_gradients=word)
+        assert slopes[0].tolist() == [4.0, 10.0]
+        assert slopes[1] is None if word == "none" else float(slopes[1]) == 0.0
+        one, other = gt.grad(lambda a, b: gt.sum(a * a), (0, 1))(x, y)
+        assert (one.tolist(), float(other)) == ([4.0, 10.0], 0.0)
+
+
+def test_answers_of_tapes_that_began_and_ended_otherwise():
+    x = gt.Variable(3.0)
+    for before, after in ((False, False), (True, False), (False, True), (True, True)) * 2:
+        early = x * 2.0 if before else None
+        with gt.GradientTape() as tape:
+            y = x * x * (early if before else 1.0)
+        late = y * 2.0 if after else None
+        slope = tape.gradient(y, x)
+        # What was computed before the tape is a constant to it.
+        assert float(slope) == (36.0 if before else 6.0)
+        assert late is None or float(late) == 2.0 * float(y)
+
+
+def test_a_second_derivative_is_answered_again():
+    x = gt.Variable(2.0)
+    for _ in range(4):
+        with gt.GradientTape() as outer:
+            with gt.GradientTape() as inner:
+                y = x**3
+            slope = inner.gradient(y, x)
+        assert float(outer.gradient(slope, x)) == 12.0
+        with gt.GradientTape() as outer:
+            with gt.GradientTape() as inner:
+                y = x**3
+            slope = inner.gradient(y, x)
+            with outer.stop_recording():
+                constant = slope * 1.0
+            product = slope * constant
+        assert float(outer.gradient(product, x)) == 144.0

@@ -90,10 +90,15 @@ def remember_answer(
     recording.table.derived["answer", question] = answer
 
 
-def hold_answer(recording: Recording, question: tuple[Node, ...]) -> list[Any] | None:
-    """What `hold_results` gives for a question that was asked before, in one look-up; or None."""
+def hold_answer(
+    recording: Recording, question: tuple[Node, ...], complete: bool
+) -> list[Any] | None:
+    """What `hold_results` gives for a question that was asked before, in one look-up; or None.
+
+    A `complete` answer has no None in it.
+    """
     answer: list[_Application | None] | None = recording.table.derived.get(("answer", question))
-    if answer is None:
+    if answer is None or (complete and None in answer):
         return None
     COUNTS.derivative_hits += 1
     target = question[0]

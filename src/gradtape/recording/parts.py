@@ -49,6 +49,12 @@ class Parts:
         for parts in moved:
             self.add(position, parts)
 
+    def lie_before(self, position: int | None) -> bool:
+        """Whether all derivatives were handed out before a position, and in this recording."""
+        if position is None or not self.starts:
+            return position is not None
+        return self.starts[0] >= 0 and self.starts[-1] < position
+
     def outside(self, windows: Iterable[Sequence[int | None]]) -> list[Mapping[Node, Node]]:
         """The parts of the derivatives that were handed out outside some windows, in order."""
         found: list[Mapping[Node, Node]] = []

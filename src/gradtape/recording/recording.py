@@ -188,21 +188,32 @@ class Recording:
         traffic.applications += len(self.nodes)
         self.leaves = []
         self.nodes = []
-        self.positions = {}
-        self.placed = {}
-        self.parts = self.aliases = None
-        self.joined = {}
         self.handles = []
         self.imported = {}
-        self.repeats = {}
-        self.values = {}
         self.watched = {}
         self.targets = {}
-        self.rules = {}
-        self.recomputed = set()
-        self.saved = set()
-        self.lines = {}
-        self.unassigned = set()
+        # What few recordings have is empty already in all others.
+        self.parts = self.aliases = None
+        if self.positions:
+            self.positions = {}
+        if self.placed:
+            self.placed = {}
+        if self.joined:
+            self.joined = {}
+        if self.repeats:
+            self.repeats = {}
+        if self.values:
+            self.values = {}
+        if self.rules:
+            self.rules = {}
+        if self.recomputed:
+            self.recomputed = set()
+        if self.saved:
+            self.saved = set()
+        if self.lines:
+            self.lines = {}
+        if self.unassigned:
+            self.unassigned = set()
         if traffic.recordings >= traffic.due:
             hooks.consider_native_recorder()
 

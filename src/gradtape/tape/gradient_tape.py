@@ -25,8 +25,8 @@ from gradtape.tensor.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
 
-# What is given where nothing connects a source, unless the caller asks for zeros.
-NONE = "none"
+# What is given where nothing connects a source.
+NONE, ZERO = "none", "zero"
 
 
 def function_tape(persistent: bool = False) -> GradientTape:
@@ -77,6 +77,12 @@ class GradientTape(Jacobians):
         [2.0, 4.0]
         """
         self._require_open()
+        if type(tensor) is Tensor and tensor.recording is None and tensor.computed is not None:
+            # The usual case, a value: what follows comes to the same.
+            recording = self._recording
+            if type(recording) is Recording and tensor.computed.spec.inexact:
+                self._watch_node(tensor, recording.enter_value(tensor.computed))
+                return
         for leaf in flatten(tensor)[0]:
             if not isinstance(leaf, (Tensor, Variable)):
                 raise ValueError(
@@ -206,10 +212,12 @@ class GradientTape(Jacobians):
         `unconnected_gradients="zero"`.
         """
         question = None
-        if output_gradients is None and unconnected_gradients is NONE:
+        # By identity: anything may be passed here, and `check_unconnected` refuses it below.
+        zeros = unconnected_gradients is ZERO
+        if output_gradients is None and (zeros or unconnected_gradients is NONE):
             question = self._question(target, sources)
             if question is not None:
-                known = hold_answer(self._recording, question)  # type: ignore[arg-type]
+                known = hold_answer(self._recording, question, zeros)  # type: ignore[arg-type]
                 if known is not None:
                     self._answered()
                     return known if type(sources) is list else known[0]
@@ -365,7 +373,7 @@ class GradientTape(Jacobians):
             or state.tapes
             or type(target) is not Tensor
             or target.recording is not recording
-            or recording.parts is not None
+            or (recording.parts is not None and not recording.parts.lie_before(windows[-1][1]))
             or recording.placed
             or recording.rules
             or len(windows) != 1
