@@ -274,13 +274,13 @@ _LATER: dict[str, tuple[str, ...]] = {
     "control.vmap": ("vectorized_map", "vmap"),
     "functions.arguments.tensor_spec": ("TensorSpec",),
     "functions.function": ("Function", "function"),
+    "functions.prepared": ("prepare_hessian", "prepare_jacobian"),
     "functions.recorder_switch": ("set_recorder",),
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
-    "tape.prepared": ("prepare_hessian", "prepare_jacobian"),
     "tape.saved_for_backward": ("saved_for_backward",),
     "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
 }
@@ -297,13 +297,13 @@ if _typing.TYPE_CHECKING:
     from gradtape.control.vmap import vectorized_map, vmap
     from gradtape.functions.arguments.tensor_spec import TensorSpec
     from gradtape.functions.function import Function, function
+    from gradtape.functions.prepared import prepare_hessian, prepare_jacobian
     from gradtape.functions.recorder_switch import set_recorder
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
-    from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
     from gradtape.tape.saved_for_backward import saved_for_backward
     from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
 else:

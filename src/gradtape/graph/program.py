@@ -63,12 +63,19 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
 def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     """The program with each node replaced by what `change` makes of it, and all above it rebuilt.
 
-    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped.
+    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped. If
+    nothing is replaced, it is the program itself.
     """
     new: dict[Node, Node] = {node: node for node in found.inputs}
+    changed = False
     for node in found.nodes:
         give_way()
-        new[node] = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
+        made = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
+        new[node] = made
+        if made is not node:
+            changed = True
+    if not changed:
+        return found
     return reaching(found.inputs, tuple(new[node] for node in found.outputs))
 
 

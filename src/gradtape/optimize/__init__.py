@@ -2,7 +2,7 @@
 
 What other rooms import from here:
 
-- `optimize`: all passes, on any program
+- `optimize`: all passes, on any program; `optimized`: unless they have run
 - `loops_of`, `for_loops`: a program as loops and library calls, for the compiler
 - fuse: Loop, Call and Fused, the loops and calls themselves
 - resize: known loops for a program that differs in its sizes alone
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.graph import Node, Program, closed
+from gradtape.graph.walk import count_visits
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.optimize.merge_loops import merge_loops
@@ -40,9 +41,24 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
 
 def optimize(program: Program, fast: bool = False) -> Program:
     """Run all passes; with `fast` also the one that changes the last bits."""
+    shared = None
     for run in PASSES:
+        # A pass that changes nothing gives the program itself: nothing new can be shared then.
+        if run is share_subexpressions and program is shared:
+            continue
+        count_visits(len(program.nodes))
         program = run(program)
-    return share_subexpressions(relax_rounding(program)) if fast else program
+        if run is share_subexpressions:
+            shared = program
+    if fast:
+        program = share_subexpressions(relax_rounding(program))
+    program.derived["passes"] = "done"
+    return program
+
+
+def optimized(program: Program, fast: bool = False) -> Program:
+    """The program itself if all passes have run, or what they make of it."""
+    return program if "passes" in program.derived else optimize(program, fast)
 
 
 def _optimized_body(body: Program) -> Program:

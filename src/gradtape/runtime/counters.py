@@ -6,6 +6,7 @@ from array import array
 from dataclasses import dataclass, replace
 
 from gradtape.codegen import compiler_thread, llvm
+from gradtape.graph.walk import visits
 from gradtape.runtime.buffer_pool import pool_counts
 
 
@@ -42,6 +43,8 @@ class Counters:
     # Gradient graphs derived, and gradient graphs found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
+    # Nodes of graphs that walks and optimiser passes have visited.
+    nodes_visited: int = 0
     # Graphs of one example that were batched, and batched graphs found by their structure.
     batches_built: int = 0
     batch_hits: int = 0
@@ -68,4 +71,5 @@ def counters() -> Counters:
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,
+        nodes_visited=visits(),
     )

@@ -28,6 +28,10 @@ from gradtape.runtime.tiers import TieredPlan
 PLAN_LIMIT = 1024
 # Plans that call functions of the user's, and so keep them alive.
 CALLING_PLAN_LIMIT = 32
+# A program of more nodes than this has a plan of its own. The key of its structure would be as
+# large as the program, and take longer to make and to compare than the program takes to run. A
+# thread that records the same program again finds the plan by its nodes (`evaluate.flush`).
+LONG_STRUCTURE = 1 << 15
 
 
 class Key:
@@ -62,6 +66,9 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
 
     With `fast` its kernels round as is quickest.
     """
+    if len(program.nodes) > LONG_STRUCTURE:
+        COUNTS.plans_built += 1
+        return TieredPlan(sealed(program), fast)
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)

@@ -101,8 +101,14 @@ def calls_python(body: Program) -> bool:
         found = body.derived["calls_python"] = any(
             node.op.calls_python or any(calls_python(inner) for inner in held(node))
             for node in body.nodes
+            if node.params  # the function that it calls, or the bodies that it runs
         )
     return found
+
+
+def runs_bodies(program: Program) -> bool:
+    """Whether a loop or a branch is among the nodes of a program."""
+    return any(node.op.runs_bodies for node in program.nodes)
 
 
 def held(node: Node) -> list[Program]:
