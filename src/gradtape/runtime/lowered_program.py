@@ -24,6 +24,7 @@ from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
+from gradtape.graph.facts import NestAxis
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
 from gradtape.ops.matrices.contraction import MATMUL
@@ -36,6 +37,7 @@ from gradtape.runtime.buffer_pool import ALIGNMENT
 from gradtape.runtime.native_loops import Body, NativeControl, with_controls
 from gradtape.runtime.native_stretches import PlacedKernel, StretchItem
 from gradtape.runtime.plan import Place
+from gradtape.runtime.tiled_products import Axis, Contraction
 
 # Output places: where the outputs of a program lie, and which nodes are computed into them. The
 # parts of a concatenation or stack that is an output are computed where they belong in it, not
@@ -329,10 +331,12 @@ class LoweredProgram:
         return self.steps[-1]
 
     def _product(self, node: Node) -> Instruction | None:
-        """A matrix product as BLAS does it, if BLAS can read the operands where they lie."""
+        """A sum of products as an instruction, if the operands can be read where they lie."""
         left, right = (self._matrix(parent) for parent in node.inputs)
         if left is None or right is None:
             return None
+        if node.op.nest is not None:
+            return _tiled(node, left, right, self.place[node])
         a, b = node.inputs
         shape = node.shape
         if a.ndim == 1:
@@ -374,8 +378,27 @@ def is_fixed(node: Node) -> bool:
 
 
 def is_product(node: Node) -> bool:
-    """Whether BLAS may compute this node."""
+    """Whether BLAS or tiles may compute this node."""
+    if node.op.nest is not None:
+        return node.dtype.kind == "f" and node.size > 0 and all(n.size for n in node.inputs)
     return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
+
+
+def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction:
+    """A sum of products whose op says by which loops."""
+    result = tuple(node.dtype.itemsize * step for step in row_major(node.shape))
+
+    def steps(axis: NestAxis) -> Axis:
+        a, b = (
+            0 if where is None else operand.strides[where[0]] * where[1]
+            for where, operand in ((axis.a, left), (axis.b, right))
+        )
+        return Axis(axis.length, a, b, 0 if axis.c is None else result[axis.c])
+
+    assert node.op.nest is not None
+    loops = {role: [steps(axis) for axis in axes] for role, axes in node.op.nest(node).items()}
+    a, b = ((operand.slot, operand.offset) for operand in (left, right))
+    return Contraction(node.dtype, a, b, place, **loops).instruction()
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:

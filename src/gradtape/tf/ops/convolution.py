@@ -10,6 +10,7 @@ from gradtape.ops.arrays.joining import concat, stack
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.convolution import convolve
 from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
@@ -58,15 +59,20 @@ def _convolved(
     last: bool, dilations: PerAxis | None, spatial: int,
 ) -> Tensor:  # fmt: skip
     x, kernel = _operands(name, input, filters, spatial, last, -2)
-    batch, *lengths, channels = x.spec.shape
+    batch, *lengths, _ = x.spec.shape
     *window, _, outside = kernel.spec.shape
     windows = Windows(
         name, lengths, window, per_axis(name, strides, spatial, last),
         per_axis(name, dilations, spatial, last), spatial_padding(padding, spatial, last),
     )  # fmt: skip
-    rows = concat(windows.parts(x, 0.0), axis=-1)
-    matrix = reshape(kernel, (math.prod(window) * channels, outside))
-    return _product(rows, matrix, (batch, *windows.counts, outside), last)
+    padded = windows.padded(x, 0.0)
+    one = (
+        reshape(padded, (1, *padded.spec.shape)),
+        reshape(kernel, (1, *kernel.spec.shape)),
+    )
+    found = convolve(*one, tuple(windows.strides), tuple(windows.dilations))
+    result = reshape(found, (batch, *windows.counts, outside))
+    return result if last else moveaxis(result, -1, 1)
 
 
 @operation
