@@ -384,8 +384,8 @@ def is_product(node: Node) -> bool:
     return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
 
 
-def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction:
-    """A sum of products whose op says by which loops."""
+def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction | None:
+    """A sum of products whose op says by which loops; None if it is beyond all measure."""
     result = tuple(node.dtype.itemsize * step for step in row_major(node.shape))
 
     def steps(axis: NestAxis) -> Axis:
@@ -398,7 +398,8 @@ def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instructi
     assert node.op.nest is not None
     loops = {role: [steps(axis) for axis in axes] for role, axes in node.op.nest(node).items()}
     a, b = ((operand.slot, operand.offset) for operand in (left, right))
-    return Contraction(node.dtype, a, b, place, **loops).instruction()
+    found = Contraction(node.dtype, a, b, place, **loops)
+    return found.instruction() if found.fits() else None
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:

@@ -11,11 +11,14 @@ columns of `b`, up to `DEPTH` deep, is packed into the innermost cache, and tile
 `a` pass over it, with all sums in registers. Each element of `a` is loaded by itself and spread
 over a vector.
 
-The loops, from the outside in: batch, panels, outer depth, blocks of `DEPTH`, outer rows, tiles.
+The loops, from the outside in: batch, blocks of rows, panels, outer depth, blocks of `DEPTH`, outer
+rows, tiles. A block of rows of `a` stays in the second cache while all panels pass.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradtape.codegen.plans.instructions import kernel_routine
@@ -25,6 +28,10 @@ DEPTH = 256
 
 # Values of `split`: what the range of the kernel counts.
 SPLIT_BATCH, SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES = range(4)
+
+
+# Values of `lie`.
+SCATTERED, SIDE_BY_SIDE, IN_ONE_RUN = range(3)
 
 
 class TileArguments(NamedTuple):
@@ -47,10 +54,14 @@ class TileArguments(NamedTuple):
     tiles: int
     rows_a: int
     rows_c: int
-    # Columns, the offset of each in b, and whether they lie side by side there.
+    # How many outer rows and how many tiles a block has.
+    block_rows: int
+    block_tiles: int
+    # Columns, the offset of each in b, and how they lie there: `SCATTERED`, `SIDE_BY_SIDE`, or
+    # each with its depth `IN_ONE_RUN`.
     n: int
     columns_b: int
-    dense: int
+    lie: int
     # Outer depth, with the steps of a and b along it, and offsets along the inner depth.
     outer_depth: int
     deep_a: int
@@ -215,11 +226,11 @@ def _pack(shape: Shape) -> str:
     size, kind = shape.size, shape.kind
     r = Routine(
         "internal void @pack(ptr noalias %to, ptr noalias %b, ptr noalias %depth, "
-        "ptr noalias %columns, i64 %k, i64 %width, i64 %dense)"
+        "ptr noalias %columns, i64 %k, i64 %width, i64 %lie)"
     )
     offsets = [column * shape.lanes * size for column in range(shape.vectors)]
     start = r.at("%b", r.word("%columns"))
-    r.go_if(r.equal("%dense", 0), "scattered")
+    r.go_if(r.unequal("%lie", SIDE_BY_SIDE), "apart")
     r.go_if(r.equal("%width", shape.width), "vectors")
     masks = _masks(r, shape, "%width")
     with r.loop("%k") as row:
@@ -237,22 +248,59 @@ def _pack(shape: Shape) -> str:
             found = r.let(f"load {shape.vector}, ptr {r.at(source, offset)}, align {size}")
             r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
     r.end("ret void")
-    r.block("scattered")
-    with r.loop(shape.width) as column:
-        inside = r.compare("slt", column, "%width")
-        last = r.subtract("%width", 1)
-        # Columns beyond the last are zero: the address is that of the last, and is not used.
-        known = r.select(inside, column, last)
-        source = r.at("%b", r.word("%columns", r.scaled(known)))
-        target = r.at("%to", r.multiply(column, size))
-        with r.loop("%k") as row:
-            at = r.at(source, r.word("%depth", r.scaled(row)))
-            element = r.let(f"load {kind}, ptr {at}, align {size}")
-            value = r.let(f"select i1 {inside}, {kind} {element}, {kind} 0.0")
-            place = r.at(target, r.multiply(row, size * shape.width))
-            r.line(f"store {kind} {value}, ptr {place}, align {size}")
+    r.block("apart")
+    # Whole blocks of as many columns as lanes are turned in registers, if their depth is in order.
+    blocks = r.let(f"sdiv i64 {r.select(r.equal('%lie', IN_ONE_RUN), '%k', 0)}, {shape.lanes}")
+    turned = r.multiply(blocks, shape.lanes)
+    for offset, first in zip(offsets, range(0, shape.width, shape.lanes), strict=True):
+        full = r.compare("sle", first + shape.lanes, "%width")
+        done = r.select(full, turned, 0)
+        with r.loop(r.select(full, blocks, 0)) as block:
+            row = r.multiply(block, shape.lanes)
+            along = r.word("%depth", r.scaled(row))
+            sources = [
+                r.at(r.at("%b", r.word("%columns", 8 * (first + lane))), along)
+                for lane in range(shape.lanes)
+            ]
+            found = [r.let(f"load {shape.vector}, ptr {at}, align {size}") for at in sources]
+            target = r.at(r.at("%to", r.multiply(row, size * shape.width)), offset)
+            for lane, turn in enumerate(_transposed(r, shape, found)):
+                place = r.at(target, lane * size * shape.width)
+                r.line(f"store {shape.vector} {turn}, ptr {place}, align {size}")
+        with r.loop(first + shape.lanes, first) as column:
+            inside = r.compare("slt", column, "%width")
+            # Columns beyond the last are zero: the address is that of the last, and is not used.
+            known = r.select(inside, column, r.subtract("%width", 1))
+            source = r.at("%b", r.word("%columns", r.scaled(known)))
+            target = r.at("%to", r.multiply(column, size))
+            with r.loop("%k", done) as row:
+                at = r.at(source, r.word("%depth", r.scaled(row)))
+                element = r.let(f"load {kind}, ptr {at}, align {size}")
+                value = r.let(f"select i1 {inside}, {kind} {element}, {kind} 0.0")
+                place = r.at(target, r.multiply(row, size * shape.width))
+                r.line(f"store {kind} {value}, ptr {place}, align {size}")
     r.end("ret void")
     return r.text()
+
+
+def _transposed(r: Routine, shape: Shape, rows: list[str]) -> list[str]:
+    """A square block of vectors with rows and columns exchanged, by swapping ever larger parts."""
+    lanes = shape.lanes
+    step = 1
+    while step < lanes:
+        found = list(rows)
+        for row in range(lanes):
+            if row & step:
+                continue
+            first = [i if not i & step else lanes + i - step for i in range(lanes)]
+            second = [i + step if not i & step else lanes + i for i in range(lanes)]
+            for at, chosen in ((row, first), (row + step, second)):
+                numbers = ", ".join(f"i32 {number}" for number in chosen)
+                pair = f"{shape.vector} {rows[row]}, {shape.vector} {rows[row + step]}"
+                found[at] = r.let(f"shufflevector {pair}, <{lanes} x i32> <{numbers}>")
+        rows = found
+        step *= 2
+    return rows
 
 
 def _kernel(shape: Shape) -> str:
@@ -278,8 +326,13 @@ def _kernel(shape: Shape) -> str:
     panel_from, panel_to = part(SPLIT_PANELS, panels)
     row_from, row_to = part(SPLIT_ROWS, w["outer_rows"])
     tile_from, tile_to = part(SPLIT_TILES, w["tiles"])
-    blocks = r.let(f"udiv i64 {r.add(w['k'], DEPTH - 1)}, {DEPTH}")
-    with r.loop(item_to, item_from) as item, r.loop(panel_to, panel_from) as panel:
+    deep_blocks = r.let(f"udiv i64 {r.add(w['k'], DEPTH - 1)}, {DEPTH}")
+    with (
+        r.loop(item_to, item_from) as item,
+        _blocks(r, row_from, row_to, w["block_rows"]) as (row_first, row_last),
+        _blocks(r, tile_from, tile_to, w["block_tiles"]) as (tile_first, tile_last),
+        r.loop(panel_to, panel_from) as panel,
+    ):
         moved = r.row(table["batch_table"], item, 3)
         a, b, c = (r.at(bases[name], r.word(moved, 8 * at)) for at, name in enumerate("abc"))
         first = r.multiply(panel, width)
@@ -287,7 +340,7 @@ def _kernel(shape: Shape) -> str:
         columns = r.select(r.compare("slt", left, width), left, width)
         c = r.at(c, r.multiply(first, size))
         columns_b = r.at(table["columns_b"], r.scaled(first))
-        with r.loop(w["outer_depth"]) as outer, r.loop(blocks) as block:
+        with r.loop(w["outer_depth"]) as outer, r.loop(deep_blocks) as block:
             deep_a = r.at(a, r.let(f"mul i64 {outer}, {w['deep_a']}"))
             deep_b = r.at(b, r.let(f"mul i64 {outer}, {w['deep_b']}"))
             top = r.multiply(block, DEPTH)
@@ -297,14 +350,24 @@ def _kernel(shape: Shape) -> str:
             earlier = r.either(r.unequal(outer, 0), r.unequal(block, 0))
             adds = r.let(f"zext i1 {earlier} to i64")
             r.do("@pack", "ptr %panel", f"ptr {deep_b}", f"ptr {depth_b}", f"ptr {columns_b}",
-                 f"i64 {k}", f"i64 {columns}", f"i64 {w['dense']}")  # fmt: skip
-            with r.loop(row_to, row_from) as row:
+                 f"i64 {k}", f"i64 {columns}", f"i64 {w['lie']}")  # fmt: skip
+            with r.loop(row_last, row_first) as row:
                 row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
                 row_c = r.at(c, r.let(f"mul i64 {row}, {w['outer_c']}"))
-                with r.loop(tile_to, tile_from) as tile:
+                with r.loop(tile_last, tile_first) as tile:
                     rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
                     r.do("@tile", f"ptr {row_a}", f"ptr {rows_a}", f"ptr {depth_a}", "ptr %panel",
                          f"ptr {row_c}", f"ptr {rows_c}", f"i64 {k}", f"i64 {columns}",
                          f"i64 {adds}")  # fmt: skip
     r.end("ret void")
     return r.text()
+
+
+@contextlib.contextmanager
+def _blocks(r: Routine, start: str, stop: str, step: str) -> Iterator[tuple[str, str]]:
+    """Lines that run for each block of a range: its first number, and the one after its last."""
+    length = r.add(r.subtract(stop, start), r.subtract(step, 1))
+    with r.loop(r.let(f"sdiv i64 {length}, {step}")) as number:
+        first = r.add(start, r.multiply(number, step))
+        last = r.add(first, step)
+        yield first, r.select(r.compare("slt", last, stop), last, stop)
