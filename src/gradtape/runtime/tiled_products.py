@@ -30,7 +30,7 @@ BLOCK = 1 << 17
 LEAST_ROWS = 64
 # The most entries of a table.
 LONGEST = 1 << 21
-# Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core: the deepest product,
+# Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core: the greatest depth,
 # and the bytes of a left operand that is read again for each panel.
 DEEPEST = 2048
 HELD = 1 << 18

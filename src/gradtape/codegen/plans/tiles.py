@@ -119,7 +119,6 @@ def tiles_ir(shape: Shape) -> str:
     declarations = f"""
 declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})
 declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
-declare void @llvm.masked.store.{shape.suffix}.p0({vector}, ptr, i32, {mask})
 """
     return declarations + _tile(shape) + _pack(shape) + _kernel(shape)
 
@@ -199,26 +198,60 @@ def _tile(shape: Shape) -> str:
     kept = [_masked_load(r, shape, places[row, column], masks[column]) for row, column in sums]
     for old, (row, column) in zip(kept, sums, strict=True):
         r.line(f"%part{row}.{column} = fadd {vector} {old}, %more{row}.{column}")
-    for row, column in sums:
-        _masked_store(r, shape, f"%part{row}.{column}", places[row, column], masks[column])
-    r.end("ret void")
     r.block("some.store")
     for row, column in sums:
-        _masked_store(r, shape, f"%more{row}.{column}", places[row, column], masks[column])
+        ways = (f"%part{row}.{column}", "some.add"), (f"%more{row}.{column}", "some")
+        r.line(f"%last{row}.{column} = " + _phi(vector, *ways))
+    for column in range(shape.vectors):
+        values = [f"%last{row}.{column}" for row in range(rows)]
+        left = r.subtract("%width", column * shape.lanes)
+        _store_first(r, shape, values, [places[row, column] for row in range(rows)], left)
     r.end("ret void")
     return r.text()
+
+
+def _phi(kind: str, *ways: tuple[str, str]) -> str:
+    return f"phi {kind} " + ", ".join(f"[ {value}, %{block} ]" for value, block in ways)
+
+
+def _store_first(
+    r: Routine, shape: Shape, values: list[str], places: list[str], count: str
+) -> None:
+    """Store the first lanes of some vectors, in halves: masked stores take AMD's processors long."""
+    with r.when(r.compare("sge", count, shape.lanes)):
+        for value, place in zip(values, places, strict=True):
+            r.line(f"store {shape.vector} {value}, ptr {place}, align {shape.size}")
+    lanes = shape.lanes
+    some = r.both(r.compare("sgt", count, 0), r.compare("slt", count, lanes))
+    with r.when(some):
+        while lanes > 1:
+            half = lanes // 2
+            kind = f"<{half} x {shape.kind}>"
+            bit = r.let(f"and i64 {count}, {half}")
+            has = r.unequal(bit, 0)
+            low, high = (
+                [_lanes_of(r, shape.kind, value, lanes, first, half) for value in values]
+                for first in (0, half)
+            )
+            with r.when(has):
+                for value, place in zip(low, places, strict=True):
+                    r.line(f"store {kind} {value}, ptr {place}, align {shape.size}")
+            values = [r.select(has, b, a, kind) for a, b in zip(low, high, strict=True)]
+            skipped = r.multiply(bit, shape.size)
+            places = [r.at(place, skipped) for place in places]
+            lanes = half
+
+
+def _lanes_of(r: Routine, kind: str, value: str, lanes: int, first: int, count: int) -> str:
+    numbers = ", ".join(f"i32 {first + lane}" for lane in range(count))
+    pair = f"<{lanes} x {kind}> {value}, <{lanes} x {kind}> poison"
+    return r.let(f"shufflevector {pair}, <{count} x i32> <{numbers}>")
 
 
 def _masked_load(r: Routine, shape: Shape, place: str, mask: str) -> str:
     lanes = f"<{shape.lanes} x i1> {mask}, {shape.vector} zeroinitializer"
     name = f"@llvm.masked.load.{shape.suffix}.p0"
     return r.let(f"call {shape.vector} {name}(ptr {place}, i32 {shape.size}, {lanes})")
-
-
-def _masked_store(r: Routine, shape: Shape, value: str, place: str, mask: str) -> None:
-    name = f"@llvm.masked.store.{shape.suffix}.p0"
-    lanes = f"<{shape.lanes} x i1> {mask}"
-    r.line(f"call void {name}({shape.vector} {value}, ptr {place}, i32 {shape.size}, {lanes})")
 
 
 def _pack(shape: Shape) -> str:
