@@ -217,7 +217,7 @@ def _phi(kind: str, *ways: tuple[str, str]) -> str:
 def _store_first(
     r: Routine, shape: Shape, values: list[str], places: list[str], count: str
 ) -> None:
-    """Store the first lanes of some vectors, in halves: masked stores take AMD's processors long."""
+    """Store the first lanes of some vectors, in halves: masked stores are slow on some processors."""
     with r.when(r.compare("sge", count, shape.lanes)):
         for value, place in zip(values, places, strict=True):
             r.line(f"store {shape.vector} {value}, ptr {place}, align {shape.size}")
