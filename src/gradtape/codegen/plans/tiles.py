@@ -217,7 +217,7 @@ def _phi(kind: str, *ways: tuple[str, str]) -> str:
 def _store_first(
     r: Routine, shape: Shape, values: list[str], places: list[str], count: str
 ) -> None:
-    """Store the first lanes of some vectors, in halves: masked stores are slow on some processors."""
+    """Store the first lanes of some vectors, in halves: masked stores can be very slow."""
     with r.when(r.compare("sge", count, shape.lanes)):
         for value, place in zip(values, places, strict=True):
             r.line(f"store {shape.vector} {value}, ptr {place}, align {shape.size}")
@@ -295,9 +295,9 @@ def _pack(shape: Shape) -> str:
                 r.at(r.at("%b", r.word("%columns", 8 * (first + lane))), along)
                 for lane in range(shape.lanes)
             ]
-            found = [r.let(f"load {shape.vector}, ptr {at}, align {size}") for at in sources]
+            block_rows = [r.let(f"load {shape.vector}, ptr {at}, align {size}") for at in sources]
             target = r.at(r.at("%to", r.multiply(row, size * shape.width)), offset)
-            for lane, turn in enumerate(_transposed(r, shape, found)):
+            for lane, turn in enumerate(_transposed(r, shape, block_rows)):
                 place = r.at(target, lane * size * shape.width)
                 r.line(f"store {shape.vector} {turn}, ptr {place}, align {size}")
         with r.loop(first + shape.lanes, first) as column:
