@@ -16,6 +16,7 @@ from gradtape.graph import Node, Program, closed
 from gradtape.graph.walk import count_visits
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
+from gradtape.optimize.join_parts import join_parts
 from gradtape.optimize.merge_loops import merge_loops
 from gradtape.optimize.simplify import relax_rounding, share_subexpressions, simplify
 from gradtape.optimize.transposed_operands import delay_transposes
@@ -74,7 +75,7 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
-    return split_reductions(expand_compositions(program))
+    return split_reductions(join_parts(expand_compositions(program)))
 
 
 def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:

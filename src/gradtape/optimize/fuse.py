@@ -14,6 +14,7 @@ from gradtape.graph import OPERATORS, Node, Program, Shape
 from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
 from gradtape.ops.families.copies import Piece, pieces
+from gradtape.optimize.recompute import Recomputation
 
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 5000
@@ -108,6 +109,12 @@ class _Fusion:
                 if type(node.spec) is not tuple:
                     self._access[node] = whole(node)
         _sink(self._program, self._units, self._unit_of)
+        recomputation = Recomputation(
+            self._program, self._units, self._unit_of, self._access, self._constants
+        )
+        for unit in self._units:
+            if isinstance(unit, Loop):
+                recomputation.into(unit)
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
         units = [unit for unit in self._units if isinstance(unit, Call) or unit.nodes]
         return Fused(units, self._access, self._constants)
@@ -282,11 +289,12 @@ def _mark_outputs(
                 if parent in constants or parent not in access:
                     continue
                 base = access[parent].base
-                local = parent is base and unit_of.get(parent) == index
+                again = isinstance(unit, Loop) and parent in unit.pointwise
+                local = parent is base and (again or unit_of.get(parent) == index)
                 if not local:
                     needed.add(base)
-    for unit in units:
+    for index, unit in enumerate(units):
         if isinstance(unit, Loop):
-            unit.outputs = [
-                node for node in unit.nodes if node in needed or node not in unit.pointwise
-            ]
+            # A node that a loop computes again is stored by the first loop that computes it.
+            own = [node for node in unit.nodes if unit_of[node] == index]
+            unit.outputs = [node for node in own if node in needed or node not in unit.pointwise]

@@ -138,9 +138,12 @@ def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> L
 def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] | None:
     """Where values lie in memory; a value that only its own loop reads lies nowhere."""
     nowhere: set[Node] = set()
+    stored: set[Node] = set()
     for unit in fused.units:
         if isinstance(unit, Loop):
-            nowhere |= unit.pointwise.difference(unit.outputs)
+            nowhere |= unit.pointwise
+            stored.update(unit.outputs)
+    nowhere -= stored
     access: dict[Node, Access] = {}
     for node, before in fused.access.items():
         if node in nowhere:
