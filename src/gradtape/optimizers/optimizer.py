@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, DType
+from gradtape.errors import MismatchError
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -20,6 +21,8 @@ from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, r
 from gradtape.optimizers.rows import update_rows
 from gradtape.recording.tells_changes import TellsChanges
 from gradtape.recording.thread_state import state
+from gradtape.storage import registry
+from gradtape.storage.encode import Owner
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, saved_state
 
@@ -82,6 +85,8 @@ class Optimizer(TellsChanges):
         self._iterations = self.make_variable(np.int64(0), "iterations")
         # By the number of the variable, in the order in which they were built.
         self._slots: dict[int, tuple[Variable, ...]] = {}
+        # Slots that were loaded without their variables: the next ones that are built take them.
+        self._loaded_slots: list[tuple[Variable, ...]] = []
         self._undecayed: set[int] = set()
         self._undecayed_names: tuple[str, ...] = ()
         self._warned: set[int] = set()
@@ -160,7 +165,7 @@ class Optimizer(TellsChanges):
         found: list[tuple[str, Variable]] = [("iterations", self._iterations)]
         if isinstance(self._rate, Variable):
             found.append(("learning_rate", self._rate))
-        for position, cells in enumerate(self._slots.values()):
+        for position, cells in enumerate([*self._slots.values(), *self._loaded_slots]):
             found += zip((f"{slot}.{position}" for slot in self.slots), cells, strict=True)
         return found
 
@@ -178,13 +183,30 @@ class Optimizer(TellsChanges):
         check_variables(self.name, variables, self.accepts)
         for variable in variables:
             if self.slots and variable.number not in self._slots:
-                self._slots[variable.number] = tuple(
-                    self.make_variable(
-                        np.full(variable.shape, self.start_of(slot), variable.dtype),
-                        f"{variable.name}.{slot}",
-                    )
-                    for slot in self.slots
+                self._slots[variable.number] = self._new_slots(variable)
+
+    def _new_slots(self, variable: Variable) -> tuple[Variable, ...]:
+        """The slots that were loaded for the next variable, or new ones."""
+        if self._loaded_slots:
+            found = self._loaded_slots[0]
+            if any(
+                (tuple(cell.shape), cell.dtype) != (tuple(variable.shape), variable.dtype)
+                for cell in found
+            ):
+                raise MismatchError(
+                    f"{self.name}: the next slots that were loaded have shape {found[0].shape} and "
+                    f"dtype {found[0].dtype}, and {variable.name} has shape {variable.shape} and "
+                    f"dtype {variable.dtype}. Build the variables in the order of the saved "
+                    "optimizer, or save optimizer and model in one tree."
                 )
+            return self._loaded_slots.pop(0)
+        return tuple(
+            self.make_variable(
+                np.full(variable.shape, self.start_of(slot), variable.dtype),
+                f"{variable.name}.{slot}",
+            )
+            for slot in self.slots
+        )
 
     def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
         """Take one step from pairs of a gradient and its variable.
@@ -351,6 +373,92 @@ class Optimizer(TellsChanges):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
+
+
+# Attributes that name variables by number, or that a process keeps for itself.
+_NOT_SAVED = ("_slots", "_loaded_slots", "_undecayed", "_warned")
+
+
+def _attributes(optimizer: Optimizer) -> dict[str, Any]:
+    return {name: value for name, value in vars(optimizer).items() if name not in _NOT_SAVED}
+
+
+def _take_apart(optimizer: Optimizer) -> dict[str, Any]:
+    """The state: attributes, and slots with the variables that they belong to."""
+    group = id(optimizer)
+    slots: list[Any] = [(Owner(n, group), cells) for n, cells in optimizer._slots.items()]
+    return {
+        "attributes": _attributes(optimizer),
+        "slots": slots + [(None, cells) for cells in optimizer._loaded_slots],
+        "undecayed": [Owner(number, group) for number in sorted(optimizer._undecayed)],
+    }
+
+
+def _fill(optimizer: Optimizer, state: dict[str, Any]) -> registry.Change:
+    """The change by which an optimiser takes a state; slots that it has stay, with new values."""
+    slots: dict[int, tuple[Variable, ...]] = {}
+    loaded: list[tuple[Variable, ...]] = []
+    known: dict[int, tuple[Variable, ...]] = getattr(optimizer, "_slots", {})
+    assigned: list[tuple[Variable, Tensor]] = []
+    count = len(state["attributes"].get("slots", type(optimizer).slots))
+    for owner, cells in state["slots"]:
+        if len(cells) != count or not all(isinstance(cell, Variable) for cell in cells):
+            raise ValueError(f"{len(cells)} slots for {count}")
+        if owner is None:
+            loaded.append(tuple(cells))
+            continue
+        variable = owner.variable
+        if any(tuple(cell.shape) != tuple(variable.shape) for cell in cells):
+            raise ValueError("slots of another shape than their variable")
+        slots[variable.number] = known.get(variable.number, tuple(cells))
+        if variable.number in known:
+            values = (cell.value for cell in cells)
+            assigned += zip(known[variable.number], values, strict=True)
+    if any(owner is None for owner in state["undecayed"]):
+        raise MismatchError(
+            "load: the optimizer spares variables from weight decay that were not saved with it. "
+            "Save the variables in the same tree, or spare them by var_names."
+        )
+    attributes = {
+        **state["attributes"],
+        "_slots": slots,
+        "_loaded_slots": loaded,
+        "_undecayed": {owner.variable.number for owner in state["undecayed"]},
+        "_warned": set(),
+    }
+    change = registry.take_attributes(optimizer, attributes)
+    cells = [cell for cell, _ in assigned]
+    before = [cell._handle for cell in cells]
+
+    def apply() -> None:
+        change.apply()
+        for cell, value in assigned:
+            cell.assign(value)
+
+    def undo() -> None:
+        Variable.hold_again(cells, before)
+        change.undo()
+
+    return registry.Change(apply, undo)
+
+
+def _stored(cls: type, name: str) -> registry.Kind:
+    return registry.Kind(
+        cls,
+        name,
+        _take_apart,
+        fill=_fill,
+        holds_code=True,
+        fills_last=True,
+        guide=lambda optimizer: {
+            "attributes": _attributes(optimizer),
+            "slots": None,
+            "undecayed": None,
+        },
+    )
+
+
+registry.register_family(Optimizer, _stored)
 
 
 class ArgumentsAfterDecay(TypedDict, total=False):

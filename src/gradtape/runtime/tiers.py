@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gradtape.codegen.llvm import host
 from gradtape.graph import Node, Program, new_lock
 from gradtape.ops.control.bodies import held
+from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -120,7 +121,7 @@ class TieredPlan:
         return found
 
     def _should_compile(self) -> bool:
-        if MODE == "always":
+        if MODE == "always" or modes.compile_first:
             return True
         nodes = len(self.program.nodes)
         if nodes > LONG_PROGRAM:
