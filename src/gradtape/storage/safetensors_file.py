@@ -50,7 +50,7 @@ def is_installed() -> bool:
 def _stored(array: np.ndarray) -> np.ndarray:
     """An array in a dtype of the format."""
     if array.dtype == np.complex128:
-        return array.view(np.float64).reshape(*array.shape, 2)
+        return array.reshape(-1).view(np.float64).reshape(*array.shape, 2)
     return array
 
 
@@ -151,7 +151,7 @@ class SafetensorsFile:
         raw = self._raw(name)
         if self.content is not None:
             dtype, shape = self.content["arrays"][name]
-            raw = raw.view(DTYPE_NAMES[dtype]).reshape(shape)
+            raw = raw.reshape(-1).view(DTYPE_NAMES[dtype]).reshape(shape)
         mapped = self._may_map and raw.nbytes >= MAPPED and raw.flags.aligned
         return raw if mapped and not own else raw.copy()
 
