@@ -177,7 +177,7 @@ def measure_training(folder: Path, megabytes: int, rounds: int) -> None:
 def measure_fit(rounds: int) -> None:
     """An epoch of gt.fit beside a loop by hand over the same batches."""
     step, _, _ = training(256)
-    batch, count = 64, 30
+    batch, count = 64, 100
     generator = np.random.default_rng(1)
     x, y = generator.normal(size=(batch * count, 256)), generator.normal(size=(batch * count, 1))
 
@@ -227,7 +227,7 @@ def main() -> None:
         if "train" in chosen:
             measure_training(folder, arguments.megabytes, arguments.rounds)
     if "fit" in chosen:
-        measure_fit(20 * arguments.rounds)
+        measure_fit(10 * arguments.rounds)
 
 
 if __name__ == "__main__":
