@@ -303,6 +303,15 @@ def test_bad_arguments(tmp_path):
         gt.Checkpointer(tmp_path).save(-1, [])
 
 
+def test_a_tree_that_is_no_checkpoint(tmp_path):
+    gt.save({"w": 1}, tmp_path / "checkpoint-0000000001.npz")
+    checkpoints = gt.Checkpointer(tmp_path)
+    with pytest.raises(gt.errors.DamagedFileError, match="no checkpoint"):
+        checkpoints.restore(step=1)
+    with pytest.raises(gt.errors.MismatchError):
+        checkpoints.restore(into={"w": 1}, step=1)
+
+
 def test_foreign_files_in_the_folder_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("keep me")
     (tmp_path / "checkpoint-final.npz").write_text("keep me")
