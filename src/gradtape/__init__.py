@@ -259,11 +259,13 @@ __all__ = [
     "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
     "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "wait_for_compiler", "where", "while_loop",
     "xlogy", "zeros", "zeros_like",
+    # Saving and training.
+    "Checkpointer", "fit", "load", "save", "storage", "training",
 ]  # fmt: skip
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("extend", "nn", "optimizers", "testing", "tf")
+_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf", "training")
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -281,13 +283,16 @@ _LATER: dict[str, tuple[str, ...]] = {
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
+    "storage.checkpointer": ("Checkpointer",),
+    "storage.save_load": ("load", "save"),
     "tape.saved_for_backward": ("saved_for_backward",),
+    "training.fit": ("fit",),
     "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import extend, nn, optimizers, testing, tf
+    from gradtape import extend, nn, optimizers, storage, testing, tf, training
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
@@ -304,8 +309,11 @@ if _typing.TYPE_CHECKING:
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
+    from gradtape.storage.checkpointer import Checkpointer
+    from gradtape.storage.save_load import load, save
     from gradtape.tape.saved_for_backward import saved_for_backward
     from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
+    from gradtape.training.fit import fit
 else:
 
     def __getattr__(name: str) -> object:

@@ -7,7 +7,8 @@ plan changes over at the next run. So no call waits for the compiler, with these
 
 - `GRADTAPE_JIT=always` compiles every program at its first run, `GRADTAPE_JIT=wait` when `auto`
   would ask for it: the call waits, and what a call does does not depend on time;
-- the deterministic mode does the same as `wait`, because tiers may differ in the last bits;
+- in the deterministic mode programs are compiled at their first run, because tiers may differ in
+  the last bits;
 - NumPy has no memory for all results of a program that is very large: the call compiles it;
 - if NumPy took long for the last run, the call waits for a part of that time, because compiled code
   may be a hundred times as fast.
@@ -47,10 +48,9 @@ SMALL_NODE = 4096
 SPECULATIONS = 16
 
 # A program of more ops than this is compiled only after NumPy has run it for as long as compiling
-# would take, or in the deterministic mode after so many runs.
+# would take.
 LONG_PROGRAM = 5000
 COMPILE_SECONDS = 5e-5
-LONG_PROGRAM_RUNS = 8
 
 # A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
 # a call then never takes twice as long as NumPy.
@@ -219,7 +219,7 @@ class TieredPlan:
 
     def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> TieredPlan | None:
         """The plan of the program with other sizes, if compiled code does not depend on them."""
-        if self._compiled is None and self._job is not None and modes.deterministic:
+        if self._compiled is None and self._job is not None and modes.compile_first:
             # Whether the thread is done already must make no difference.
             self.compile()
         if self._compiled is None or MODE == "off":
@@ -240,12 +240,10 @@ class TieredPlan:
         return found
 
     def _should_compile(self) -> bool:
-        if MODE == "always":
+        if MODE == "always" or modes.compile_first:
             return True
         nodes = len(self.program.nodes)
         if nodes > LONG_PROGRAM:
-            if modes.deterministic:
-                return self._runs >= LONG_PROGRAM_RUNS
             return self.spent >= COMPILE_SECONDS * nodes
         if self._runs:
             return True
@@ -288,7 +286,7 @@ def wait_for_compiler(timeout: float | None = None) -> bool:
 
 def is_compiled_at_first(program: Program) -> bool:
     """Whether NumPy does not even run a program for the first time."""
-    if MODE == "always" or (MODE != "off" and _is_huge(program)):
+    if MODE != "off" and (MODE == "always" or modes.compile_first or _is_huge(program)):
         return True
     return not _compiles_meanwhile() and work(program) >= WORTH_COMPILING
 
@@ -299,7 +297,7 @@ def _is_huge(program: Program) -> bool:
 
 def _compiles_meanwhile() -> bool:
     """Whether calls go on in NumPy while the compiler thread compiles."""
-    return MODE == "auto" and not modes.deterministic
+    return MODE == "auto" and not modes.compile_first
 
 
 def _tell(error: Exception) -> None:
