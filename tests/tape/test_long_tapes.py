@@ -262,3 +262,17 @@ def test_a_second_derivative_is_answered_again():
                 constant = slope * 1.0
             product = slope * constant
         assert float(outer.gradient(product, x)) == 144.0
+
+
+def test_long_programs_call_functions_of_the_user_once(monkeypatch):
+    monkeypatch.setattr(plan_cache, "LONG_STRUCTURE", 0)
+    calls = []
+
+    def doubled(a):
+        calls.append(1)
+        return 2.0 * a
+
+    x = gt.asarray([1.0, 2.0])
+    found = gt.pure_callback(doubled, x, x) + gt.sin(gt.pure_callback(doubled, x, x))
+    np.testing.assert_allclose(found, [2.0 + np.sin(2.0), 4.0 + np.sin(4.0)])
+    assert len(calls) == 1

@@ -20,7 +20,7 @@ from gradtape.graph.locks import new_lock
 from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
 from gradtape.graph.weak_table import WeakTable
-from gradtape.ops.control.bodies import calls_python, runs_bodies
+from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
@@ -70,8 +70,11 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     if len(program.nodes) > LONG_STRUCTURE:
         COUNTS.plans_built += 1
         alone = sealed(program)
-        # NumPy gains little from the passes. They run before the program is compiled.
-        return TieredPlan(optimize(alone, fast) if runs_bodies(alone) else alone, fast)
+        # NumPy gains little from the passes, and they run before the program is compiled. But they
+        # see to it that loops compute what is read of them, and that no function of the user is
+        # called for what is known.
+        plain = all(node.op.self_contained for node in alone.nodes)
+        return TieredPlan(alone if plain else optimize(alone, fast), fast)
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)
