@@ -262,3 +262,14 @@ def test_a_second_derivative_is_answered_again():
                 constant = slope * 1.0
             product = slope * constant
         assert float(outer.gradient(product, x)) == 144.0
+
+
+def test_long_programs_with_loops_are_optimised_at_once(monkeypatch):
+    monkeypatch.setattr(plan_cache, "LONG_STRUCTURE", 0)
+    x = gt.asarray([1.0, 2.0])
+    last, both = gt.scan(lambda c, a: (c + a, c * a), 0.0, x)
+    whole = gt.program_of(last)
+    assert plan_cache.plan_for(whole).program.nodes[0].spec != whole.nodes[0].spec
+    plain = gt.program_of(gt.sin(x) + gt.sin(x))
+    assert plan_cache.plan_for(plain).program is plain
+    assert [float(last), *both.tolist()] == [3.0, 0.0, 2.0]

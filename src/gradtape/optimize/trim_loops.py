@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from gradtape.graph import OPERATORS, Op, Program, View, closed, dependents, rebuilt, topological
 from gradtape.graph.node import PICK, Node, constant_value
 from gradtape.ops.arrays.movement import BROADCAST_TO, RESHAPE
-from gradtape.ops.control.bodies import runs_bodies
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
@@ -31,7 +30,7 @@ def trim_loops(program: Program, optimized: Optimize) -> Program:
 
     `optimized` runs all passes on a body.
     """
-    if not runs_bodies(program):
+    if not any(node.op.runs_bodies for node in program.nodes):
         return program
     used = _used(program)
     new: dict[Node, Node] = {node: node for node in program.inputs}

@@ -141,7 +141,10 @@ class TieredPlan:
         """
         program = self.program
         small = self.work() < SMALL_NODE * len(program.nodes)
-        if small and not self._fast and not any(node.op.runs_bodies for node in program.nodes):
+        # The passes also see to it that loops compute only what is read of them, and that no
+        # function of the user is called for what is known.
+        plain = small and all(node.op.self_contained for node in program.nodes)
+        if plain and not self._fast:
             return share_subexpressions(program)
         return optimize(program, self._fast)
 

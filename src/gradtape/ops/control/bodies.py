@@ -106,11 +106,6 @@ def calls_python(body: Program) -> bool:
     return found
 
 
-def runs_bodies(program: Program) -> bool:
-    """Whether a loop or a branch is among the nodes of a program."""
-    return any(node.op.runs_bodies for node in program.nodes)
-
-
 def held(node: Node) -> list[Program]:
     """The bodies among the params of a node."""
     found: list[Program] = []
