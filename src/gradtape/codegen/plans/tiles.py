@@ -176,8 +176,8 @@ def _tile(shape: Shape) -> str:
     places = {at: r.at(lines[at[0]], at[1] * shape.lanes * size) for at in sums}
     whole = r.equal("%width", shape.width)
     fresh = r.equal("%adds", 0)
-    r.end(f"br i1 {whole}, label %all, label %some")
-    r.block("all")
+    r.end(f"br i1 {whole}, label %wide, label %some")
+    r.block("wide")
     r.end(f"br i1 {fresh}, label %all.store, label %all.add")
     r.block("all.add")
     # Rows that fill up the last tile repeat its last row: all are loaded before any is stored.
