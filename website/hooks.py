@@ -1,0 +1,143 @@
+"""What mkdocs calls while it builds the site."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+# mkdocs loads this file by its path.
+for _folder in (ROOT / "src", ROOT):
+    if str(_folder) not in sys.path:
+        sys.path.insert(0, str(_folder))
+
+from website import code_blocks, gallery, reference, show  # noqa: E402
+
+DOCS = ROOT / "docs"
+# Documents at the root of the repository that are pages of the site, too.
+DOCUMENTS = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+LINK = re.compile(r"(?<=\]\()(?P<target>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?P<file>[^)]+\.svg)\)$", re.M)
+NAME = re.compile(r"(?<![\[`])`(?P<name>(?:gt|tf)\.[\w.]+)(?P<rest>\([^`\n]*\))?`(?![\]`])")
+
+
+def on_config(config: Any) -> Any:
+    """Leave out of the navigation what is not written yet, and list the decisions."""
+    config.nav = _existing(config.nav)
+    return config
+
+
+def _existing(entries: list[Any]) -> list[Any]:
+    kept = []
+    for entry in entries:
+        ((title, inner),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
+        if inner == "decisions":
+            kept.append({title: [*_decisions()]})
+        elif inner == "gallery":
+            pages = [f"gallery/{path.stem}.md" for path in gallery.scripts()]
+            kept.append({title: ["gallery/index.md", *pages]})
+        elif isinstance(inner, list):
+            kept.append({title: _existing(inner)})
+        elif (DOCS / inner).exists() or inner in DOCUMENTS.values():
+            kept.append(entry)
+    return kept
+
+
+def _decisions() -> list[str]:
+    pages = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
+    return ["decisions/README.md", *(f"decisions/{name}" for name in pages)]
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are made of scripts and of documents at the root."""
+    scripts = gallery.scripts()
+    pages = {"gallery/index.md": gallery.index_page(scripts)}
+    for path in scripts:
+        shown = show.shown_by(path)
+        pages[f"gallery/{path.stem}.md"] = gallery.page_of(path, [shown[k] for k in sorted(shown)])
+    for name, page in DOCUMENTS.items():
+        text = (ROOT / name).read_text("utf-8")
+        pages[page] = _rebased(text, name, page)
+    for name, content in pages.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Fill in entries of the reference, figures, pictures and links."""
+    name = page.file.src_uri
+    path = DOCS / name
+    if name.startswith("reference/"):
+        markdown = reference.fill(markdown, path.name)
+    if path.exists() and "plt." in markdown:
+        markdown = _with_figures(markdown, path)
+    if path.exists():
+        markdown = _rebased(markdown, f"docs/{name}", name)
+    markdown = PICTURE.sub(lambda match: _picture(match, path.parent), markdown)
+    if not name.startswith("reference/") and name not in ("changelog.md",):
+        markdown = _linked_names(markdown, name)
+    return re.sub(r"^<!-- not run: .*? -->\n", "", markdown, flags=re.M)
+
+
+def _with_figures(markdown: str, path: Path) -> str:
+    """Below each block what it printed and drew just now, where the page does not print it."""
+    blocks, shown = code_blocks.blocks_of(markdown), show.shown_by(path)
+    for index in reversed(range(len(blocks))):
+        if index not in shown:
+            continue
+        one = shown[index]
+        if code_blocks.expected_output(blocks, index) is not None:
+            one = code_blocks.Shown("", one.figures)
+        end = blocks[index].end
+        below = gallery.markdown_of(one)
+        if below:
+            markdown = f"{markdown[:end]}\n\n{below}\n{markdown[end:]}"
+    return markdown
+
+
+def _rebased(text: str, source: str, page: str) -> str:
+    """Links as they must be on the site: they are written for the repository."""
+
+    def target(match: re.Match[str]) -> str:
+        there = os.path.normpath((ROOT / source).parent / match["target"])
+        name = Path(there).relative_to(ROOT).as_posix() if there.startswith(str(ROOT)) else ""
+        if name == "README.md":
+            found = "index.md"
+        elif name in DOCUMENTS:
+            found = DOCUMENTS[name]
+        elif name.startswith("docs/"):
+            found = name.removeprefix("docs/")
+        elif name.startswith("examples/gallery/"):
+            found = f"gallery/{Path(name).stem}.md" if name.endswith(".py") else "gallery/index.md"
+        else:
+            return match[0]
+        return os.path.relpath(found, Path(page).parent.as_posix()) + (match["anchor"] or "")
+
+    return LINK.sub(target, text)
+
+
+def _picture(match: re.Match[str], folder: Path) -> str:
+    """The picture itself in place of a link, so that it has the colours of the page."""
+    svg = (folder / match["file"]).read_text("utf-8")
+    svg = svg[svg.index("<svg") :].strip().replace("<svg ", '<svg role="img" ', 1)
+    return f'<figure class="picture" markdown="0" aria-label="{match["text"]}">\n{svg}\n</figure>'
+
+
+def _linked_names(markdown: str, name: str) -> str:
+    """`gt.sin` in text leads to its entry in the reference."""
+    pages = reference.page_of_names()
+    up = os.path.relpath("reference", Path(name).parent.as_posix())
+
+    def link(match: re.Match[str]) -> str:
+        own = match["name"]
+        if own not in pages:
+            return match[0]
+        return f"[{match[0]}]({up}/{pages[own]}#{own})"
+
+    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#.*$)", markdown, flags=re.M | re.S)
+    return "".join(part if index % 2 else NAME.sub(link, part) for index, part in enumerate(parts))
