@@ -22,12 +22,15 @@ def variables_read() -> set[str]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    # The name may reach the look-up through a variable, so all words of the function count, or of the
-    # statement at the top of a module.
+    # The name may reach the look-up through a variable, so all words of the function count, or of
+    # the statement at the top of a module.
     found: set[str] = set()
     for scope in _scopes(tree):
         inside = list(ast.walk(scope))
-        if any(isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") for node in inside):
+        if any(
+            isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+            for node in inside
+        ):
             words = (node.value for node in inside if isinstance(node, ast.Constant))
             found |= {word for word in words if isinstance(word, str) and NAME.fullmatch(word)}
     return found

@@ -1,4 +1,4 @@
-"""Scripts with cells (`# %%`, and `# %% [markdown]` for text) as pages with what they print and draw."""
+"""Scripts with cells (`# %%`, `# %% [markdown]`) as pages with what they print and draw."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def summary_of(text: str) -> str:
 
 def run_script(path: Path) -> list[Shown]:
     """Run a script cell by cell."""
-    code = [(cell.text, cell.line) for cell in cells_of(path.read_text("utf-8")) if cell.kind == "code"]
+    code = [
+        (cell.text, cell.line) for cell in cells_of(path.read_text("utf-8")) if cell.kind == "code"
+    ]
     return run_cells(path, code)
 
 
@@ -78,7 +80,9 @@ def markdown_of(shown: Shown) -> str:
     parts = []
     if shown.text.strip():
         parts.append(f'```{{ .text .printed title="prints" }}\n{shown.text.rstrip()}\n```')
-    parts += [f'<figure class="picture" markdown="0">\n{figure}\n</figure>' for figure in shown.figures]
+    parts += [
+        f'<figure class="picture" markdown="0">\n{figure}\n</figure>' for figure in shown.figures
+    ]
     return "\n\n".join(parts)
 
 
@@ -91,8 +95,8 @@ def index_page(names: list[Path]) -> str:
     )
     return f"""# Gallery
 
-Each page is a script of `examples/gallery/` with what it printed and drew when this site was built. The
-tests run all of them.
+Each page is a script of `examples/gallery/` with what it printed and drew when this site was built.
+The tests run all of them.
 
 | example | shows |
 |---|---|

@@ -20,7 +20,10 @@ from website import code_blocks, gallery, reference, show  # noqa: E402
 
 DOCS = ROOT / "docs"
 # Documents at the root of the repository that are pages of the site, too.
-DOCUMENTS = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+DOCUMENTS = {
+    f"{name.upper()}.md": f"{name}.md"
+    for name in ("changelog", "contributing", "releasing", "security", "code_of_conduct")
+}
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?P<file>[^)]+\.svg)\)$", re.M)
 NAME = re.compile(r"(?<![\[`])`(?P<name>(?:gt|tf)\.[\w.]+)(?P<rest>\([^`\n]*\))?`(?![\]`])")
@@ -84,6 +87,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return re.sub(r"^<!-- not run: .*? -->\n", "", markdown, flags=re.M)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Take our own script where the theme would load one from the network."""
+    depth = page.file.dest_uri.count("/")
+    own = f'<script src="{"../" * depth}worker_from_disk.js"></script>'
+    return re.sub(r'<script src="https?:[^"]*/iframe-worker/shim"></script>', own, output)
+
+
 def _with_figures(markdown: str, path: Path) -> str:
     """Below each block what it printed and drew just now, where the page does not print it."""
     blocks, shown = code_blocks.blocks_of(markdown), show.shown_by(path)
@@ -112,7 +122,7 @@ def _rebased(text: str, source: str, page: str) -> str:
             found = DOCUMENTS[name]
         elif name.startswith("docs/"):
             found = name.removeprefix("docs/")
-        elif name.startswith("examples/gallery/"):
+        elif name.startswith("examples/gallery"):
             found = f"gallery/{Path(name).stem}.md" if name.endswith(".py") else "gallery/index.md"
         else:
             return match[0]
@@ -137,7 +147,7 @@ def _linked_names(markdown: str, name: str) -> str:
         own = match["name"]
         if own not in pages:
             return match[0]
-        return f"[{match[0]}]({up}/{pages[own]}#{own})"
+        return f"[{match[0]}]({up}/{pages[own]}#{reference.anchor(own)})"
 
     parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#.*$)", markdown, flags=re.M | re.S)
     return "".join(part if index % 2 else NAME.sub(link, part) for index, part in enumerate(parts))

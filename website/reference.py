@@ -24,7 +24,10 @@ import gradtape as gt
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
-DIRECTIVE = re.compile(r"^<!-- (?P<other>other )?names of (?P<module>[\w.]+)(?: from (?P<folders>[\w. ]+?))? -->$", re.M)
+DIRECTIVE = re.compile(
+    r"^<!-- (?P<other>other )?names of (?P<module>[\w.]+)(?: from (?P<folders>[\w. ]+?))? -->$",
+    re.M,
+)
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +102,11 @@ def _selected(match: re.Match[str]) -> list[str]:
 def _own(module: types.ModuleType) -> list[str]:
     """What a module exports, without the modules that have entries of their own."""
     return sorted(
-        (name for name in module.__all__ if not isinstance(getattr(module, name), types.ModuleType)),
+        (
+            name
+            for name in module.__all__
+            if not isinstance(getattr(module, name), types.ModuleType)
+        ),
         key=lambda name: (not name[:1].isupper(), name.lower()),
     )
 
@@ -120,8 +127,15 @@ def fill(text: str, page: str) -> str:
 
 def contents(names: list[str]) -> str:
     """A line of links to the entries of a page."""
-    links = " · ".join(f"[`{short(name).rpartition('.')[2]}`](#{short(name)})" for name in names)
+    links = " · ".join(
+        f"[`{short(name).rpartition('.')[2]}`](#{anchor(short(name))})" for name in names
+    )
     return f'<div class="names" markdown>\n\n{links}\n\n</div>' if names else ""
+
+
+def anchor(own: str) -> str:
+    """The anchor of an entry. Markdown does not take ids with two underscores."""
+    return own.replace("__", "")
 
 
 def found(name: str) -> object:
@@ -149,11 +163,11 @@ def entry(name: str) -> str:
     """Heading, signature and docstring of one public name, and of its methods if it is a class."""
     thing = found(name)
     own = short(name)
-    heading = f"### `{own}` {{ #{own} }}"
+    heading = f"### `{own}` {{ #{anchor(own)} }}"
     first = first_names().get(id(thing), name)
     if first != name and callable(thing):
         page = page_of_names()[short(first)]
-        return f"{heading}\n\nThe same as [`{short(first)}`]({page}#{short(first)})."
+        return f"{heading}\n\nThe same as [`{short(first)}`]({page}#{anchor(short(first))})."
     if not callable(thing) or _of_numpy(thing):
         return f"{heading}\n\n{_constant(thing)}"
     parts = [heading, _signature(own, thing), _document(thing)]
@@ -168,7 +182,7 @@ def methods(cls: type) -> Iterator[str]:
         owner = next((base for base in cls.__mro__ if name in vars(base)), object)
         if name.startswith("_") or not owner.__module__.startswith("gradtape"):
             continue
-        # Layers of Keras and errors have dozens of inherited ones: they are in the entry of the base.
+        # Inherited ones are in the entry of the base; layers of Keras have dozens.
         if owner is not cls and len(cls.__mro__) > 2 and _listed(owner):
             continue
         member = inspect.getattr_static(cls, name)
@@ -184,7 +198,7 @@ def _listed(cls: type) -> bool:
 def method(owner: str, cls: type, name: str) -> str:
     member = inspect.getattr_static(cls, name)
     own = f"{owner}.{name}"
-    heading = f"#### `{own.rpartition('.')[0].rpartition('.')[2]}.{name}` {{ #{own} }}"
+    heading = f"#### `{own.rpartition('.')[0].rpartition('.')[2]}.{name}` {{ #{anchor(own)} }}"
     if isinstance(member, property):
         return f"{heading}\n\n{_document(member)}"
     inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
@@ -245,4 +259,8 @@ def _of_numpy(thing: object) -> bool:
 def _constant(thing: object) -> str:
     if _of_numpy(thing):
         return f"NumPy's `{getattr(thing, '__name__', thing)}`."
-    return f"`{thing!r}`" if not (" at 0x" in repr(thing)) else f"An object of class `{type(thing).__name__}`."
+    return (
+        f"`{thing!r}`"
+        if " at 0x" not in repr(thing)
+        else f"An object of class `{type(thing).__name__}`."
+    )

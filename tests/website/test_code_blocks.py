@@ -28,7 +28,7 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def settings():
-    """A page may change the default dtype or begin a graph of TensorFlow 1; the next one may not know."""
+    """A page may change the default dtype or begin a graph of TensorFlow 1."""
     dtype = gt.default_dtype()
     yield
     gt.set_default_dtype(dtype)
@@ -56,9 +56,13 @@ def test_page_runs_as_printed(page, tmp_path):
 def test_blocks_are_python_or_say_why_not(page):
     for block in blocks_of(page.read_text("utf-8")):
         where = f"{name_of(page)}:{block.line}"
-        assert block.kind in OTHER_KINDS | {"python"}, f"{where}: what is a block of {block.kind!r}?"
+        assert block.kind in OTHER_KINDS | {"python"}, (
+            f"{where}: what is a block of {block.kind!r}?"
+        )
         if block.kind != "python":
-            assert "import " not in block.code, f"{where}: is this Python? Then say so, and it runs."
+            assert "import " not in block.code, (
+                f"{where}: is this Python? Then say so, and it runs."
+            )
 
 
 def test_readme_has_code():
@@ -74,7 +78,7 @@ def page(folder, text):
 def test_blocks_share_names_and_outputs_are_compared(tmp_path):
     text = "```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n\n```output\n3\n```\n"
     assert run_page(page(tmp_path, text))[1].text == "3\n"
-    with pytest.raises(AssertionError, match="page.md:6 prints"):
+    with pytest.raises(AssertionError, match=r"page\.md:6 prints"):
         run_page(page(tmp_path, text.replace("```output\n3", "```output\n4")))
 
 

@@ -36,9 +36,13 @@ def test_script_checks_its_results(path):
 
 
 def test_cells():
-    text = '# %% [markdown]\n# # Title\n#\n# A sentence. More.\n\n# %%\nx = 1\n\n# %%\nprint(x)\n'
+    text = "# %% [markdown]\n# # Title\n#\n# A sentence. More.\n\n# %%\nx = 1\n\n# %%\nprint(x)\n"
     cells = cells_of(text)
-    assert [(cell.kind, cell.line) for cell in cells] == [("markdown", 2), ("code", 7), ("code", 10)]
+    assert [(cell.kind, cell.line) for cell in cells] == [
+        ("markdown", 2),
+        ("code", 7),
+        ("code", 10),
+    ]
     assert cells[0].text == "# Title\n\nA sentence. More."
     assert title_of(text) == "Title"
     assert summary_of(text) == "A sentence."

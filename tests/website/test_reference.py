@@ -1,4 +1,4 @@
-"""The reference has an entry for every public name, and the pages for environment variables all of them."""
+"""The reference has every public name, and the page of environment variables all of those."""
 
 import re
 import types
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.formalities.public_names import public_modules
-from website import environment, reference
 
 import gradtape as gt
+from website import environment, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTED = reference.listed()
@@ -33,9 +33,13 @@ def test_namespaces_are_those_of_the_public_surface():
     top = [module for module in public_modules() if module.__name__.count(".") == 1]
     for module in top:
         if id(module) not in reached and module.__name__ != "gradtape.version":
-            own = [name for name in getattr(module, "__all__", ()) if getattr(gt, name, None) is None]
+            own = [
+                name for name in getattr(module, "__all__", ()) if getattr(gt, name, None) is None
+            ]
             hidden = [name for name in own if id(getattr(module, name)) not in things]
-            assert not hidden, f"{module.__name__} exports {hidden}, which no page of the reference has"
+            assert not hidden, (
+                f"{module.__name__} exports {hidden}, which no page of the reference has"
+            )
 
 
 @pytest.mark.parametrize("page", LISTED)
@@ -45,7 +49,7 @@ def test_entries_have_heading_signature_and_sentence(page):
     assert " at 0x" not in text
     for name in LISTED[page]:
         own = reference.short(name)
-        assert text.count(f"{{ #{own} }}") == 1, f"{own} has no entry, or two"
+        assert text.count(f"{{ #{reference.anchor(own)} }}") == 1, f"{own} has no entry, or two"
 
 
 def test_entry_of_a_function_and_of_a_class():
