@@ -79,7 +79,7 @@ def markdown_of(shown: Shown) -> str:
     """What a block has shown, as Markdown that stands below it."""
     parts = []
     if shown.text.strip():
-        parts.append(f'```{{ .text .printed title="prints" }}\n{shown.text.rstrip()}\n```')
+        parts.append(f"```{{ .text .printed }}\n{shown.text.rstrip()}\n```")
     parts += [
         f'<figure class="picture" markdown="0">\n{figure}\n</figure>' for figure in shown.figures
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,18 @@ NAME = re.compile(r"(?<![\[`])`(?P<name>(?:gt|tf)\.[\w.]+)(?P<rest>\([^`\n]*\))?
 
 
 def on_config(config: Any) -> Any:
-    """Leave out of the navigation what is not written yet, and list the decisions."""
+    """Leave out of the navigation what is not written yet, and add pages that it does not name."""
     config.nav = _existing(config.nav)
+    named = set(_pages(config.nav))
+    guide = next(entry["Guide"] for entry in config.nav if "Guide" in entry)
+    guide += sorted(path.name for path in DOCS.glob("*.md") if path.name not in named)
     return config
+
+
+def _pages(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        for inner in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from _pages(inner) if isinstance(inner, list) else [inner]
 
 
 def _existing(entries: list[Any]) -> list[Any]:
@@ -84,6 +94,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     markdown = PICTURE.sub(lambda match: _picture(match, path.parent), markdown)
     if not name.startswith("reference/") and name not in ("changelog.md",):
         markdown = _linked_names(markdown, name)
+    markdown = re.sub(r"^( *)```output$", r"\1```{ .text .printed }", markdown, flags=re.M)
     return re.sub(r"^<!-- not run: .*? -->\n", "", markdown, flags=re.M)
 
 
@@ -135,7 +146,7 @@ def _picture(match: re.Match[str], folder: Path) -> str:
     """The picture itself in place of a link, so that it has the colours of the page."""
     svg = (folder / match["file"]).read_text("utf-8")
     svg = svg[svg.index("<svg") :].strip().replace("<svg ", '<svg role="img" ', 1)
-    return f'<figure class="picture" markdown="0" aria-label="{match["text"]}">\n{svg}\n</figure>'
+    return f'<figure class="picture drawn" markdown="0" aria-label="{match["text"]}">\n{svg}\n</figure>'
 
 
 def _linked_names(markdown: str, name: str) -> str:
@@ -149,5 +160,5 @@ def _linked_names(markdown: str, name: str) -> str:
             return match[0]
         return f"[{match[0]}]({up}/{pages[own]}#{reference.anchor(own)})"
 
-    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#.*$)", markdown, flags=re.M | re.S)
+    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#[^\n]*$)", markdown, flags=re.M | re.S)
     return "".join(part if index % 2 else NAME.sub(link, part) for index, part in enumerate(parts))

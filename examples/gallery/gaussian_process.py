@@ -20,16 +20,18 @@ y = np.sin(1.3 * x) + 0.3 * x + 0.2 * rng.normal(size=x.size)
 mean = y.mean()
 
 
-def kernel(a, b, log_length, log_amplitude):
-    distance = (a[:, None] - b[None, :]) / gt.exp(log_length)
-    return gt.exp(2.0 * log_amplitude) * gt.exp(-0.5 * distance**2)
+def kernel(a, b, p):
+    distance = (a[:, None] - b[None, :]) / gt.exp(p["length"])
+    return gt.exp(2.0 * p["amplitude"]) * gt.exp(-0.5 * distance**2)
+
+
+def covariance(p):
+    """Of the measured values, noise included."""
+    return kernel(x, x, p) + gt.exp(2.0 * p["noise"]) * gt.eye(x.size)
 
 
 def negative_log_likelihood(p):
-    covariance = kernel(x, x, p["length"], p["amplitude"]) + gt.exp(2.0 * p["noise"]) * gt.eye(
-        x.size
-    )
-    factor = gt.linalg.cholesky(covariance)
+    factor = gt.linalg.cholesky(covariance(p))
     white = gt.linalg.triangular_solve(factor, gt.asarray(y - mean)[:, None], lower=True)
     return 0.5 * gt.sum(white**2) + gt.sum(gt.log(gt.diagonal(factor)))
 
@@ -43,7 +45,7 @@ start = {"length": np.log(0.5), "amplitude": 0.0, "noise": np.log(0.5)}
 p = gt.objective(negative_log_likelihood, start)
 found = minimize(p, p.ravel(start), jac=True, method="BFGS", options={"gtol": 1e-4})
 best = {name: float(value) for name, value in p.unravel(found.x).items()}
-print({name: round(np.exp(value), 3) for name, value in best.items()}, "after", found.nit, "steps")
+print(*(f"{name} {np.exp(value):.3f}" for name, value in best.items()), sep=", ")
 assert np.linalg.norm(p.jac(found.x)) < 1e-2
 assert 0.1 < np.exp(best["noise"]) < 0.35
 
@@ -53,19 +55,16 @@ assert 0.1 < np.exp(best["noise"]) < 0.35
 # The predicted mean is a function of x like any other, so its derivative is one more call.
 
 # %%
-covariance = kernel(x, x, best["length"], best["amplitude"]) + np.exp(2 * best["noise"]) * gt.eye(
-    x.size
-)
-weights = gt.linalg.solve(covariance, gt.asarray(y - mean))
-factor = gt.linalg.cholesky(covariance)
+weights = gt.linalg.solve(covariance(best), gt.asarray(y - mean))
+factor = gt.linalg.cholesky(covariance(best))
 
 
 def predict(new):
-    return mean + kernel(new, x, best["length"], best["amplitude"]) @ weights
+    return mean + kernel(new, x, best) @ weights
 
 
 def deviation(new):
-    cross = kernel(x, new, best["length"], best["amplitude"])
+    cross = kernel(x, new, best)
     white = gt.linalg.triangular_solve(factor, cross, lower=True)
     return gt.sqrt(np.exp(2 * best["amplitude"]) - gt.sum(white**2, axis=0))
 
@@ -83,8 +82,7 @@ top.plot(grid.numpy(), centre, label="mean, and two standard deviations")
 top.plot(x, y, ".", color="#9aa3ad", label="data")
 top.legend()
 bottom.plot(grid.numpy(), slope, color="C1", label="slope of the mean")
-bottom.plot(
-    grid.numpy(), 1.3 * np.cos(1.3 * grid.numpy()) + 0.3, ":", color="#9aa3ad", label="true slope"
-)
-bottom.legend()
+true_slope = 1.3 * np.cos(1.3 * grid.numpy()) + 0.3
+bottom.plot(grid.numpy(), true_slope, ":", color="#9aa3ad", label="true slope")
+bottom.legend(loc="lower right", fontsize=8)
 bottom.set_xlabel("x")
