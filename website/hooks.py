@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,17 +16,9 @@ for _folder in (ROOT / "src", ROOT):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
-from website import code_blocks, gallery, reference, show  # noqa: E402
+from website import code_blocks, gallery, links, reference, show  # noqa: E402
 
 DOCS = ROOT / "docs"
-# Documents at the root of the repository that are pages of the site, too.
-DOCUMENTS = {
-    f"{name.upper()}.md": f"{name}.md"
-    for name in ("changelog", "contributing", "releasing", "security", "code_of_conduct")
-}
-LINK = re.compile(r"(?<=\]\()(?P<target>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
-PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?P<file>[^)]+\.svg)\)$", re.M)
-NAME = re.compile(r"(?<![\[`])`(?P<name>(?:gt|tf)\.[\w.]+)(?P<rest>\([^`\n]*\))?`(?![\]`])")
 
 
 def on_config(config: Any) -> Any:
@@ -56,7 +47,7 @@ def _existing(entries: list[Any]) -> list[Any]:
             kept.append({title: ["gallery/index.md", *pages]})
         elif isinstance(inner, list):
             kept.append({title: _existing(inner)})
-        elif (DOCS / inner).exists() or inner in DOCUMENTS.values():
+        elif (DOCS / inner).exists() or inner in links.DOCUMENTS.values():
             kept.append(entry)
     return kept
 
@@ -73,9 +64,9 @@ def on_files(files: Any, config: Any) -> Any:
     for path in scripts:
         shown = show.shown_by(path)
         pages[f"gallery/{path.stem}.md"] = gallery.page_of(path, [shown[k] for k in sorted(shown)])
-    for name, page in DOCUMENTS.items():
+    for name, page in links.DOCUMENTS.items():
         text = (ROOT / name).read_text("utf-8")
-        pages[page] = _rebased(text, name, page)
+        pages[page] = links.rebased(text, name, page)
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
@@ -90,10 +81,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if path.exists() and "plt." in markdown:
         markdown = _with_figures(markdown, path)
     if path.exists():
-        markdown = _rebased(markdown, f"docs/{name}", name)
-    markdown = PICTURE.sub(lambda match: _picture(match, path.parent), markdown)
+        markdown = links.rebased(markdown, f"docs/{name}", name)
+    markdown = links.with_pictures(markdown, path.parent)
     if not name.startswith("reference/") and name not in ("changelog.md",):
-        markdown = _linked_names(markdown, name)
+        markdown = links.linked_names(markdown, name)
     markdown = re.sub(r"^( *)```output$", r"\1```{ .text .printed }", markdown, flags=re.M)
     return re.sub(r"^<!-- not run: .*? -->\n", "", markdown, flags=re.M)
 
@@ -119,46 +110,3 @@ def _with_figures(markdown: str, path: Path) -> str:
         if below:
             markdown = f"{markdown[:end]}\n\n{below}\n{markdown[end:]}"
     return markdown
-
-
-def _rebased(text: str, source: str, page: str) -> str:
-    """Links as they must be on the site: they are written for the repository."""
-
-    def target(match: re.Match[str]) -> str:
-        there = os.path.normpath((ROOT / source).parent / match["target"])
-        name = Path(there).relative_to(ROOT).as_posix() if there.startswith(str(ROOT)) else ""
-        if name == "README.md":
-            found = "index.md"
-        elif name in DOCUMENTS:
-            found = DOCUMENTS[name]
-        elif name.startswith("docs/"):
-            found = name.removeprefix("docs/")
-        elif name.startswith("examples/gallery"):
-            found = f"gallery/{Path(name).stem}.md" if name.endswith(".py") else "gallery/index.md"
-        else:
-            return match[0]
-        return os.path.relpath(found, Path(page).parent.as_posix()) + (match["anchor"] or "")
-
-    return LINK.sub(target, text)
-
-
-def _picture(match: re.Match[str], folder: Path) -> str:
-    """The picture itself in place of a link, so that it has the colours of the page."""
-    svg = (folder / match["file"]).read_text("utf-8")
-    svg = svg[svg.index("<svg") :].strip().replace("<svg ", '<svg role="img" ', 1)
-    return f'<figure class="picture drawn" markdown="0" aria-label="{match["text"]}">\n{svg}\n</figure>'
-
-
-def _linked_names(markdown: str, name: str) -> str:
-    """`gt.sin` in text leads to its entry in the reference."""
-    pages = reference.page_of_names()
-    up = os.path.relpath("reference", Path(name).parent.as_posix())
-
-    def link(match: re.Match[str]) -> str:
-        own = match["name"]
-        if own not in pages:
-            return match[0]
-        return f"[{match[0]}]({up}/{pages[own]}#{reference.anchor(own)})"
-
-    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#[^\n]*$)", markdown, flags=re.M | re.S)
-    return "".join(part if index % 2 else NAME.sub(link, part) for index, part in enumerate(parts))

@@ -52,11 +52,11 @@ def _run(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> str:
-    """A digest of the library and of this folder: another version may show something else."""
+    """A digest of the library and of what runs pages: another version may show something else."""
     digest = hashlib.sha256()
-    for folder in ("src/gradtape", "website"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    runner = ROOT / "website" / "code_blocks.py"
+    for path in [runner, *sorted((ROOT / "src" / "gradtape").rglob("*.py"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
