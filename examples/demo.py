@@ -268,7 +268,7 @@ def training(folder: Path) -> bool:
     start, seen = time.perf_counter(), 0.0
     for step in range(1, STEPS + 1):
         loss = train_step()
-        # Looking at the loss computes it; between looks several steps are computed at once.
+        # A look after the update; between loss and gradient it would split the step in two.
         if step % 25 == 0:
             seen = float(loss)
         progress(step, STEPS, f"loss {seen:.4f}")
