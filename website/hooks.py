@@ -91,9 +91,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Take our own script where the theme would load one from the network."""
-    depth = page.file.dest_uri.count("/")
-    own = f'<script src="{"../" * depth}worker_from_disk.js"></script>'
-    return re.sub(r'<script src="https?:[^"]*/iframe-worker/shim"></script>', own, output)
+    return _without_network(output, "../" * page.file.dest_uri.count("/"))
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """The same for the page that says that there is no such page."""
+    return _without_network(output_content, "")
+
+
+def _without_network(text: str, up: str) -> str:
+    own = f'<script src="{up}worker_from_disk.js"></script>'
+    return re.sub(r'<script src="https?:[^"]*/iframe-worker/shim"></script>', own, text)
 
 
 def _with_figures(markdown: str, path: Path) -> str:
