@@ -6,8 +6,9 @@ element-wise functions are generated. A page of docs/reference/ says which names
     <!-- names of gradtape from gradtape.ops.arrays gradtape.tensor -->
     <!-- names of gradtape.linalg -->
 
-A name of `gradtape` itself goes to the page that names the folder it is imported from, and to
-docs/reference/other.md (`<!-- other names of gradtape -->`) if no page does.
+A name of `gradtape` itself goes to the page that names the folder it is imported from. Names that
+no page claims, also those of other modules, go to docs/reference/other.md, at the place of
+`<!-- other names of gradtape -->`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def listed() -> dict[str, list[str]]:
     taken: set[str] = set()
     pages = {path.name: path.read_text("utf-8") for path in sorted(PAGES.glob("*.md"))}
     found = {name: _claimed(text, taken) for name, text in pages.items()}
-    rest = [f"gradtape.{name}" for name in _own(gt) if f"gradtape.{name}" not in taken]
+    everything = [f"{name}.{own}" for name, module in namespaces().items() for own in _own(module)]
+    rest = [name for name in everything if name not in taken]
     for name, text in pages.items():
         if any(match["other"] for match in DIRECTIVE.finditer(text)):
             found[name] += rest
@@ -104,7 +106,7 @@ def _own(module: types.ModuleType) -> list[str]:
     return sorted(
         (
             name
-            for name in module.__all__
+            for name in getattr(module, "__all__", ())
             if not isinstance(getattr(module, name), types.ModuleType)
         ),
         key=lambda name: (not name[:1].isupper(), name.lower()),
