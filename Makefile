@@ -1,9 +1,10 @@
 # Needs python3 (3.11 or newer, with venv and pip), make and git. Everything else goes into .venv.
 #
-#   make demo              what the library does, in a few seconds
+#   make demo              what the library is for, in half a minute
 #   make test              lint, format, types, tests
 #   make test-all          the tests on every Python, with the oldest versions, both recorders, without
 #                          libmvec and on one core; says what is not installed here
+#   make docs              the documentation site, into build/site (installs mkdocs in .venv)
 #   make coverage          the tests, and an error if they reach fewer lines than before
 #   make test-scalar       the tests without libmvec: libm lane by lane
 #   make test-own          the tests without libmvec: our own polynomials
@@ -44,6 +45,7 @@ TORCH_VERSION := 2.13.0
 # Stamps: an environment is installed again only when pyproject.toml or a version changed.
 MADE       := $(VENV)/.made
 RUN_READY  := $(VENV)/.installed-run
+DOCS_READY := $(VENV)/.installed-docs
 DEV_READY  := $(VENV)/.installed-dev
 PEERS_MADE := $(PEERS_VENV)/.made
 PEER_READY := $(PEERS_VENV)/.installed-torch-$(TORCH_VERSION)
@@ -53,7 +55,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo docs test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -62,6 +64,11 @@ help:
 
 demo: $(RUN_READY)
 	@$(BIN)/python examples/demo.py
+
+# Strict: a warning, such as a link that leads nowhere, is an error.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "The site is in build/site; open build/site/index.html."
 
 test: lint types
 	$(BIN)/python $(PYTEST)
@@ -240,6 +247,10 @@ $(RUN_READY): pyproject.toml $(MADE)
 $(DEV_READY): pyproject.toml $(MADE)
 	$(PIP) --editable '.[dev]'
 	@touch $(RUN_READY) $@
+
+$(DOCS_READY): pyproject.toml $(DEV_READY)
+	$(PIP) --editable '.[dev,docs]'
+	@touch $@
 
 $(PEERS_MADE):
 	$(require_python)

@@ -1,146 +1,339 @@
-"""A gradient, a Hessian-vector product and a short training run.
+"""What gradtape is for, in half a minute: five questions, a training run, a sparse Jacobian.
 
 Run it with `make demo`. Every result is compared with a value known in closed form or with a
-threshold; the exit status is 1 if a comparison fails.
+threshold; the exit status is 1 if a comparison fails. Pictures and the report go to build/demo,
+or to the folder that the command line names.
 """
+
+from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 import gradtape as gt
+from gradtape import nn, optimizers
 
-STEPS = 400
-LEARNING_RATE = 0.2
-MOMENTUM = 0.9
+STEPS = 1000
+# How long each form of an answer is measured.
+SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question: what was checked, and seconds for gradtape and for NumPy op by op."""
+
+    question: str
+    passed: bool
+    detail: str
+    ours: float
+    numpy: float
 
 
 def check(what: str, passed: bool, detail: str) -> bool:
     print(f"  [{'ok' if passed else 'FAILED'}] {what}: {detail}")
-    return passed
+    return bool(passed)
+
+
+def best(f: Callable[[], object]) -> float:
+    """The shortest of the calls that fit into some time."""
+    shortest, end = float("inf"), time.perf_counter() + SECONDS
+    while shortest == float("inf") or time.perf_counter() < end:
+        start = time.perf_counter()
+        f()
+        shortest = min(shortest, time.perf_counter() - start)
+    return shortest
+
+
+def off(found: object, expected: object) -> float:
+    """The largest difference, beside the size of what is expected."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def answer(
+    question: str,
+    what: str,
+    ours: Callable[[], object],
+    by_hand: Callable[[], object],
+    tolerance: float,
+) -> Answer:
+    """Compare three calls, then time more: the first one records, the second one compiles."""
+    error = 0.0
+    for _ in range(3):
+        pairs = zip(_listed(ours()), _listed(by_hand()), strict=True)
+        error = max(error, *(off(found, expected) for found, expected in pairs))
+    detail = f"{what}, off by {error:.0e}"
+    return Answer(question, error < tolerance, detail, best(ours), best(by_hand))
+
+
+def _listed(results: object) -> list[object]:
+    return list(results) if isinstance(results, list | tuple) else [results]
+
+
+def jacobian_of_a_tape() -> Answer:
+    array = np.random.default_rng(0).normal(size=(500, 500))
+    x = gt.asarray(array)
+
+    def ours():
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = [gt.sum(gt.square(x)), gt.mean(gt.exp(x))]
+        return [j.numpy() for j in tape.jacobian(y, x)]
+
+    def by_hand():
+        np.sum(np.square(array)), np.mean(np.exp(array))
+        return [2.0 * array, np.exp(array) / array.size]
+
+    return answer(
+        "Is a tape slower than a static graph for Jacobians?",
+        "two rows of 250,000",
+        ours,
+        by_hand,
+        1e-12,
+    )
+
+
+def preprocessing_under_the_tape() -> Answer:
+    rng = np.random.default_rng(1)
+    pixels, target = rng.uniform(0, 255, size=(64, 784)), rng.normal(size=(64, 10))
+    first = rng.normal(size=(784, 10)) * 0.05
+    weight, inputs, labels = gt.Variable(first), gt.asarray(pixels), gt.asarray(target)
+    plain = first.copy()
+
+    def ours():
+        with gt.GradientTape() as tape:
+            x = gt.clip(inputs / 255.0, 0.0, 1.0)
+            loss = gt.mean((gt.relu(x @ weight) - labels) ** 2)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return gt.evaluate(weight.value)
+
+    def by_hand():
+        nonlocal plain
+        x = np.clip(pixels / 255.0, 0.0, 1.0)
+        score = x @ plain
+        left = np.maximum(score, 0.0) - target
+        np.mean(left**2)
+        plain = plain - 0.01 * (x.T @ (2.0 / left.size * left * (score > 0)))
+        return plain
+
+    return answer(
+        "Must preprocessing stay out of the tape?", "a training step", ours, by_hand, 1e-11
+    )
+
+
+def element_wise() -> Answer:
+    array = np.random.default_rng(2).normal(size=1_000_000).astype(np.float32)
+    x = gt.asarray(array)
+
+    def ours():
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.where(x > 0.0, gt.sin(gt.exp(-x)), gt.exp(x) * x)
+        return tape.gradient(y, x).numpy()
+
+    def by_hand():
+        e, g = np.exp(-array), np.exp(array)
+        np.where(array > 0, np.sin(e), g * array)
+        return np.where(array > 0, -np.cos(e) * e, g * array + g)
+
+    return answer("Are element-wise gradients slow?", "a million elements", ours, by_hand, 1e-5)
+
+
+def loops_and_state() -> Answer:
+    array = np.linspace(0.5, 8.0, 20_000)
+
+    @gt.function
+    def cube_root(a):
+        rounds = []  # a list that grows, and a loop on values
+        with gt.GradientTape() as tape:
+            tape.watch(a)
+            x = a
+            while gt.max(gt.abs(x * x * x - a)) > 1e-9:
+                x = x - (x * x * x - a) / (3.0 * x * x)
+                rounds.append(x)
+            last = rounds[-1]
+        return last, tape.gradient(last, a)
+
+    def by_hand():
+        points = [array]
+        while np.max(np.abs(points[-1] ** 3 - array)) > 1e-9:
+            x = points[-1]
+            points.append(x - (x * x * x - array) / (3.0 * x * x))
+        passed, slope = np.ones_like(array), np.zeros_like(array)
+        for x in reversed(points[:-1]):  # back through each round
+            slope = slope + passed / (3.0 * x * x)
+            passed = passed * (2.0 / 3.0) * (1.0 - array / (x * x * x))
+        return points[-1], slope + passed
+
+    a = gt.asarray(array)
+    return answer(
+        "Does a tape follow loops, branches and lists?",
+        "derivative through Newton's method",
+        lambda: gt.evaluate(cube_root(a)),
+        by_hand,
+        1e-9,
+    )
+
+
+def one_jacobian_per_example() -> Answer:
+    rng = np.random.default_rng(3)
+    array, matrix = rng.normal(size=(256, 32)), rng.normal(size=(32, 32)) / 6.0
+    x, w = gt.asarray(array), gt.asarray(matrix)
+
+    def ours():
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.tanh(x @ w)
+        return tape.batch_jacobian(y, x).numpy()
+
+    def by_hand():
+        y = np.tanh(array @ matrix)
+        return (1.0 - y * y)[:, :, None] * matrix.T
+
+    return answer(
+        "gradient, jacobian, batch_jacobian: which?",
+        "256 Jacobians of 32 × 32",
+        ours,
+        by_hand,
+        1e-12,
+    )
+
+
+def questions() -> bool:
+    print("Five questions, and the same formulas written by hand in NumPy, op by op")
+    asked = (
+        jacobian_of_a_tape,
+        preprocessing_under_the_tape,
+        element_wise,
+        loops_and_state,
+        one_jacobian_per_example,
+    )
+    answers = [ask() for ask in asked]
+    print(f"  {'':52} {'gradtape':>10} {'NumPy':>10} {'times':>6}")
+    for answer in answers:
+        times = f"{1e3 * answer.ours:7.2f} ms {1e3 * answer.numpy:7.2f} ms"
+        print(f"  {answer.question:52} {times} {answer.numpy / answer.ours:6.1f}")
+    checked = [check(answer.question, answer.passed, answer.detail) for answer in answers]
+    return all(checked)
 
 
 def progress(done: int, total: int, note: str) -> None:
     """Draw a bar on stderr; where that is not a terminal, write one line per quarter."""
     if sys.stderr.isatty():
         filled = 30 * done // total
-        bar = "#" * filled + "." * (30 - filled)
+        bar = "█" * filled + "·" * (30 - filled)
         end = "\n" if done == total else ""
-        print(f"\r  [{bar}] {done}/{total} {note}", end=end, file=sys.stderr, flush=True)
+        print(f"\r  {bar} {done}/{total} {note}", end=end, file=sys.stderr, flush=True)
     elif 4 * done // total != 4 * (done - 1) // total:
         print(f"  {done}/{total} {note}", file=sys.stderr, flush=True)
 
 
-def gradient() -> bool:
-    print("Gradient of sum(sin(x) exp(-x²/2)), 1000 points")
-    points = np.linspace(-3.0, 3.0, 1000)
-    x = gt.asarray(points)
-    with gt.GradientTape() as tape:
-        tape.watch(x)
-        y = gt.sum(gt.sin(x) * gt.exp(-0.5 * x * x))
-    found = tape.gradient(y, x).numpy()
-    exact = (np.cos(points) - points * np.sin(points)) * np.exp(-0.5 * points**2)
-    error = np.max(np.abs(found - exact))
-    return check("tape against the closed form", error < 1e-12, f"largest error {error:.1e}")
+def spirals(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Points on two spirals that wind around each other, and which one each lies on."""
+    labels = rng.integers(0, 2, count)
+    angle = np.sqrt(rng.uniform(0.02, 1.0, count)) * 3.0 * np.pi
+    radius = np.where(labels, angle, -angle) / 10.0
+    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return (points + 0.01 * rng.normal(size=points.shape)).astype(np.float32), labels
 
 
-def hessian_vector_product() -> bool:
-    print("Hessian-vector product of log(sum(exp(x))), forward over reverse, 1000 unknowns")
-    generator = np.random.default_rng(0)
-    point, direction = generator.normal(size=(2, 1000))
-
-    def log_sum_exp(x):
-        return gt.log(gt.sum(gt.exp(x)))
-
-    slope, product = gt.jvp(gt.grad(log_sum_exp), (gt.asarray(point),), (gt.asarray(direction),))
-    softmax = np.exp(point) / np.sum(np.exp(point))
-    exact = softmax * direction - softmax * np.dot(softmax, direction)
-    slope_error = np.max(np.abs(slope.numpy() - softmax))
-    product_error = np.max(np.abs(product.numpy() - exact))
-    passed = check(
-        "gradient is softmax(x)", slope_error < 1e-14, f"largest error {slope_error:.1e}"
+def training(folder: Path) -> bool:
+    print(f"Training 2-64-64-2 on two spirals, {STEPS} steps of AdamW, nothing decorated")
+    rng = np.random.default_rng(0)
+    gt.random.seed(0)
+    points, labels = spirals(4000, rng)
+    unseen, unseen_labels = spirals(1000, rng)
+    model = nn.Sequential([nn.Dense(64, "silu"), nn.Dense(64, "silu"), nn.Dense(2)])
+    rate = optimizers.schedules.CosineDecay(
+        0.0, STEPS - STEPS // 10, warmup_target=0.01, warmup_steps=STEPS // 10
     )
-    return passed & check(
-        "product is (diag(p) - p pᵀ) v", product_error < 1e-14, f"largest error {product_error:.1e}"
-    )
-
-
-def two_moons(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two interleaved half circles with noise; labels are -1 and +1."""
-    generator = np.random.default_rng(1)
-    angle = generator.uniform(0.0, np.pi, size=count)
-    label = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
-    points = np.stack([label * np.cos(angle) + 0.5 * (1 - label), label * np.sin(angle)], axis=1)
-    points[:, 1] += 0.25 * (1 - label)
-    return points + 0.1 * generator.normal(size=points.shape), label[:, np.newaxis]
-
-
-def training() -> bool:
-    print(f"Training 2-32-1 tanh network on two moons, 500 points, {STEPS} steps of SGD + momentum")
-    generator = np.random.default_rng(2)
-    points, labels = two_moons(500)
-    x, label = gt.asarray(points), gt.asarray(labels)
-    weights = [
-        gt.Variable(generator.normal(size=(2, 32)), name="hidden_weight"),
-        gt.Variable(np.zeros(32), name="hidden_bias"),
-        gt.Variable(generator.normal(size=(32, 1)) / np.sqrt(32), name="output_weight"),
-        gt.Variable(np.zeros(1), name="output_bias"),
-    ]
-    velocities = [gt.Variable(np.zeros(w.shape), trainable=False) for w in weights]
-
-    def scores():
-        hidden_weight, hidden_bias, output_weight, output_bias = weights
-        return gt.tanh(x @ hidden_weight + hidden_bias) @ output_weight + output_bias
+    optimizer = optimizers.AdamW(rate, weight_decay=1e-3, global_clipnorm=1.0)
 
     def train_step():
+        rows = rng.integers(0, len(points), 128)
         with gt.GradientTape() as tape:
-            loss = gt.mean(gt.log1p(gt.exp(-label * scores())))
-        for weight, velocity, slope in zip(
-            weights, velocities, tape.gradient(loss, weights), strict=True
-        ):
-            velocity.assign(MOMENTUM * velocity.value + slope)
-            weight.assign_sub(LEARNING_RATE * velocity.value)
+            logits = model(points[rows])
+            loss = nn.losses.sparse_categorical_crossentropy(labels[rows], logits, from_logits=True)
+        weights = model.parameters()
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
         return loss
 
-    start = time.perf_counter()
-    first = last = float(train_step())
-    for step in range(2, STEPS + 1):
+    start, seen = time.perf_counter(), 0.0
+    for step in range(1, STEPS + 1):
         loss = train_step()
-        # Observing the loss computes it; between observations a step is only recorded.
-        if step % 10 == 0 or step == STEPS:
-            last = float(loss)
-        progress(step, STEPS, f"loss {last:.4f}")
-    correct = np.mean(np.sign(scores().numpy()) == labels)
+        # A look after the update; between loss and gradient it would split the step in two.
+        if step % 25 == 0:
+            seen = float(loss)
+        progress(step, STEPS, f"loss {seen:.4f}")
     seconds = time.perf_counter() - start
-    print(f"  {STEPS} steps in {seconds:.2f} s: {STEPS / seconds:.0f} steps/s")
-    passed = check("loss fell tenfold", last < 0.1 * first, f"{first:.4f} to {last:.4f}")
-    return passed & check("accuracy above 98 %", correct > 0.98, f"{100 * correct:.1f} %")
+    right = np.mean(np.argmax(model(unseen).numpy(), axis=1) == unseen_labels)
+    print(f"  {STEPS / seconds:.0f} steps/s")
+    passed = check("accuracy on points not seen above 97 %", right > 0.97, f"{100 * right:.1f} %")
+    return report(folder, train_step) and passed
 
 
-def recording_cost() -> None:
-    print("Recording 50 rounds of sin(y) * 0.9 + x on 4 elements (nothing is computed)")
-    x = gt.asarray(np.linspace(0.0, 1.0, 4))
-    best = float("inf")
-    for _ in range(50):
-        start = time.perf_counter()
-        with gt.GradientTape() as tape:
-            tape.watch(x)
-            y = x
-            for _ in range(50):
-                y = gt.sin(y) * 0.9 + x
-        best = min(best, time.perf_counter() - start)
-    print(f"  {1e6 * best / 150:.2f} µs per op, best of 50")
+def report(folder: Path, train_step: Callable[[], object]) -> bool:
+    """Profile a few more steps, and write the page about them."""
+    # Unconditional as soon as gt.profile is part of the library.
+    if not hasattr(gt, "profile"):
+        return True
+    with gt.profile() as profile:
+        for _ in range(50):
+            loss = train_step()
+        float(loss)
+    page = folder / "report.html"
+    profile.save(page)
+    return check("report page", page.stat().st_size > 1000, f"{page}: open it in a browser")
 
 
-def main() -> int:
+def sparse_jacobian(folder: Path) -> bool:
+    side = 24
+    print(f"A sparse Jacobian: diffusion on a grid of {side} × {side}, found from the program")
+
+    def diffusion(u):
+        u = gt.reshape(u, (side, side))
+        padded = gt.pad(u, [(1, 1), (1, 1)])
+        around = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2]
+        return gt.reshape(around - 4.0 * u + u**3, (-1,))
+
+    point = np.linspace(0.0, 1.0, side * side)
+    jacobian = gt.prepare_jacobian(diffusion, point, sparse=True)
+    for line in gt.spy(jacobian.pattern, width=48).splitlines():
+        print("   ", line)
+    found = jacobian(point)
+    direction = np.cos(np.arange(point.size))
+    product = gt.jvp(diffusion, (gt.asarray(point),), (gt.asarray(direction),))[1].numpy()
+    error = off(found @ direction, product)
+    detail = f"{found.shape[0]} × {found.shape[1]}, {found.nnz} entries, off by {error:.0e}"
+    passed = check(f"{jacobian.colours} products instead of {point.size}", error < 1e-12, detail)
+    try:
+        import matplotlib  # optional: without it there is the picture above
+    except ImportError:
+        return passed
+    matplotlib.use("agg")
+    picture = folder / "jacobian.png"
+    axes = gt.spy(jacobian.pattern, plot=True)
+    axes.figure.savefig(picture, dpi=120)
+    print(f"  the same as a picture: {picture}")
+    return passed
+
+
+def main(folder: Path) -> int:
     start = time.perf_counter()
-    results = [gradient(), hessian_vector_product(), training()]
-    recording_cost()
+    folder.mkdir(parents=True, exist_ok=True)
+    results = [questions(), training(folder), sparse_jacobian(folder)]
     verdict = "all checks passed" if all(results) else "SOME CHECKS FAILED"
     print(f"Done in {time.perf_counter() - start:.1f} s: {verdict}.")
     return 0 if all(results) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    default = Path(__file__).resolve().parents[1] / "build" / "demo"
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else default))

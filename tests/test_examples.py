@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from examples import demo
 from examples.brusselator import Brusselator
 from examples.bundle_adjustment import adjust, disturbed, make_scene, rotate
 from examples.nonlinear_regression import PROBLEMS, digits, fit
@@ -79,3 +80,21 @@ def test_bundle_adjustment_finds_the_truth():
     # coordinate of a picture moves with all of them.
     unknown = np.sum(scene.camera_of >= 2)
     assert r.jac_sparsity.nnz == 2 * (3 * len(scene.camera_of) + 9 * unknown)
+
+
+def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(demo, "SECONDS", 0.0)
+    assert demo.questions()
+    assert demo.sparse_jacobian(tmp_path)
+    shown = capsys.readouterr().out
+    assert shown.count("[ok]") == 6
+    assert "⠻⣦" in shown
+    assert (tmp_path / "jacobian.png").stat().st_size > 1000
+
+
+def test_demo_fails_where_an_answer_is_wrong(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "SECONDS", 0.0)
+    monkeypatch.setattr(demo, "STEPS", 25)
+    monkeypatch.setattr(demo, "questions", lambda: True)
+    # A network that was hardly trained is not right in 97 of 100 cases.
+    assert demo.main(tmp_path) == 1
