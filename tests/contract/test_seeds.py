@@ -68,6 +68,8 @@ class TestSeeds:
             g = tape.gradient(loss, w).numpy()
             return g, gt.counters().ops_run - before
 
-        (g1, ops1), (g2, ops2) = step(True), step(False)
+        # The first runs of a program are NumPy's, and compiled programs have fewer ops.
+        for _ in range(3):
+            (g1, ops1), (g2, ops2) = step(True), step(False)
         np.testing.assert_array_equal(g1, g2)
         assert ops1 == ops2

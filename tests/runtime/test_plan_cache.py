@@ -45,7 +45,7 @@ def difference(before):
     return {
         name: getattr(after, name) - getattr(before, name)
         for name in vars(before)
-        if getattr(after, name) != getattr(before, name)
+        if getattr(after, name) != getattr(before, name) and name != "nodes_visited"
     }
 
 

@@ -54,10 +54,9 @@ def test_twice_the_ops_are_twice_the_steps(few_are_long, count):
 
 
 def test_long_programs_run_no_pass_in_numpy(few_are_long):
-    short, long = visited(chain, 300), visited(chain, 400)
+    long = visited(chain, 400)
     # Deriving visits the sines, and planning the three nodes of each: its sine, cosine, product.
     assert long <= 4 * 400 + 100
-    assert short > long
 
 
 def test_long_programs_are_found_again(few_are_long, monkeypatch):
@@ -269,7 +268,7 @@ def test_long_programs_with_loops_are_optimised_at_once(monkeypatch):
     x = gt.asarray([1.0, 2.0])
     last, both = gt.scan(lambda c, a: (c + a, c * a), 0.0, x)
     whole = gt.program_of(last)
-    assert plan_cache.plan_for(whole).program.nodes[0].spec != whole.nodes[0].spec
+    assert plan_cache.plan_for(whole)._for_numpy().nodes[0].spec != whole.nodes[0].spec
     plain = gt.program_of(gt.sin(x) + gt.sin(x))
     assert plan_cache.plan_for(plain).program is plain
     assert [float(last), *both.tolist()] == [3.0, 0.0, 2.0]

@@ -186,7 +186,7 @@ def _window_reads(y: Node, x: Operand, kernel: Operand, strides: Ints, dilations
     numbers = np.arange(x.size).reshape(x.shape)
     found = windows_of(numbers, kernel.shape[1:-2], strides, dilations)
     depth = math.prod(kernel.shape[1:-1])
-    rows = np.repeat(found.reshape(-1, depth), y.shape[-1], axis=0)
+    rows = np.repeat(found.reshape(math.prod(y.shape[:-1]), depth), y.shape[-1], axis=0)
     starts = np.arange(y.size + 1) * depth
     entries = np.ones(rows.size, bool)
     return Listed(csr_array((entries, rows.reshape(-1), starts), (y.size, x.size)))
