@@ -1,0 +1,136 @@
+"""Tasks on Ray: submitted some at a time, retried by Ray when a worker dies, streamed back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gradtape.distributed import kernel_files, ray_cluster
+from gradtape.distributed.functions_sent import Sent
+from gradtape.distributed.report import RayMetrics, Report
+from gradtape.distributed.tasks import Outcome, Settings, install_kernels, run_tasks
+
+# Tasks that are under way or wait with their results, for each worker.
+AHEAD = 2
+
+Chunk = tuple[list[int], list[Any]]
+
+
+class _Attempts:
+    """An actor that counts how often each task began: more than once is a retry by Ray."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
+
+    def begin(self, task: int, pid: int) -> None:
+        """Note that a worker begins a task."""
+        self._begun[task] = self._begun.get(task, 0) + 1
+        self._pids[task] = pid
+
+    def retries(self) -> int:
+        """How many times a task began again."""
+        return sum(self._begun.values()) - len(self._begun)
+
+    def running(self) -> dict[int, int]:
+        """The process that last began each task."""
+        return dict(self._pids)
+
+
+def _task(
+    sent: Sent, attempts: Any, task: int, numbers: Any, items: Any, settings: Settings, kernels: Any
+) -> list[Any]:
+    attempts.begin.remote(task, os.getpid())
+    if kernels is not None:
+        import ray  # this runs in a worker of Ray
+
+        digest, reference = kernels
+        install_kernels(digest, ray.get(reference))
+    return run_tasks(sent, numbers, items, settings)
+
+
+def needs_kernel_files(ray: Any) -> bool:
+    """Whether workers may run on machines that do not share the driver's folder of kernels."""
+    return len([node for node in ray.nodes() if node["Alive"]]) > 1
+
+
+class RayTasks:
+    """The tasks of one map on a cluster."""
+
+    def __init__(
+        self, ray: Any, sent: Sent, settings: Settings, report: Report, workers: int, retries: int
+    ) -> None:
+        self._ray, self._settings, self._report = ray, settings, report
+        self._limit = AHEAD * workers
+        self._sent = ray.put(sent)
+        report.bytes_sent += len(sent.data)
+        self.attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
+        self._task = ray.remote(_task).options(num_cpus=settings.threads, max_retries=retries)
+        self._metrics = RayMetrics(ray.util.metrics, report)
+        self._kernels = None
+        if needs_kernel_files(ray):
+            files = kernel_files.used_here()
+            report.bytes_sent += files.size
+            self._kernels = (sent.digest, [ray.put(files)][0])
+
+    def run(self, chunks: Iterator[Chunk], ordered: bool, refs: bool) -> Iterator[tuple[int, Any]]:
+        """Number and result of each item: in order, or as soon as they are there."""
+        waiting: dict[Any, tuple[list[int], list[Any]]] = {}
+        order: list[Any] = []
+        number = 0
+        try:
+            while True:
+                while len(waiting) < self._limit:
+                    chunk = next(chunks, None)
+                    if chunk is None:
+                        break
+                    head, *rest = self._submit(number, chunk)
+                    waiting[head] = (chunk[0], rest)
+                    order.append(head)
+                    number += 1
+                if not waiting:
+                    break
+                if ordered:
+                    head = order.pop(0)
+                else:
+                    (head, *_), _ = self._ray.wait(list(waiting), num_returns=1)
+                    order.remove(head)
+                yield from self._results(head, *waiting.pop(head), refs)
+        finally:
+            for head in waiting:
+                self._ray.cancel(head, force=False)
+            self._report.retries += self._ray.get(self.attempts.retries.remote())
+            self._metrics.tell()
+
+    def _submit(self, number: int, chunk: Chunk) -> list[Any]:
+        numbers, items = chunk
+        task = self._task.options(num_returns=1 + len(items))
+        return task.remote(
+            self._sent, self.attempts, number, numbers, items, self._settings, self._kernels
+        )
+
+    def _results(
+        self, head: Any, numbers: Sequence[int], rest: Sequence[Any], refs: bool
+    ) -> Iterator[tuple[int, Any]]:
+        outcome: Outcome = self._ray.get(head)
+        self._report.add(outcome.cost)
+        raise_failure(outcome)
+        self._metrics.tell()
+        for number, reference in zip(numbers, rest, strict=True):
+            yield number, reference if refs else self._ray.get(reference)
+
+
+def raise_failure(outcome: Outcome) -> None:
+    """Raise the error of an item, with a note where it came from."""
+    failure = outcome.failure
+    if failure is not None:
+        failure.error.add_note(f"in item {failure.number} of map, in a worker:\n{failure.text}")
+        raise failure.error
+
+
+def connect(name: str, address: str | None, workers: int | None, threads: int) -> tuple[Any, int]:
+    """Ray, and how many workers may be busy at once."""
+    ray = ray_cluster.connect(name, address)
+    there = max(1, ray_cluster.cpus(ray) // threads)
+    return ray, there if workers is None else min(workers, there)
