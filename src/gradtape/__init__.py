@@ -258,11 +258,13 @@ __all__ = [
     "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
     "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
     "zeros_like",
+    # Saving and training.
+    "Checkpointer", "fit", "load", "save", "storage", "training",
 ]  # fmt: skip
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf")
+_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf", "training")
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -289,7 +291,7 @@ _LATER: dict[str, tuple[str, ...]] = {
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import extend, nn, optimizers, storage, testing, tf
+    from gradtape import extend, nn, optimizers, storage, testing, tf, training
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function

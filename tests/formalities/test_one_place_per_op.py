@@ -56,6 +56,7 @@ WORDS = {
     "runtime/machine_limits.py": {"max"},  # a word in a file of Linux
     "runtime/native_loops.py": {"maximum", "scan"},  # a field, and a function of generated code
     "sparsity/pattern.py": {"all"},  # a word of a text
+    "training/early_stopping.py": {"max", "min"},  # modes, as in Keras
 }  # fmt: skip
 
 

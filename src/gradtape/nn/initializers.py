@@ -58,11 +58,14 @@ Factory = TypeVar("Factory", bound=Callable[..., Initializer])
 def _noted(factory: Factory) -> Factory:
     """Note in each initialiser what made it, so that `gt.save` can name it."""
 
+    title = f"gradtape.nn.initializers.{factory.__name__}"
+    # Read once: a layer may be built inside a captured function, which must not look at code.
+    names = tuple(inspect.signature(factory).parameters)
+
     @functools.wraps(factory)
     def make(*args: Any, **kwargs: Any) -> Initializer:
         found: Any = factory(*args, **kwargs)
-        arguments = inspect.signature(factory).bind(*args, **kwargs).arguments
-        found.made_by = Made(f"gradtape.nn.initializers.{factory.__name__}", dict(arguments))
+        found.made_by = Made(title, {**dict(zip(names, args, strict=False)), **kwargs})
         return found
 
     return make  # type: ignore[return-value]

@@ -13,6 +13,7 @@ True
 """
 
 from gradtape.graph.public_face import face_package as _face_package
+from gradtape.optimizers import saved_optimizer as _saved_optimizer  # noqa: F401  # it registers
 from gradtape.optimizers import schedules
 from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import threading
 import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from gradtape import random
 from gradtape.errors import CheckpointError, DamagedFileError
 from gradtape.graph.argument_checks import as_count, as_flag
 from gradtape.graph.locks import Process, new_lock
-from gradtape.storage import files
+from gradtape.storage import files, registry
 from gradtape.storage.decode import new_tree, tree_into
 from gradtape.storage.encode import Snapshot, snapshot
 from gradtape.storage.folder_lock import FolderLock
@@ -91,9 +91,7 @@ class Checkpointer:
     that was not, bit for bit. `keep=None` keeps all. One process at a time writes to a folder.
     """
 
-    def __init__(
-        self, directory: files.PathLike, keep: int | None = 3, every: int = 1
-    ) -> None:
+    def __init__(self, directory: files.PathLike, keep: int | None = 3, every: int = 1) -> None:
         self.directory = files.as_path("Checkpointer", directory)
         self.keep = None if keep is None else as_count("Checkpointer: keep", keep, least=1)
         self.every = as_count("Checkpointer: every", every, least=1)
@@ -129,9 +127,7 @@ class Checkpointer:
                 )
             # One file at a time: a disk that is slower than the training slows it down.
             self.wait()
-            content = snapshot(
-                {"step": step, "random": random.get_state(), "tree": tree}
-            )
+            content = snapshot({"step": step, "random": registry.SHARED_STREAM, "tree": tree})
             self.directory.mkdir(parents=True, exist_ok=True)
             if self._folder.acquire():
                 self._delete_unfinished()
@@ -171,8 +167,7 @@ class Checkpointer:
     def _delete_unfinished(self) -> None:
         """Remove what killed processes left. The folder is locked, so nobody is writing them."""
         for path in self.directory.glob(f".checkpoint-*{files.UNFINISHED}"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
         """Wait for the last checkpoint, and let another process write to the folder.
@@ -194,7 +189,10 @@ class Checkpointer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         if self._mode:
             self._mode.pop().__exit__(None, None, None)
@@ -246,7 +244,9 @@ class Checkpointer:
                     continue
                 except DamagedFileError as error:
                     damaged = error
-                    warnings.warn(f"Checkpointer.restore: {error} An older one is used.", stacklevel=2)
+                    warnings.warn(
+                        f"Checkpointer.restore: {error} An older one is used.", stacklevel=2
+                    )
             if damaged is not None:
                 raise damaged
             return None
@@ -281,11 +281,8 @@ def _read(path: Path, into: Any) -> Restored:
     tree, objects = content["tree"], content["objects"]
     if into is _NOWHERE:
         found = new_tree(tree, objects, file.array)
+        registry.set_stream(registry.SHARED_STREAM, found["random"]).apply()
     else:
-        guide = {"step": 0, "random": None, "tree": into}
+        guide = {"step": 0, "random": registry.SHARED_STREAM, "tree": into}
         found = tree_into(tree, objects, file.array, guide)
-    if found["random"] is not None:
-        random.set_state(found["random"])
     return Restored(found["step"], found["tree"])
-
-

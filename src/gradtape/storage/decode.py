@@ -19,7 +19,7 @@ from gradtape.errors import DamagedFileError, MismatchError, StorageError
 from gradtape.graph.spec import spec
 from gradtape.recording.value import Value
 from gradtape.storage import registry
-from gradtape.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_TYPES
+from gradtape.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_TYPES, TF_TENSOR
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -225,11 +225,12 @@ class _Decoder:
             return cls.restored(array, trainable, _text(name))
         if not isinstance(guide, Variable):
             self._differ(guide, path, "a Variable")
-        if tuple(guide.shape) != array.shape or guide.dtype != array.dtype:
+        here = guide._handle.spec
+        if here.shape != array.shape or here.dtype != array.dtype:
             raise MismatchError(
                 f"load: {path} has shape {array.shape} and dtype {array.dtype} in the file, and "
-                f"shape {tuple(guide.shape)} and dtype {guide.dtype} here. Load into a tree with "
-                "the same variables."
+                f"shape {here.shape} and dtype {here.dtype} here. Load into a tree with the same "
+                "variables."
             )
         self.assigned.append((guide, _tensor(array, "")))
         return guide
@@ -244,7 +245,7 @@ class _Decoder:
             if kind.fill is None or kind.make is not None:
                 assert kind.make is not None
                 return kind.make(self._inner(inner, FREE, path, depth))
-            made = object.__new__(cls)
+            made: Any = object.__new__(cls)
             self.entries[number] = made
             self._fill(kind, made, self._inner(inner, FREE, path, depth), path, at_once=True)
             return made
@@ -455,16 +456,15 @@ def holds_cells(tree: Any) -> bool:
 
 
 def _tensor(array: np.ndarray, word: str) -> Tensor:
-    if word:
-        cls: Any = registry.class_named(word)
-        if cls is None or not issubclass(cls, Tensor):
-            raise ValueError(f"{word!r} is not a class of tensors")
-        return cls.restored(array)
+    cls: Any = registry.class_named(word) if word else Tensor
+    if cls is None or word not in ("", TF_TENSOR):
+        raise ValueError(f"{word!r} is not a class of tensors")
     if array.dtype == np.float16:
         raise ValueError("a tensor of dtype float16")
     array = array.view()
     array.flags.writeable = False
-    return Tensor(None, None, Value(array, spec(array.shape, array.dtype)))
+    found: Tensor = cls(None, None, Value(array, spec(array.shape, array.dtype)))
+    return found
 
 
 def _text(node: Any) -> str:

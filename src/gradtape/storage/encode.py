@@ -23,10 +23,12 @@ from gradtape.errors import UnsavableError
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.thread_state import state
 from gradtape.storage import registry
-from gradtape.tensor.row_sparse import KeptAsRows
+from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
+# Tensors of `gradtape.tf` come back as such.
+TF_TENSOR = "gradtape.tf.Tensor"
 # Nests deeper than this are neither saved nor loaded.
 DEEPEST = 128
 # Lists of so many floats or ints are kept as one array.
@@ -172,11 +174,13 @@ class Encoder:
             word = registry.name_of(type(x)) if type(x) is not Variable else ""
             return ["variable", self._array(array, path), x.name, x.trainable, word]
         if isinstance(x, KeptAsRows):
+            if not isinstance(x, RowSparse):
+                raise _refused(path, x, "which cannot be saved. Save its indices and values.")
             indices, values = x.indices.numpy(), x.values.numpy()
             keys = [self._array(indices, f"{path}.indices"), self._array(values, f"{path}.values")]
             return ["rows", *keys, list(x.spec.shape), x.spec.dtype.name]
         if isinstance(x, Tensor):
-            word = registry.name_of(type(x)) if _is_other(type(x)) else ""
+            word = TF_TENSOR if _is_other(type(x)) else ""
             return ["tensor", self._array(x.numpy(), path), word]
         if isinstance(x, np.ndarray):
             return self._numpy(x, path)
@@ -290,7 +294,9 @@ class Encoder:
             return None
         made = getattr(x, "made_by", None)
         if isinstance(made, Made):
-            parts = [[key, self.node(value, path, depth + 1)] for key, value in made.arguments.items()]
+            parts = [
+                [key, self.node(value, path, depth + 1)] for key, value in made.arguments.items()
+            ]
             return ["made", made.maker, parts]
         is_code = isinstance(x, (type, functools.partial)) or (
             callable(x) and not registry.has_fields(type(x)) and not pytree.registered(type(x))

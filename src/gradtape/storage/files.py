@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import os
+import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gradtape.storage.structure import refuse, text_of
 PathLike = str | os.PathLike[str]
 OpenFile = safetensors_file.SafetensorsFile | npz_file.NpzFile
 ENDINGS = (safetensors_file.ENDING, npz_file.ENDING)
-# Unfinished files end like this, so that nothing takes one for a file that is whole.
+# Folders of unfinished files end like this, so that nothing takes one for a whole file.
 UNFINISHED = ".unfinished"
 _numbers = itertools.count()
 
@@ -68,18 +69,23 @@ def write_whole(path: Path, snapshot: Snapshot, where: str = "save") -> None:
     write, text = writer_for(where, path), text_of(snapshot)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, f"{where}: this is a folder, not a file", str(path))
-    # In the same folder, so that renaming moves no data.
+    # A folder beside the place, so that renaming moves no data; the library of safetensors keeps a
+    # temporary file of its own in it.
     name = f".{path.name}.{os.getpid()}.{next(_numbers)}{UNFINISHED}"
-    unfinished = path.with_name(name)
-    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    folder = path.with_name(name)
+    folder.mkdir()
     try:
+        unfinished = folder / "file"
+        unfinished.touch()
+        mode = stat.S_IMODE(unfinished.stat().st_mode)
         write(unfinished, text, snapshot.arrays)
+        unfinished.chmod(mode)
         _to_disk(unfinished)
         os.replace(unfinished, path)
+        folder.rmdir()
         _to_disk(path.parent)
     except BaseException:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
         raise
 
 

@@ -6,6 +6,7 @@ bytes that belong to no array: headers of members and the list of members.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import struct
@@ -96,6 +97,11 @@ class NpzFile:
             raise
         except _UNREADABLE as error:
             refuse(path, f"it is not a whole npz file ({error})", error)
+        except OSError as error:
+            # A place before the beginning of the file; other errors are the disk's.
+            if error.errno != errno.EINVAL:
+                raise
+            refuse(path, "it is not a whole npz file", error)
         # Nothing is mapped, so every array is read now: a later damage is not met half way.
         self._arrays = {name: self._verified(name, verify) for name in self.names()}
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradtape import pytree
+from gradtape import pytree, random
 from gradtape.errors import shown
 from gradtape.graph.locks import new_lock
 from gradtape.recording.tells_changes import tell_change
@@ -51,7 +51,7 @@ class Kind:
     holds_code: bool = False
     # If true, the state refers to variables elsewhere in the tree, so it is filled in last.
     fills_last: bool = False
-    # The part of an object that takes the loaded state in place, if not all that `take_apart` gives.
+    # The part that takes the loaded state in place, if it is not all that `take_apart` gives.
     guide: Callable[[Any], Any] | None = None
 
 
@@ -306,5 +306,30 @@ _add(
     Kind(
         np.random.Generator, "numpy.random.Generator", _numpy_state,
         fill=_restore_numpy, make=_numpy_generator,
+    )
+)  # fmt: skip
+
+
+class SharedStream:
+    """Stands in a tree for the stream of `gt.random`."""
+
+
+def set_stream(_: SharedStream, state: Any) -> Change:
+    """The change by which the stream goes on from a state; None is that of an unused stream."""
+    before = random.get_state()
+    new = None if state is None else Generator.from_state(state).state
+
+    def set_to(state: Any) -> None:
+        if state is not None:
+            random.set_state(state)
+
+    return Change(lambda: set_to(new), lambda: set_to(before))
+
+
+SHARED_STREAM = SharedStream()
+_add(
+    Kind(
+        SharedStream, "gradtape.random.SharedStream", lambda _: random.get_state(),
+        fill=set_stream, make=lambda state: state,
     )
 )  # fmt: skip

@@ -6,12 +6,14 @@ the library writes, and are put into the header afterwards, in the place kept fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ WORDS = {
 LONGEST_HEADER = 100_000_000
 # Fewer bytes than this are hashed before another thread would have started.
 MANY_BYTES = 1 << 20
+# Files from here on are flushed while they are written, so often in seconds.
+FLUSHED_EARLY, FLUSH_PAUSE = 1 << 26, 0.01
 # Arrays from here on are not copied but mapped.
 MAPPED = 1 << 20
 
@@ -50,7 +54,7 @@ def is_installed() -> bool:
 def _stored(array: np.ndarray) -> np.ndarray:
     """An array in a dtype of the format."""
     if array.dtype == np.complex128:
-        return array.view(np.float64).reshape(*array.shape, 2)
+        return array.reshape(-1).view(np.float64).reshape(*array.shape, 2)
     return array
 
 
@@ -69,29 +73,24 @@ def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
         )
         for name, array in stored.items()
     }
-    sums: list[str] = []
-    failed: list[BaseException] = []
-
-    def compute() -> None:
-        try:
-            sums.extend(checksum(array) for array in stored.values())
-        except BaseException as error:
-            failed.append(error)
-
     blank = "0" * (8 * len(stored))
     metadata = {TEXT: text, GUARD: digest(text), SUMS: blank}
-    if sum(array.nbytes for array in stored.values()) < MANY_BYTES:
-        compute()
+    nbytes = sum(array.nbytes for array in stored.values())
+    if nbytes < MANY_BYTES:
+        sums = [checksum(array) for array in stored.values()]
         serialize_file(specs, path, metadata={**metadata, SUMS: "".join(sums)})
         return
-    beside = threading.Thread(target=compute, name="gradtape-checksums")
-    beside.start()
-    try:
-        serialize_file(specs, path, metadata=metadata)
-    finally:
-        beside.join()
-    if failed:
-        raise failed[0]
+    done = threading.Event()
+    with ThreadPoolExecutor(2, "gradtape-save") as threads:
+        # zlib and the library let go of the interpreter, so these run beside each other.
+        summed = threads.submit(lambda: [checksum(array) for array in stored.values()])
+        if nbytes >= FLUSHED_EARLY:
+            threads.submit(_flush, path.parent, done)
+        try:
+            serialize_file(specs, path, metadata=metadata)
+        finally:
+            done.set()
+        sums = summed.result()
     with open(path, "r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = file.read(size)
@@ -101,6 +100,21 @@ def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
             raise RuntimeError("safetensors: the header is not written as expected")
         file.seek(8 + place)
         file.write("".join(sums).encode())
+
+
+def _flush(folder: Path, done: threading.Event) -> None:
+    """Let the disk begin while the library still copies: it would write nothing before the end.
+
+    The library writes to a file of its own choice in the folder, so all files there are meant.
+    """
+    while not done.wait(FLUSH_PAUSE):
+        for place in folder.iterdir():
+            with contextlib.suppress(OSError):
+                descriptor = os.open(place, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 class SafetensorsFile:
@@ -151,7 +165,7 @@ class SafetensorsFile:
         raw = self._raw(name)
         if self.content is not None:
             dtype, shape = self.content["arrays"][name]
-            raw = raw.view(DTYPE_NAMES[dtype]).reshape(shape)
+            raw = raw.reshape(-1).view(DTYPE_NAMES[dtype]).reshape(shape)
         mapped = self._may_map and raw.nbytes >= MAPPED and raw.flags.aligned
         return raw if mapped and not own else raw.copy()
 

@@ -50,7 +50,8 @@ def digest(text: str) -> str:
 
 def checksum(array: np.ndarray) -> str:
     """What guards an array: CRC-32 of its bytes, which is faster than the disk."""
-    return f"{zlib.crc32(memoryview(array.reshape(-1)).cast('B') if array.size else b''):08x}"
+    content: Any = array.reshape(-1).view(np.uint8) if array.size else b""
+    return f"{zlib.crc32(content):08x}"
 
 
 def refuse(path: object, why: str, cause: BaseException | None = None) -> NoReturn:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import MismatchError
-from gradtape.recording.value import Value
 from gradtape.graph.spec import spec
+from gradtape.recording.value import Value
 from gradtape.storage.decode import new_tree
 from gradtape.storage.encode import snapshot
 from gradtape.storage.files import PathLike, as_path, open_file, write_whole, writer_for
