@@ -230,41 +230,40 @@ __all__ = [
     "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat", "cond", "conj",
     "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod", "cumulative_sum",
     "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype", "deterministic",
-    "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty",
-    "empty_cache", "empty_like", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "evaluate",
-    "exp", "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo", "fixed_point", "flip",
-    "float32", "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like",
-    "function", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
-    "greater_equal", "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1",
-    "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
-    "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian",
-    "jacrev", "jvp", "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg",
-    "linear_operator", "linearize", "linspace", "log", "log1p", "log2", "log10", "log_sigmoid",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "map",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimize",
-    "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan", "ndtr", "ndtri", "negative",
-    "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
-    "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like", "optimizers", "outer",
-    "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow", "prepare_hessian",
-    "prepare_jacobian", "prod", "program_of", "pure_callback", "py_function", "pytree", "quantile",
-    "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
-    "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
-    "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
-    "set_default_dtype", "set_num_threads", "set_recorder", "show_config", "sigmoid", "sign",
-    "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
-    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
-    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile",
-    "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
-    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where", "while_loop", "xlogy", "zeros",
-    "zeros_like",
-    # Saving and training.
-    "Checkpointer", "fit", "load", "save", "storage", "training",
+    "diag", "diagonal", "diff", "digamma", "distributed", "divide", "dot", "e", "eager", "einsum",
+    "empty", "empty_cache", "empty_like", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors",
+    "evaluate", "exp", "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo",
+    "fixed_point", "flip", "float32", "float64", "floor", "floor_divide", "fori_loop",
+    "from_dlpack", "full", "full_like", "function", "gather", "get_num_threads", "grad",
+    "grad_pass_through", "gradients", "greater", "greater_equal", "hessian", "hessian_operator",
+    "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf", "inner",
+    "int8", "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "jacfwd", "jacobian", "jacrev", "jvp", "kernels_of", "kron", "less", "less_equal",
+    "lgamma", "linalg", "linear_operator", "linearize", "linspace", "log", "log1p", "log2", "log10",
+    "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "map", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
+    "meshgrid", "min", "minimize", "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan",
+    "ndtr", "ndtri", "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal",
+    "numpy_function", "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like",
+    "optimizers", "outer", "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow",
+    "prepare_hessian", "prepare_jacobian", "prod", "program_of", "pure_callback", "py_function",
+    "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu", "remainder",
+    "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
+    "save_any_except", "save_only", "saved_for_backward", "scan", "scatter_add", "scatter_max",
+    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "set_recorder",
+    "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort",
+    "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack", "std",
+    "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan",
+    "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu", "trunc", "uint8",
+    "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where",
+    "while_loop", "xlogy", "zeros", "zeros_like", "Checkpointer", "fit", "load", "save", "storage",
+    "training",
 ]  # fmt: skip
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf", "training")
+_PACKAGES = ("distributed", "extend", "nn", "optimizers", "storage", "testing", "tf", "training")
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -291,7 +290,7 @@ _LATER: dict[str, tuple[str, ...]] = {
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import extend, nn, optimizers, storage, testing, tf, training
+    from gradtape import distributed, extend, nn, optimizers, storage, testing, tf, training
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function

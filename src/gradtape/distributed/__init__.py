@@ -1,8 +1,8 @@
 """Distributed: the same programs on many processes and machines, with Ray or any executor.
 
-The doors for users are `map`, `jacobian`, `hessian` and `data_parallel`. Nothing else in the library
-imports this folder. Ray is an extra (`pip install "gradtape[ray]"`); `map`, `jacobian` and `hessian`
-also take any executor of `concurrent.futures`.
+The doors for users are `map`, `jacobian`, `hessian` and `data_parallel`. No other folder imports
+this one. Ray is an extra (`pip install "gradtape[ray]"`); `map`, `jacobian` and `hessian` also take
+any executor of `concurrent.futures`.
 
 >>> from concurrent.futures import ThreadPoolExecutor
 >>> with ThreadPoolExecutor(2) as threads:
@@ -10,10 +10,10 @@ also take any executor of `concurrent.futures`.
 [0, 1, 4, 9, 16]
 """
 
-from gradtape.distributed.data_parallel import DataParallel, data_parallel
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
-from gradtape.distributed.map import Results, map
+from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
+from gradtape.distributed.training import DataParallel, data_parallel
 
 __all__ = [
     "Blocks",

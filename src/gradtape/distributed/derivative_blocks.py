@@ -1,8 +1,8 @@
 """Jacobians and Hessians by blocks: each worker computes the products with some of the seeds.
 
 A dense block is some columns, by forward products, or some rows, by reverse products. A sparse
-matrix is coloured by the driver; a block is the entries of some colours, so that all blocks together
-take as many products as the whole would.
+matrix is coloured by the driver; a block is the entries of some colours, so that all blocks
+together take as many products as the whole would.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent
-from gradtape.distributed.map import Results
-from gradtape.distributed.map import map as map_items
+from gradtape.distributed.mapping import Results
+from gradtape.distributed.mapping import map as map_items
 from gradtape.distributed.programs import (
     NotAProgramError,
     TravellingProgram,
@@ -164,7 +164,7 @@ class Blocks:
     places: list[Any]
     refs: list[Any]
     pattern: Pattern | None = None
-    dtype: Any = np.dtype(np.float64)
+    dtype: Any = np.float64
     report: Report = field(default_factory=lambda: Report("jacobian"))
 
     def assemble(self) -> Any:

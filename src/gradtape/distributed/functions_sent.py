@@ -45,7 +45,7 @@ def pickler() -> Any:
 
 
 def send(name: str, thing: Any) -> Sent:
-    """An object for workers. If it cannot be pickled, the error names the variable that is to blame."""
+    """An object for workers. If it cannot be pickled, the error names the variable to blame."""
     try:
         data = pickler().dumps(thing, protocol=5)
     except Exception as error:

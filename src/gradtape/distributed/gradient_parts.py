@@ -1,8 +1,8 @@
 """Gradients on their way between workers: dense ones as flat buckets, row-sparse ones as rows.
 
 A *bucket* is a range of the flat vector of all dense gradients of one dtype; each is one object, so
-that different workers can sum different buckets. Averages of variables that are not trained, such as
-moving means, travel in the same vectors.
+that different workers can sum different buckets. Averages of variables that are not trained, such
+as moving means, travel in the same vectors.
 """
 
 from __future__ import annotations

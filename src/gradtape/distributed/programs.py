@@ -58,7 +58,8 @@ class PackedProgram:
 def packed(found: Program) -> PackedProgram:
     """A program as data. Raises NotAProgramError if it holds code of the user."""
     number = {node: index for index, node in enumerate(found.inputs)}
-    nodes, modules = [], {}
+    nodes = []
+    modules: dict[str, None] = {}
     for node in found.nodes:
         module = module_of(node.op)
         if not module.startswith("gradtape.") or node.op.calls_python:

@@ -1,4 +1,4 @@
-"""Random numbers that do not depend on workers: a stream for each item or shard, from its number."""
+"""Random numbers that do not depend on workers: each item or shard has a stream by its number."""
 
 from __future__ import annotations
 

@@ -12,7 +12,10 @@ OLDEST = (2, 50)
 def load_ray(name: str) -> ModuleType:
     """The module `ray`; where it is missing or too old, the error says how to install it."""
     try:
-        import ray  # an extra, and slow to import
+        # An extra, and slow to import.
+        import ray
+        import ray.util.metrics
+        import ray.util.scheduling_strategies
     except ImportError as error:
         raise ModuleNotFoundError(
             f"{name}: Ray is not installed. Install it with `pip install 'gradtape[ray]'`, or pass "

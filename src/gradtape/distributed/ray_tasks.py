@@ -66,7 +66,7 @@ class RayTasks:
         self._sent = ray.put(sent)
         report.bytes_sent += len(sent.data)
         self.attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
-        self._task = ray.remote(_task).options(num_cpus=settings.threads, max_retries=retries)
+        self._task = ray.remote(num_cpus=settings.threads, max_retries=retries)(_task)
         self._metrics = RayMetrics(ray.util.metrics, report)
         self._kernels = None
         if needs_kernel_files(ray):

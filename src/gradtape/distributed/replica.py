@@ -1,7 +1,7 @@
 """Replica: the actor of one worker of data-parallel training, with a model and an optimiser.
 
-All replicas have equal state. A step is three calls: gradients of some shards, sums of some buckets,
-and the update. A replica knows how many steps it has taken, and refuses an update for any other.
+All replicas have equal state. A step is three calls: gradients of some shards, sums of some
+buckets, and the update. A replica counts its steps, and refuses an update for any other.
 """
 
 from __future__ import annotations

@@ -14,12 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.distributed import functions_sent, gradient_parts, kernel_files, random_streams
-from gradtape.distributed import ray_cluster, ray_tasks
+from gradtape.distributed import (
+    functions_sent,
+    gradient_parts,
+    kernel_files,
+    random_streams,
+    ray_cluster,
+    ray_tasks,
+)
 from gradtape.distributed.gradient_parts import Layout
 from gradtape.distributed.gradient_program import gradient_program
 from gradtape.distributed.programs import NotAProgramError
-from gradtape.distributed.replica import ROWS, UNKNOWN, Replica, Shard, averaged, state_variables
+from gradtape.distributed.replica import (
+    ROWS,
+    UNKNOWN,
+    Replica,
+    Shard,
+    StaleStepError,
+    averaged,
+    state_variables,
+)
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.graph.argument_checks import as_count
 from gradtape.storage.checkpointer import Checkpointer
@@ -79,6 +93,7 @@ class DataParallel:
             self._ray.exceptions.RayActorError,
             self._ray.exceptions.ObjectLostError,
             self._ray.exceptions.WorkerCrashedError,
+            StaleStepError,
         )
         ray_cluster.check_room("data_parallel", self._ray, workers, threads)
         self._metrics = RayMetrics(self._ray.util.metrics, self.report)
@@ -266,10 +281,8 @@ class DataParallel:
                 owner = replicas[bucket % len(replicas)]
                 parts.append(owner.reduce.remote(len(shards), *pieces))
         done = [
-            replica.apply.remote(
-                self.steps, len(shards), buckets, gathered and at < len(replicas), *notes, *parts
-            )
-            for at, replica in enumerate(self._replicas)
+            replica.apply.remote(self.steps, len(shards), buckets, gathered, *notes, *parts)
+            for replica in self._replicas
         ]
         results = self._ray.get(done)
         costs = self._ray.get([each[0] for each in calls])
