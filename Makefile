@@ -66,7 +66,8 @@ demo: $(RUN_READY)
 test: lint types
 	$(BIN)/python $(PYTEST)
 
-PYTEST = -m pytest -n $(WORKERS) $(TEST_ARGS)
+# Tests of one group, such as those that share a cluster of Ray, run in one process.
+PYTEST = -m pytest -n $(WORKERS) --dist loadgroup $(TEST_ARGS)
 
 test-scalar test-own: test-%: $(DEV_READY)
 	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)
@@ -179,6 +180,10 @@ FUNCTION_FUZZ ?= 5000
 .PHONY: fuzz-functions
 fuzz-functions: $(DEV_READY)
 	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
+
+.PHONY: bench-scaling
+bench-scaling: $(DEV_READY)
+	$(BIN)/python -m benchmarks.scaling
 
 .PHONY: bench-sparse
 bench-sparse: $(DEV_READY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,36 +18,39 @@ AHEAD = 2
 Chunk = tuple[list[int], list[Any]]
 
 
-class _Attempts:
+class Attempts:
     """An actor that counts how often each task began: more than once is a retry by Ray."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, int] = {}
-        self._pids: dict[int, int] = {}
+        self._begun: dict[str, dict[int, int]] = {}
 
-    def begin(self, task: int, pid: int) -> None:
+    def begin(self, map_name: str, task: int) -> None:
         """Note that a worker begins a task."""
-        self._begun[task] = self._begun.get(task, 0) + 1
-        self._pids[task] = pid
+        begun = self._begun.setdefault(map_name, {})
+        begun[task] = begun.get(task, 0) + 1
 
-    def retries(self) -> int:
-        """How many times a task began again."""
-        return sum(self._begun.values()) - len(self._begun)
+    def end(self, map_name: str) -> int:
+        """How many times tasks of a map began again."""
+        begun = self._begun.pop(map_name, {})
+        return sum(begun.values()) - len(begun)
 
-    def running(self) -> dict[int, int]:
-        """The process that last began each task."""
-        return dict(self._pids)
+
+def _attempts(ray: Any) -> Any:
+    """The one actor of this driver that counts attempts: to start it takes a second."""
+    options = {"name": f"gradtape-attempts-{os.getpid()}", "get_if_exists": True, "num_cpus": 0}
+    return ray.remote(Attempts).options(**options).remote()
 
 
 def _task(
     sent: Sent, attempts: Any, task: int, numbers: Any, items: Any, settings: Settings, kernels: Any
 ) -> list[Any]:
-    attempts.begin.remote(task, os.getpid())
+    actor, map_name = attempts
+    actor.begin.remote(map_name, task)
     if kernels is not None:
         import ray  # this runs in a worker of Ray
 
-        digest, reference = kernels
-        install_kernels(digest, ray.get(reference))
+        digest, references = kernels
+        install_kernels(digest, ray.get(references[0]))
     return run_tasks(sent, numbers, items, settings)
 
 
@@ -65,14 +69,14 @@ class RayTasks:
         self._limit = AHEAD * workers
         self._sent = ray.put(sent)
         report.bytes_sent += len(sent.data)
-        self.attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
+        self._attempts = (_attempts(ray), uuid.uuid4().hex)
         self._task = ray.remote(num_cpus=settings.threads, max_retries=retries)(_task)
         self._metrics = RayMetrics(ray.util.metrics, report)
         self._kernels = None
         if needs_kernel_files(ray):
             files = kernel_files.used_here()
             report.bytes_sent += files.size
-            self._kernels = (sent.digest, [ray.put(files)][0])
+            self._kernels = (sent.digest, [ray.put(files)])
 
     def run(self, chunks: Iterator[Chunk], ordered: bool, refs: bool) -> Iterator[tuple[int, Any]]:
         """Number and result of each item: in order, or as soon as they are there."""
@@ -98,16 +102,17 @@ class RayTasks:
                     order.remove(head)
                 yield from self._results(head, *waiting.pop(head), refs)
         finally:
+            actor, map_name = self._attempts
             for head in waiting:
                 self._ray.cancel(head, force=False)
-            self._report.retries += self._ray.get(self.attempts.retries.remote())
+            self._report.retries += self._ray.get(actor.end.remote(map_name))
             self._metrics.tell()
 
     def _submit(self, number: int, chunk: Chunk) -> list[Any]:
         numbers, items = chunk
         task = self._task.options(num_returns=1 + len(items))
         return task.remote(
-            self._sent, self.attempts, number, numbers, items, self._settings, self._kernels
+            self._sent, self._attempts, number, numbers, items, self._settings, self._kernels
         )
 
     def _results(

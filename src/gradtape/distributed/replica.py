@@ -189,7 +189,7 @@ class Replica:
             import ray  # this runs in a worker of Ray
 
             if kernels is not None:
-                install_kernels(kernels[0], ray.get(kernels[1]))
+                install_kernels(kernels[0], ray.get(kernels[1][0]))
             self._programs[shapes] = ray.get(program[shapes])
         return self._programs[shapes]
 

@@ -187,7 +187,7 @@ class DataParallel:
             self._programs[shapes] = self._ray.put(found)
         if ray_tasks.needs_kernel_files(self._ray):
             files = kernel_files.used_here()
-            self._kernels = (f"{self._sent.digest}-{len(self._programs)}", self._ray.put(files))
+            self._kernels = (f"{self._sent.digest}-{len(self._programs)}", [self._ray.put(files)])
         return rows
 
     def _send_state(self, replicas: Sequence[Any]) -> None:
