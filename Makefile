@@ -25,6 +25,7 @@
 #   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
 #   make fuzz-checkpoints  SIGKILL at 200 random moments of a checkpointing run (some minutes)
 #   make fuzz-storage      1,000 damaged files of each of ten kinds
+#   make bench-scaling     1, 2 and 4 workers of a local Ray cluster, and the model of docs/scaling.md
 #   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)

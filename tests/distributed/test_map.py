@@ -11,13 +11,18 @@ import gradtape as gt
 from gradtape import distributed
 
 
-def die_once(marker):
-    """End this process by SIGKILL, the first time it is asked."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
+def killer(marker):
+    """A function that ends its process by SIGKILL, the first time it is called anywhere."""
+
+    # Nested, and so pickled by value: workers cannot import this module.
+    def die_once():
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return die_once
 
 
 def anonymous_megabytes():
@@ -82,12 +87,11 @@ def test_multi_start(ray):
 
 
 def test_a_worker_killed_in_a_sweep_is_replaced(ray, tmp_path):
-    marker = str(tmp_path / "killed")
-    die = die_once
+    die = killer(str(tmp_path / "killed"))
 
     def f(x):
         if x == 3:
-            die(marker)
+            die()
         return x * x
 
     results = distributed.map(f, range(8), chunk=2)
@@ -97,11 +101,12 @@ def test_a_worker_killed_in_a_sweep_is_replaced(ray, tmp_path):
 
 
 def test_a_worker_killed_in_a_jacobian_is_replaced(ray, tmp_path):
-    marker, driver, die = str(tmp_path / "killed"), os.getpid(), die_once
+    marker, driver = str(tmp_path / "killed"), os.getpid()
+    die = killer(marker)
 
     def f(x):
         if os.getpid() != driver:
-            die(marker)
+            die()
         # A random number that changes nothing keeps f from travelling as a program.
         return gt.sin(x[1:]) * x[:-1] + 0.0 * gt.random.normal(())
 
