@@ -44,11 +44,12 @@ def _attempts(ray: Any) -> Any:
 def _task(
     sent: Sent, attempts: Any, task: int, numbers: Any, items: Any, settings: Settings, kernels: Any
 ) -> list[Any]:
-    actor, map_name = attempts
-    actor.begin.remote(map_name, task)
-    if kernels is not None:
-        import ray  # this runs in a worker of Ray
+    import ray  # this runs in a worker of Ray
 
+    actor, map_name = attempts
+    # Waited for: a message of a worker that dies the next moment would be lost.
+    ray.get(actor.begin.remote(map_name, task))
+    if kernels is not None:
         digest, references = kernels
         install_kernels(digest, ray.get(references[0]))
     return run_tasks(sent, numbers, items, settings)
