@@ -76,6 +76,8 @@ def is_gathered(size: int, workers: int) -> bool:
 
 def bytes_of(size: int, workers: int) -> tuple[float, float, float]:
     """Bytes that one worker writes, reads, and receives from others, in one step."""
+    if workers == 1:
+        return 0.0, 0.0, 0.0
     if is_gathered(size, workers):
         return size, size * workers, size * (workers - 1)
     return size * (1 + 1 / workers), 2 * size, 2 * size * (workers - 1) / workers
@@ -88,6 +90,8 @@ def training(load: Training, workers: int, constants: Constants) -> Parts:
     buckets = -(-load.size // BUCKET)
     gathered = is_gathered(load.size, workers)
     phases, calls = (2, 2 * workers) if gathered else (3, 2 * workers + buckets)
+    if workers == 1:
+        phases, calls = 1, 1
     moved = (constants.put * written + constants.read * read) * crowd
     if constants.network is not None:
         moved += constants.network * received
@@ -139,6 +143,8 @@ def simulate_training(
 
     `jitter` is the standard deviation of a worker's time, relative to its mean.
     """
+    if workers == 1:
+        return load.row * load.rows + load.update + constants.call + constants.submit
     rng = np.random.default_rng(seed)
     crowd = constants.crowd(workers)
     _, read, received = bytes_of(load.size, workers)

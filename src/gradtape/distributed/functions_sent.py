@@ -59,13 +59,18 @@ def send(name: str, thing: Any) -> Sent:
     return Sent(hashlib.sha256(data).hexdigest(), data)
 
 
+def unpacked(sent: Sent) -> Any:
+    """A new copy of the object, which nobody else in this process holds."""
+    return pickle.loads(sent.data)
+
+
 _kept: OrderedDict[str, Any] = OrderedDict()
 
 
 def receive(sent: Sent) -> Any:
     """The object, the same one for every task of a process: it keeps its captured programs."""
     if sent.digest not in _kept:
-        _kept[sent.digest] = pickle.loads(sent.data)
+        _kept[sent.digest] = unpacked(sent)
         if len(_kept) > FUNCTIONS_KEPT:
             _kept.popitem(last=False)
     _kept.move_to_end(sent.digest)

@@ -80,15 +80,22 @@ def gradients_of(
 class Replica:
     """The state of training in one worker."""
 
-    def __init__(self, sent: Sent, seed: int, threads: int, data: Any = None) -> None:
+    def __init__(self, seed: int, threads: int) -> None:
+        # Nothing large is passed here: Ray calls it again when it restarts a worker.
         set_num_threads(threads)
-        self._loss, self._model, self._optimizer = functions_sent.receive(sent)
         self._seed = seed
-        self._data = data
+        self._data: Any = None
+        self._model: Any = None
         self._programs: dict[Any, TravellingProgram] = {}
         self._layout: Layout | None = None
         self.position = UNKNOWN
         self._last_loss = 0.0
+
+    def _equip(self, sent: Sent, data: Any) -> None:
+        """Unpack loss, model and optimiser, if this was not done yet."""
+        if self._model is None:
+            self._loss, self._model, self._optimizer = functions_sent.unpacked(sent)
+            self._data = data
 
     # State.
 
@@ -97,9 +104,16 @@ class Replica:
         return self.position, self._last_loss, os.getpid()
 
     def load(
-        self, position: int, layout: Layout, arrays: Sequence[np.ndarray], loss: float
+        self,
+        position: int,
+        layout: Layout,
+        arrays: Sequence[np.ndarray],
+        loss: float,
+        sent: Sent,
+        data: Any,
     ) -> None:
         """Take over a state."""
+        self._equip(sent, data)
         variables = self._variables()
         if len(variables) != len(arrays):
             raise RuntimeError(
@@ -123,8 +137,9 @@ class Replica:
     def _variables(self) -> list[Variable]:
         return state_variables(self._model, self._optimizer)
 
-    def row_sparse(self, content: Any) -> list[int]:
+    def row_sparse(self, content: Any, sent: Sent, data: Any) -> list[int]:
         """The parameters whose gradients are row-sparse; the state stays as it is."""
+        self._equip(sent, data)
         before = self.state()
         random_streams.begin(self._seed, (0, 0))
         _, found = gradients_of(self._loss, self._model, self._batch(content))
@@ -251,6 +266,13 @@ class Replica:
         """The sum of one bucket over all shards."""
         return gradient_parts.whole(pieces, count)
 
+    def alone(
+        self, step: int, shards: Sequence[Shard], count: int, program: Any, kernels: Any
+    ) -> Any:
+        """A step of the only replica, in one call: cost, and what `apply` returns."""
+        cost, *parts = self.gradients(step, shards, count, program, kernels)
+        return cost, self.apply(step, count, len(parts) - 1, True, *parts)
+
     def apply(self, step: int, count: int, buckets: int, gathered: bool, *parts: Any) -> Any:
         """Take the step: from the notes of all workers, then sums or pieces of every bucket."""
         if step != self.position:
@@ -292,9 +314,3 @@ class Replica:
             # Computed now, so that the time of the step is that of this call.
             for variable in self._variables():
                 variable.numpy()
-
-    # For tests of failures.
-
-    def pid(self) -> int:
-        """The process of this worker."""
-        return os.getpid()

@@ -106,6 +106,7 @@ class DataParallel:
             self._example = arrays
             self._data = self._ray.put(arrays)
         self._sent: Any = None
+        self._equipment: tuple[Any, ...] = ()
         self._wanted = workers
 
     # Before the first step.
@@ -128,10 +129,14 @@ class DataParallel:
             remedy="Let the loss take the model as its first argument, and hold them in the model.",
         )
         self._sent = functions_sent.send("data_parallel", (self._loss, self.model, self.optimizer))
+        # The driver holds these references: a worker that comes back needs them again.
+        self._equipment = (self._ray.put(self._sent), self._data)
         self._start(self._wanted)
         rows = self._trace(shards)
         if rows is None:
-            rows = self._ray.get(self._replicas[0].row_sparse.remote(shards[0].content))
+            rows = self._ray.get(
+                self._replicas[0].row_sparse.remote(shards[0].content, *self._equipment)
+            )
         arrays = [*self.model.parameters(), *averaged(self.model)]
         self._layout = gradient_parts.layout_of(
             [tuple(each.shape) for each in arrays],
@@ -161,7 +166,7 @@ class DataParallel:
             # repeats the step, because the new worker has to be given the state first.
             options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": self._threads}
             actor = ray.remote(Replica).options(scheduling_strategy=strategy, **options)
-            self._replicas.append(actor.remote(self._sent, self._seed, self._threads, self._data))
+            self._replicas.append(actor.remote(self._seed, self._threads))
             self.report.bytes_sent += len(self._sent.data)
 
     def _batch(self, content: Any) -> list[np.ndarray]:
@@ -194,7 +199,10 @@ class DataParallel:
         state = [np.array(v.numpy()) for v in state_variables(self.model, self.optimizer)]
         reference = self._ray.put(state)
         self._ray.get(
-            [each.load.remote(self.steps, self._layout, reference, 0.0) for each in replicas]
+            [
+                each.load.remote(self.steps, self._layout, reference, 0.0, *self._equipment)
+                for each in replicas
+            ]
         )
         self.report.bytes_sent += sum(part.nbytes for part in state) * len(replicas)
 
@@ -264,6 +272,14 @@ class DataParallel:
         start = time.perf_counter()
         buckets = len(self._layout.buckets)
         program = self._programs or None
+        if len(self._replicas) == 1:
+            call = replicas[0].alone.remote(
+                self.steps, list(shards), len(shards), program, self._kernels
+            )
+            cost, result = self._ray.get(call)
+            self.report.add(cost)
+            self._count(shards, [cost], [result], time.perf_counter() - start)
+            return float(result[0])
         calls = []
         for at, replica in enumerate(replicas):
             low, high = (k * len(shards) // len(replicas) for k in (at, at + 1))
@@ -326,7 +342,12 @@ class DataParallel:
         try:
             state = donor.state.remote()
             behind = [replica for replica, position, _ in positions if position != newest]
-            self._ray.get([each.load.remote(newest, self._layout, state, loss) for each in behind])
+            self._ray.get(
+                [
+                    each.load.remote(newest, self._layout, state, loss, *self._equipment)
+                    for each in behind
+                ]
+            )
         except self._errors:
             return self._recover()
         return loss if newest == self.steps + 1 else None
