@@ -147,8 +147,8 @@ def measure_map(seconds: float, items: int, workers: int) -> float:
 
 def residual(u: Any) -> Any:
     """A dense function: a chain of products with a fixed matrix."""
-    matrix = np.cos(np.arange(400.0)[:, None] * np.arange(400.0))
-    for _ in range(4):
+    matrix = gt.asarray(np.cos(np.arange(400.0)[:, None] * np.arange(400.0)))
+    for _ in range(40):
         u = gt.tanh(matrix @ u / 20.0)
     return u
 
@@ -177,12 +177,13 @@ def print_measured(constants: Constants, steps: int) -> Training:
         "\nmilliseconds          workers  measured  efficiency  exchange  predicted  ratio  limit"
     )
     first: dict[str, float] = {}
-    load = Training(size, ROWS, 0.0, 0.0)
+    batch_bytes = sum(part.nbytes for part in batch())
+    load = Training(size, ROWS, 0.0, 0.0, batch_bytes)
     for workers in WORKERS:
         found = measure_training(workers, steps)
         if not first:
             first = found
-            load = Training(size, ROWS, found["work"] / ROWS, found["update"])
+            load = Training(size, ROWS, found["work"] / ROWS, found["update"], batch_bytes)
         predicted = model.exchange(load, workers, constants)
         parts = model.training(load, workers, constants)
         print(
@@ -215,6 +216,7 @@ def print_far(load: Training, constants: Constants) -> None:
     """The model and the simulation from 1 to 1,000 machines."""
     far = Constants(constants.call, constants.submit, constants.put, constants.read, NETWORK)
     large = Training(load.size, 64 * ROWS, load.row, load.update)
+    # Batches are row numbers of data that workers hold, so little is sent with a step.
     print("\nmilliseconds, one worker on each machine, 25 Gbit/s, batches of 8,192 rows")
     print("workers  perceptron  simulated  efficiency  limit               sweep   Jacobian, files")
     one = model.training(large, 1, far).total

@@ -41,6 +41,18 @@ class Training:
     rows: int
     row: float
     update: float
+    # Bytes of a batch, which the driver sends.
+    batch: int = 0
+
+
+# Ray sends smaller arguments with the call; larger ones go through the object store.
+INLINE = 100 << 10
+
+
+def sending(load: Training, workers: int, constants: Constants) -> tuple[float, float]:
+    """Seconds in which the driver writes a batch, and of the round trip if it is large."""
+    trip = constants.call if load.batch / workers > INLINE else 0.0
+    return constants.put * load.batch, trip
 
 
 @dataclass(frozen=True)
@@ -92,13 +104,14 @@ def training(load: Training, workers: int, constants: Constants) -> Parts:
     phases, calls = (2, 2 * workers) if gathered else (3, 2 * workers + buckets)
     if workers == 1:
         phases, calls = 1, 1
-    moved = (constants.put * written + constants.read * read) * crowd
+    sent, trip = sending(load, workers, constants)
+    moved = (constants.put * written + constants.read * read) * crowd + sent
     if constants.network is not None:
         moved += constants.network * received
     return Parts(
         load.row * load.rows / workers * crowd,
         load.update * crowd,
-        phases * constants.call + calls * constants.submit,
+        phases * constants.call + calls * constants.submit + trip,
         moved,
     )
 
@@ -108,6 +121,7 @@ def exchange(load: Training, workers: int, constants: Constants) -> float:
     written, _, received = bytes_of(load.size, workers)
     network = 0.0 if constants.network is None else constants.network * received
     moved = constants.put * written * constants.crowd(workers) + network
+    moved += sending(load, workers, constants)[0]
     return training(load, workers, constants).calls + moved
 
 
@@ -143,8 +157,9 @@ def simulate_training(
 
     `jitter` is the standard deviation of a worker's time, relative to its mean.
     """
+    first = sum(sending(load, workers, constants))
     if workers == 1:
-        return load.row * load.rows + load.update + constants.call + constants.submit
+        return first + load.row * load.rows + load.update + constants.call + constants.submit
     rng = np.random.default_rng(seed)
     crowd = constants.crowd(workers)
     _, read, received = bytes_of(load.size, workers)
@@ -153,7 +168,7 @@ def simulate_training(
     half = constants.call / 2
     done = np.empty(workers)
     for worker in range(workers):
-        begun = (worker + 1) * constants.submit + half
+        begun = first + (worker + 1) * constants.submit + half
         spent = load.row * load.rows / workers * crowd * slow[worker]
         done[worker] = begun + spent + constants.put * load.size * crowd + half
     ready = float(done.max())

@@ -155,11 +155,7 @@ def _operand(x: Any, of: Spec) -> Any:
 
 def compile_ahead(travelling: TravellingProgram) -> None:
     """Compile the kernels of a program, which puts their machine code into the cache on disk."""
-    # Loads the compiler.
-    from gradtape.runtime.compiled_plan import compiled_plan
-
-    plan = plan_for(_unpacked_once(travelling), travelling.fastmath)
-    compiled_plan(plan.program, travelling.fastmath)
+    plan_for(_unpacked_once(travelling), travelling.fastmath).compile()
 
 
 def specs_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:

@@ -67,12 +67,7 @@ class TieredPlan:
             self._runs += 1
             return compiled.run(inputs)
         if MODE != "off" and self._should_compile():
-            with _lock:
-                if self._compiled is None:
-                    # Imported here because it loads the compiler.
-                    from gradtape.runtime.compiled_plan import compiled_plan
-
-                    self._compiled = compiled_plan(self.program, self._fast)
+            self.compile()
             return self.run(inputs)
         self._runs += 1
         if self._plain is None:
@@ -81,6 +76,15 @@ class TieredPlan:
         results = self._plain.run(inputs)
         self._spent += time.perf_counter() - start
         return results
+
+    def compile(self) -> None:
+        """Compile it now, if it is not compiled yet."""
+        with _lock:
+            if self._compiled is None:
+                # Imported here because it loads the compiler.
+                from gradtape.runtime.compiled_plan import compiled_plan
+
+                self._compiled = compiled_plan(self.program, self._fast)
 
     def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
         """The run with some inputs fixed, as a function of the others, one by one.
