@@ -186,7 +186,7 @@ def hostile_header(whole: bytes, draw: Draw) -> bytes:
     ]
     draw.choice(tricks)()
     text = json.dumps(header).encode()
-    if draw.random() < 0.1:
+    if name in header and draw.random() < 0.1:
         # The same name twice: which of the two a reader takes is not defined.
         text = text[:-1] + f", {json.dumps(name)}: {json.dumps(entry)}}}".encode()
     if draw.random() < 0.05:

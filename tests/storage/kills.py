@@ -101,6 +101,8 @@ class Kills:
             found["resumes from a checkpoint"] += restored
             found["steps compared"] += len(lines)
             found["runs that reached the end"] += not was_killed
+            if was_killed and found["kills"] % 20 == 0:
+                print(f"{found['kills']} kills, {found['differences']} differences", flush=True)
             if wrong or (not was_killed and process.returncode != 0):
                 found["differences"] += 1
                 print(f"{folder.name} differs: {wrong[:3]}, exit {process.returncode}")

@@ -303,6 +303,32 @@ def test_bad_arguments(tmp_path):
         gt.Checkpointer(tmp_path).save(-1, [])
 
 
+def test_a_program_that_ends_lets_its_last_checkpoint_become_whole(tmp_path):
+    code = (
+        "import sys, numpy as np, gradtape as gt\n"
+        "from gradtape.storage import safetensors_file\n"
+        "safetensors_file.FLUSHED_EARLY = 1 << 20\n"
+        "checkpoints = gt.Checkpointer(sys.argv[1])\n"
+        "checkpoints.save(3, gt.Variable(np.ones(1 << 20)))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    found = gt.Checkpointer(tmp_path).restore()
+    assert found.step == 3
+    assert found.tree.shape == (1 << 20,)
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_tree_that_is_no_checkpoint(tmp_path):
+    gt.save({"w": 1}, tmp_path / "checkpoint-0000000001.npz")
+    checkpoints = gt.Checkpointer(tmp_path)
+    with pytest.raises(gt.errors.DamagedFileError, match="no checkpoint"):
+        checkpoints.restore(step=1)
+    with pytest.raises(gt.errors.MismatchError):
+        checkpoints.restore(into={"w": 1}, step=1)
+
+
 def test_foreign_files_in_the_folder_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("keep me")
     (tmp_path / "checkpoint-final.npz").write_text("keep me")

@@ -19,6 +19,7 @@ from gradtape.storage import files, registry
 from gradtape.storage.decode import new_tree, tree_into
 from gradtape.storage.encode import Snapshot, snapshot
 from gradtape.storage.folder_lock import FolderLock
+from gradtape.storage.structure import refuse
 from gradtape.tensor.modes import compiled_first
 
 __all__ = ["Checkpointer", "Restored"]
@@ -277,10 +278,12 @@ def _read(path: Path, into: Any) -> Restored:
     file = files.open_file(path, mapped=False)
     content = file.content
     if content is None:
-        raise DamagedFileError(f"load: {path}: gradtape did not write it. Use another copy.")
+        refuse(path, "it is no checkpoint")
     tree, objects = content["tree"], content["objects"]
     if into is _NOWHERE:
         found = new_tree(tree, objects, file.array)
+        if not isinstance(found, dict) or found.keys() != {"step", "random", "tree"}:
+            refuse(path, "it is no checkpoint")
         registry.set_stream(registry.SHARED_STREAM, found["random"]).apply()
     else:
         guide = {"step": 0, "random": registry.SHARED_STREAM, "tree": into}

@@ -13,7 +13,6 @@ import mmap
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -80,17 +79,32 @@ def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
         sums = [checksum(array) for array in stored.values()]
         serialize_file(specs, path, metadata={**metadata, SUMS: "".join(sums)})
         return
+    sums = []
+    failed: list[BaseException] = []
     done = threading.Event()
-    with ThreadPoolExecutor(2, "gradtape-save") as threads:
-        # zlib and the library let go of the interpreter, so these run beside each other.
-        summed = threads.submit(lambda: [checksum(array) for array in stored.values()])
-        if nbytes >= FLUSHED_EARLY:
-            threads.submit(_flush, path.parent, done)
+
+    def add_up() -> None:
         try:
-            serialize_file(specs, path, metadata=metadata)
-        finally:
-            done.set()
-        sums = summed.result()
+            sums.extend(checksum(array) for array in stored.values())
+        except BaseException as error:
+            failed.append(error)
+
+    # zlib and the library let go of the interpreter, so these run beside each other. They are plain
+    # threads, because an executor takes no work once the program has begun to end.
+    threads = [threading.Thread(target=add_up, name="gradtape-checksums")]
+    if nbytes >= FLUSHED_EARLY:
+        flush = threading.Thread(target=_flush, args=(path.parent, done), name="gradtape-flush")
+        threads.append(flush)
+    for thread in threads:
+        thread.start()
+    try:
+        serialize_file(specs, path, metadata=metadata)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
     with open(path, "r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = file.read(size)

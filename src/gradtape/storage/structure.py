@@ -80,8 +80,8 @@ def parse(path: object, text: str, guard: str) -> dict[str, Any]:
             refuse(path, "it was not written by gradtape")
         if version > VERSION:
             refuse(path, f"it has version {version} of the format, and {VERSION} is known here")
-        if not isinstance(content["objects"], list):
-            refuse(path, "its structure has no table of objects")
+        if not isinstance(content["objects"], list) or "tree" not in content:
+            refuse(path, "its structure has no tree, or no table of objects")
         for name, (dtype, shape) in content["arrays"].items():
             whole = all(type(n) is int and 0 <= n < 2**62 for n in shape)
             if dtype not in DTYPE_NAMES or not whole or not isinstance(name, str):

@@ -44,7 +44,7 @@ def fit(
     state: Any = None,
     checkpoints: Any = None,
     resume: bool = True,
-    read_ahead: int = 2,
+    read_ahead: int | None = None,
     progress: str | bool = "auto",
 ) -> History:
     """Call a step on every batch of the data, epoch after epoch, and return the history.
@@ -70,7 +70,7 @@ def fit(
     | state | a tree of everything that the step changes: model, optimiser, generators |
     | checkpoints | a `gt.Checkpointer` or a folder: `state` and the position are saved there |
     | resume | go on from the newest checkpoint, if there is one |
-    | read_ahead | how many batches a thread makes ahead; 0 makes them in this thread |
+    | read_ahead | how many batches a thread makes ahead: by default 2, and 0 for arrays |
     | progress | "auto", "rich", "plain" or "off" |
 
     A tuple or list is passed to the step part by part, any other batch as it is. Losses are looked
@@ -97,7 +97,7 @@ def fit(
         source=source,
         epochs=as_count("fit: epochs", epochs),
         most=None if steps_per_epoch is None else as_count("fit: steps_per_epoch", steps_per_epoch),
-        ahead=as_count("fit: read_ahead", read_ahead),
+        ahead=_ahead(read_ahead, source),
         state=state,
         watch=Watch(early_stopping, state),
         progress=showing.make(progress),
@@ -139,6 +139,13 @@ def _source(data: Any, batch_size: int, shuffle: Shuffle) -> Batches | Stream:
             "function that returns one."
         )
     return Stream(data)
+
+
+def _ahead(given: int | None, source: Batches | Stream) -> int:
+    """How many batches a thread makes ahead; to cut an array takes less than to hand it over."""
+    if given is None:
+        return 0 if isinstance(source, Batches) else 2
+    return as_count("fit: read_ahead", given)
 
 
 def _call(step: Callable[..., Any], batch: Any) -> Any:
