@@ -67,7 +67,11 @@ class RayTasks:
         self, ray: Any, sent: Sent, settings: Settings, report: Report, workers: int, retries: int
     ) -> None:
         self._ray, self._settings, self._report = ray, settings, report
-        self._limit = AHEAD * workers
+        self._held = AHEAD * workers
+        # Where all CPUs may be used, Ray holds the next tasks ready.
+        self._at_once = (
+            self._held if workers == ray_cluster.cpus(ray) // settings.threads else workers
+        )
         self._sent = ray.put(sent)
         report.bytes_sent += len(sent.data)
         self._attempts = (_attempts(ray), uuid.uuid4().hex)
@@ -82,25 +86,26 @@ class RayTasks:
     def run(self, chunks: Iterator[Chunk], ordered: bool, refs: bool) -> Iterator[tuple[int, Any]]:
         """Number and result of each item: in order, or as soon as they are there."""
         waiting: dict[Any, tuple[list[int], list[Any]]] = {}
-        order: list[Any] = []
+        unfinished: list[Any] = []
         number = 0
         try:
             while True:
-                while len(waiting) < self._limit:
+                while len(waiting) < self._held and len(unfinished) < self._at_once:
                     chunk = next(chunks, None)
                     if chunk is None:
                         break
                     head, *rest = self._submit(number, chunk)
                     waiting[head] = (chunk[0], rest)
-                    order.append(head)
+                    unfinished.append(head)
                     number += 1
                 if not waiting:
                     break
-                if ordered:
-                    head = order.pop(0)
-                else:
-                    (head, *_), _ = self._ray.wait(list(waiting), num_returns=1)
-                    order.remove(head)
+                # The first one if results are in order, else any that is finished.
+                still = set(unfinished)
+                head = next((each for each in waiting if ordered or each not in still), None)
+                if head is None or head in still:
+                    _, unfinished = self._ray.wait(unfinished, num_returns=1)
+                    continue
                 yield from self._results(head, *waiting.pop(head), refs)
         finally:
             actor, map_name = self._attempts
