@@ -19,6 +19,7 @@ from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.gradient_parts import Layout
 from gradtape.distributed.programs import TravellingProgram
 from gradtape.distributed.report import cost_since
+from gradtape.distributed.shards import Shard
 from gradtape.distributed.tasks import install_kernels
 from gradtape.runtime.counters import counters
 from gradtape.runtime.thread_team import set_num_threads
@@ -30,15 +31,6 @@ from gradtape.tensor.modes import compiled_first
 DENSE, ROWS, NONE = "dense", "rows", "none"
 # The position of a replica that has no state yet.
 UNKNOWN = -1
-
-
-class Shard:
-    """One shard of a step: its number, its weight in the average, and its arrays or rows."""
-
-    __slots__ = ("content", "number", "weight")
-
-    def __init__(self, number: int, weight: float, content: Any) -> None:
-        self.number, self.weight, self.content = number, weight, content
 
 
 class StaleStepError(RuntimeError):

@@ -29,15 +29,14 @@ from gradtape.distributed.replica import (
     ROWS,
     UNKNOWN,
     Replica,
-    Shard,
     StaleStepError,
     averaged,
     state_variables,
 )
 from gradtape.distributed.report import RayMetrics, Report
+from gradtape.distributed.shards import Shard, as_array, divided
 from gradtape.graph.argument_checks import as_count
 from gradtape.storage.checkpointer import Checkpointer
-from gradtape.tensor import Tensor
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -102,7 +101,7 @@ class DataParallel:
         self._data: Any = None
         self._example: list[np.ndarray] | None = None
         if data is not None:
-            arrays = [_array(part) for part in data]
+            arrays = [as_array(part) for part in data]
             self._example = arrays
             self._data = self._ray.put(arrays)
         self._sent: Any = None
@@ -214,7 +213,7 @@ class DataParallel:
         The arrays are divided along their first axis. If `data` was given, the batch is one array
         of row numbers of it.
         """
-        shards = self._divided(batch)
+        shards = divided(batch, self.shards, self._example is not None)
         if self._layout is None:
             self._prepare(shards)
         elif self._programs:
@@ -238,32 +237,6 @@ class DataParallel:
             self._checkpoints.save(self.steps, tree)
         self._metrics.tell()
         return loss
-
-    def _divided(self, batch: tuple[Any, ...]) -> list[Shard]:
-        if not batch:
-            raise ValueError("step: there is no batch. Pass its arrays, or row numbers of data=.")
-        if self._example is not None and len(batch) != 1:
-            raise ValueError("step: data= was given, so a batch is one array of row numbers.")
-        arrays = [_array(part) for part in batch]
-        lengths = {len(part) if part.ndim else -1 for part in arrays}
-        if len(lengths) != 1 or -1 in lengths:
-            raise ValueError(
-                "step: the arrays of a batch need the same number of rows, got shapes "
-                f"{[part.shape for part in arrays]}."
-            )
-        total = lengths.pop()
-        if total < self.shards:
-            raise ValueError(
-                f"step: a batch of {total} rows cannot be divided into {self.shards} shards. "
-                "Pass a larger batch, or shards= of data_parallel."
-            )
-        found = []
-        for number in range(self.shards):
-            start, stop = number * total // self.shards, (number + 1) * total // self.shards
-            parts = [part[start:stop] for part in arrays]
-            content: Any = parts if self._example is None else parts[0]
-            found.append(Shard(number, (stop - start) / total, content))
-        return found
 
     def _attempt(self, shards: Sequence[Shard]) -> float:
         """One step: gradients, sums, updates; Ray passes the objects from worker to worker."""
@@ -310,7 +283,7 @@ class DataParallel:
     def _count(
         self, shards: Sequence[Shard], costs: Sequence[Any], results: Sequence[Any], seconds: float
     ) -> None:
-        sent = sum(gradient_parts_size(shard.content) for shard in shards)
+        sent = sum(shard.nbytes for shard in shards)
         self.report.bytes_sent += sent
         busy = max(cost.seconds for cost in costs) + max(each[1] for each in results)
         self.report.exchange_seconds += max(0.0, seconds - busy)
@@ -454,16 +427,6 @@ class DataParallel:
 def _may_come_back(ray: Any, replica: Any, error: Any) -> bool:
     """Whether Ray will start a worker that died again: it was not killed for good."""
     return not isinstance(error, ray.exceptions.ActorDiedError)
-
-
-def _array(part: Any) -> np.ndarray:
-    return part.numpy() if isinstance(part, Tensor) else np.asarray(part)
-
-
-def gradient_parts_size(content: Any) -> int:
-    """The bytes of a shard."""
-    parts = content if isinstance(content, list) else [content]
-    return sum(int(part.nbytes) for part in parts)
 
 
 def _unbuilt(model: Any) -> bool:
